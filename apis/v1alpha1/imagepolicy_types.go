@@ -1,0 +1,399 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ImagePolicySpec says which versions of an image are allowed.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
+type ImagePolicySpec struct {
+	// image is the repository to look in, without tag or digest:
+	// "registry.example.com/shop".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="!self.contains('@') && !self.matches('^.+/[^/]*:[^/]*$') && !self.matches('^[^/:]+:[^/0-9][^/]*$')",message="spec.image names a repository: leave out the tag and the digest"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.image has no scheme: write registry.example.com/shop, and set spec.insecure for plain HTTP"
+	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() == self || self.contains('.')",message="spec.image: repository names are lower case"
+	Image string `json:"image"`
+
+	// imagePullSecrets are Secrets of this namespace with the registry's
+	// credentials, of the types kubernetes.io/dockerconfigjson, dockercfg or
+	// basic-auth. The releases' pods get them as well. A Secret that is missing is
+	// an error, never anonymous access.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
+
+	// interval between two looks at the source, at least 5s; jittered by a tenth.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
+	Interval Duration `json:"interval,omitempty"`
+
+	// timeout of one look, all pages included.
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="spec.timeout must be between 1s and 10m"
+	Timeout Duration `json:"timeout,omitempty"`
+
+	// suspend stops looking; what is offered stays offered.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// insecure allows plain HTTP to a registry that is neither on a private
+	// address nor named localhost; to those HTTP is used anyway.
+	// +optional
+	Insecure bool `json:"insecure,omitempty"`
+
+	// source of versions. Absent: the registry's tags.
+	// +optional
+	Source *ImageSource `json:"source,omitempty"`
+
+	// tagFilter chooses tags, and extracts the version from them.
+	// +optional
+	TagFilter *TagFilter `json:"tagFilter,omitempty"`
+
+	// versioning says which versions are admitted, and how they are grouped.
+	// +optional
+	// +kubebuilder:default={}
+	Versioning Versioning `json:"versioning,omitempty"`
+
+	// deny takes versions out by hand: each entry is a version ("1.2.3") or a
+	// range (">=1.3.0 <1.3.4"). A version that is live and denied is replaced by
+	// the highest one that is left.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	Deny []string `json:"deny,omitempty"`
+
+	// platforms that the image must exist for, all of them, as "linux/amd64" or
+	// "linux/arm64/v8". Absent: the platform that the manager runs on.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$`
+	// +kubebuilder:validation:items:MaxLength=64
+	Platforms []string `json:"platforms,omitempty"`
+
+	// limits bound what is read and offered.
+	// +optional
+	// +kubebuilder:default={}
+	Limits ImageLimits `json:"limits,omitempty"`
+}
+
+// ImageSource is where versions come from: exactly one member is set.
+// +kubebuilder:validation:XValidation:rule="(has(self.registry) ? 1 : 0) + (has(self.pinned) ? 1 : 0) == 1",message="spec.source: set exactly one of registry and pinned"
+type ImageSource struct {
+	// registry takes the tags of the repository.
+	// +optional
+	Registry *RegistrySource `json:"registry,omitempty"`
+
+	// pinned takes a list written by hand; the tags must exist in the registry.
+	// +optional
+	Pinned *PinnedSource `json:"pinned,omitempty"`
+}
+
+// RegistrySource has no settings of its own.
+type RegistrySource struct{}
+
+// PinnedSource is a list of tags.
+type PinnedSource struct {
+	// versions are tags of the image.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`
+	// +kubebuilder:validation:items:MaxLength=128
+	Versions []string `json:"versions"`
+}
+
+// TagFilter chooses tags by regular expressions (RE2). Signatures,
+// attestations and bills of materials are always left out.
+// +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract takes its groups from spec.tagFilter.pattern: set the pattern too"
+type TagFilter struct {
+	// pattern that a tag must match, for example "^v(?P<version>.+)$".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Pattern string `json:"pattern,omitempty"`
+
+	// extract is the version, written with the pattern's groups: "$version".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Extract string `json:"extract,omitempty"`
+
+	// exclude are patterns of tags to leave out.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Exclude []string `json:"exclude,omitempty"`
+}
+
+// GroupBy says which versions replace each other.
+// +kubebuilder:validation:Enum=All;Major;Minor;Patch
+type GroupBy string
+
+// The groupings: All is one group; Major gives "1.x", Minor "1.2.x", Patch
+// "1.2.3" with its builds.
+const (
+	GroupByAll   GroupBy = "All"
+	GroupByMajor GroupBy = "Major"
+	GroupByMinor GroupBy = "Minor"
+	GroupByPatch GroupBy = "Patch"
+)
+
+// Versioning admits and groups semantic versions (semver 2.0.0).
+type Versioning struct {
+	// level is the least mature thing admitted: Release takes final versions,
+	// Candidate takes final versions and pre-releases. A pre-release belongs to
+	// the group of the version that it leads to.
+	// +optional
+	// +kubebuilder:default=Release
+	// +kubebuilder:validation:Enum=Release;Candidate
+	Level ReleaseLevel `json:"level,omitempty"`
+
+	// range of versions, for example ">=1.0.0 <2.0.0". Absent: all.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Range string `json:"range,omitempty"`
+
+	// groupBy says which versions replace each other.
+	// +optional
+	// +kubebuilder:default=All
+	GroupBy GroupBy `json:"groupBy,omitempty"`
+
+	// twoParts says whether "1.2" is a version. By default three numeric parts are
+	// required, so that dates and numeric commit hashes are none.
+	// +optional
+	// +kubebuilder:default=Deny
+	// +kubebuilder:validation:Enum=Deny;Allow
+	TwoParts string `json:"twoParts,omitempty"`
+}
+
+// ImageLimits bound what is read and offered. A version that a Microservice
+// holds, or that a pin or a domain names, stays offered beyond them.
+type ImageLimits struct {
+	// groups offered, newest first.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=256
+	Groups int32 `json:"groups,omitempty"`
+
+	// releasesPerGroup offered, newest first.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
+
+	// tags read from the registry; with more, condition Truncated is True.
+	// +optional
+	// +kubebuilder:default=10000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Tags int32 `json:"tags,omitempty"`
+}
+
+// OfferedRelease is a version that exists and is allowed.
+type OfferedRelease struct {
+	// semVer is the stream's name and the version.
+	SemVer SemVer `json:"semVer"`
+
+	// group is the slug of the release group: a DNS label.
+	// +kubebuilder:validation:MaxLength=63
+	Group string `json:"group"`
+
+	// level is the maturity of this version.
+	Level ReleaseLevel `json:"level"`
+
+	// images of the release.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Images []ReleaseImage `json:"images"`
+}
+
+// WithdrawReason says why a version that was offered is not any more.
+// +kubebuilder:validation:Enum=Denied;Excluded;Gone;Closed
+type WithdrawReason string
+
+const (
+	// WithdrawnDenied: spec.deny names it.
+	WithdrawnDenied WithdrawReason = "Denied"
+	// WithdrawnExcluded: the specification no longer admits or makes it.
+	WithdrawnExcluded WithdrawReason = "Excluded"
+	// WithdrawnGone: the registry proved twice that it does not exist any more.
+	WithdrawnGone WithdrawReason = "Gone"
+	// WithdrawnClosed: the pull request is closed.
+	WithdrawnClosed WithdrawReason = "Closed"
+)
+
+// Withdrawal is the only fact by which a version leaves: absence from
+// status.releases never is one.
+type Withdrawal struct {
+	// group is the slug of the release group.
+	// +kubebuilder:validation:MaxLength=63
+	Group string `json:"group"`
+
+	// version that is withdrawn; absent: the whole group.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+
+	// reason of the withdrawal.
+	Reason WithdrawReason `json:"reason"`
+
+	// time at which it was seen.
+	Time metav1.Time `json:"time"`
+}
+
+// RefusedCandidate is a tag that is not offered, and why.
+type RefusedCandidate struct {
+	// version, or the tag where it is none.
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+
+	// verdict is the name of the filter that refused it.
+	// +kubebuilder:validation:MaxLength=64
+	Verdict string `json:"verdict"`
+
+	// reason in words.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+}
+
+// RejectedCount counts the tags that a filter refused.
+type RejectedCount struct {
+	// verdict is the name of the filter.
+	// +kubebuilder:validation:MaxLength=64
+	Verdict string `json:"verdict"`
+	// count of tags.
+	Count int32 `json:"count"`
+}
+
+// ImageScan sums up the last look that found something new.
+type ImageScan struct {
+	// tags read.
+	Tags int32 `json:"tags"`
+	// checksum of the sorted tags.
+	// +kubebuilder:validation:MaxLength=80
+	Checksum string `json:"checksum"`
+	// changedTime is when the checksum last changed.
+	ChangedTime metav1.Time `json:"changedTime"`
+}
+
+// ImagePolicyStatus is what exists and is allowed.
+type ImagePolicyStatus struct {
+	// conditions: Ready, SourceReachable, RateLimited, Truncated; Reconciling and
+	// Stalled while they hold.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt
+	// that led to a scan.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
+
+	// latest offered version, over all groups.
+	// +optional
+	Latest string `json:"latest,omitempty"`
+
+	// source in short: "registry" or "pinned".
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// offered counts versions and groups, as in "4 in 2 groups".
+	// +optional
+	Offered string `json:"offered,omitempty"`
+
+	// releases offered, newest group and version first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Releases []OfferedRelease `json:"releases,omitempty"`
+
+	// withdrawn versions that a Microservice still lists.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Withdrawn []Withdrawal `json:"withdrawn,omitempty"`
+
+	// candidates that were refused, the newest twenty.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Candidates []RefusedCandidate `json:"candidates,omitempty"`
+
+	// rejected counts all refusals by filter.
+	// +optional
+	// +listType=map
+	// +listMapKey=verdict
+	// +kubebuilder:validation:MaxItems=16
+	Rejected []RejectedCount `json:"rejected,omitempty"`
+
+	// scan sums up the last look that found something new.
+	// +optional
+	Scan *ImageScan `json:"scan,omitempty"`
+}
+
+// Conditions of an ImagePolicy.
+const (
+	ConditionSourceReachable = "SourceReachable"
+	ConditionRateLimited     = "RateLimited"
+	ConditionTruncated       = "Truncated"
+)
+
+// ImagePolicy discovers the versions of an image that exist and are allowed.
+// Nothing that it once offered disappears without proof.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=imgp,categories=hlnr
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name="Latest",type=string,JSONPath=`.status.latest`
+// +kubebuilder:printcolumn:name="Offered",type=string,JSONPath=`.status.offered`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Source",type=string,priority=1,JSONPath=`.status.source`
+// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type ImagePolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which versions are allowed.
+	// +required
+	Spec ImagePolicySpec `json:"spec"`
+
+	// status says which versions exist and are allowed.
+	// +optional
+	Status ImagePolicyStatus `json:"status,omitempty"`
+}
+
+// ImagePolicyList is a list of ImagePolicies.
+// +kubebuilder:object:root=true
+type ImagePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ImagePolicy `json:"items"`
+}

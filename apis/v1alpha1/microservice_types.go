@@ -1,0 +1,569 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// MicroserviceSpec says how the versions of one image run, and which of them is
+// wanted.
+type MicroserviceSpec struct {
+	// imagePolicyRef names the ImagePolicy whose versions run.
+	// +required
+	ImagePolicyRef Reference `json:"imagePolicyRef"`
+
+	// template of the pods of every release. The image of the container that
+	// containerName names is filled in. A change makes a new release of the same
+	// version; running pods are never changed.
+	// +required
+	Template corev1.PodTemplateSpec `json:"template"`
+
+	// containerName is the container that gets the image. Absent: the one that is
+	// named like the Microservice, else the first.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName,omitempty"`
+
+	// paused stops all that starts by itself: new releases, steps, promotions and
+	// retirements. It never stops a return from a canary that lost its pods, a
+	// drain under way, a decision, or a pin to a release that is kept.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// availability says how many pods a release has. It is no part of a release's
+	// identity: a change scales, and starts no release.
+	// +optional
+	// +kubebuilder:default={}
+	Availability Availability `json:"availability,omitempty"`
+
+	// updateStrategy decides which release is active, and how one becomes it.
+	// +optional
+	// +kubebuilder:default={}
+	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
+}
+
+// Availability says how many pods a release has.
+// +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.availability: set at most one of minAvailable and maxUnavailable"
+type Availability struct {
+	// replicas of a release that serves or is about to.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// minAvailable of the PodDisruptionBudget of a release with traffic and at
+	// least two replicas, as a number or a percentage.
+	// +optional
+	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
+
+	// maxUnavailable of that PodDisruptionBudget. Default: 1.
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// minReadySeconds that a pod must be ready to count as available. Default: 10
+	// for a container without readiness probe, else 0. Fixed when a release is
+	// made.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+
+	// standbyReplicas of a release that was active and is kept for rollback: a
+	// number, or Full for as many as it had. Default: 1. A release that never had
+	// traffic is kept without pods.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
+	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
+}
+
+// UpdateStrategy decides which release of a group is active. manual goes before
+// latest.
+type UpdateStrategy struct {
+	// latest takes the highest version that is offered and has not failed. It is
+	// what happens without a word too.
+	// +optional
+	Latest *LatestUpdateStrategy `json:"latest,omitempty"`
+
+	// manual pins groups to versions.
+	// +optional
+	Manual *ManualUpdateStrategy `json:"manual,omitempty"`
+
+	// minimumAvailable is the number of releases of a group that are kept, the
+	// active one included: the others are there for a rollback without waiting.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
+
+	// progressDeadlineSeconds that a release may take from start to available, and
+	// a step to be available and programmed, before it is given up. Pauses do not
+	// count while the release is healthy.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// drainDelay between the last route that names a release and the end of its
+	// pods; at least the manager's --min-drain-delay (5s).
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
+	DrainDelay Duration `json:"drainDelay,omitempty"`
+
+	// canary says by which steps a new release gets the traffic. Absent: at once,
+	// when it is available. The first release of a group takes no steps.
+	// +optional
+	Canary *CanaryStrategy `json:"canary,omitempty"`
+}
+
+// LatestUpdateStrategy has no settings.
+type LatestUpdateStrategy struct{}
+
+// PinConfiguration says with which template a pinned version runs.
+// +kubebuilder:validation:Enum=Retained;Current
+type PinConfiguration string
+
+const (
+	// PinRetained is the newest release of the version that ever was active, its
+	// template included; where there is none, a new one of the present template.
+	PinRetained PinConfiguration = "Retained"
+	// PinCurrent is the version with the present template.
+	PinCurrent PinConfiguration = "Current"
+)
+
+// ManualUpdateStrategy pins groups to versions. Groups without a pin follow
+// latest. A version that no group holds starts nothing anywhere.
+// +kubebuilder:validation:XValidation:rule="has(self.semVer) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set semVer or groups"
+type ManualUpdateStrategy struct {
+	// semVer pins the group that holds this version.
+	// +optional
+	SemVer *SemVer `json:"semVer,omitempty"`
+
+	// configuration says with which template the pinned version runs. Default:
+	// Retained.
+	// +optional
+	Configuration PinConfiguration `json:"configuration,omitempty"`
+
+	// expireTime ends the pin.
+	// +optional
+	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
+
+	// reason is kept and shown in condition Pinned.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+
+	// groups pins further groups, each by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Groups []GroupPin `json:"groups,omitempty"`
+}
+
+// GroupPin pins one group to a version.
+type GroupPin struct {
+	// name of the group ("1.x") or its slug ("1-x").
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// version that the group is pinned to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+
+	// configuration says with which template the pinned version runs. Default:
+	// Retained.
+	// +optional
+	Configuration PinConfiguration `json:"configuration,omitempty"`
+
+	// expireTime ends the pin.
+	// +optional
+	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
+
+	// reason is kept and shown in condition Pinned.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+}
+
+// CanaryStrategy is the way of a new release to the main traffic.
+type CanaryStrategy struct {
+	// steps in order. After the last one the release becomes active.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.name) || self.exists_one(t, has(t.name) && t.name == s.name))",message="spec.updateStrategy.canary.steps: names must differ"
+	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not fall from one step to the next"
+	Steps []CanaryStep `json:"steps"`
+}
+
+// CanaryStep is a weight, and what must happen before the next step. A step
+// without pause and approval is passed when its weight is programmed.
+// +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
+type CanaryStep struct {
+	// name that a decision Continue uses. Default: the step's number, from 1.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// weight of the canary in percent of the group's traffic.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight"`
+
+	// pause waits while the canary is healthy.
+	// +optional
+	Pause *CanaryPause `json:"pause,omitempty"`
+
+	// approval waits for the decision Continue on the release.
+	// +optional
+	Approval *CanaryApproval `json:"approval,omitempty"`
+}
+
+// CanaryPause is a wait of some length.
+type CanaryPause struct {
+	// duration of the wait, from the time at which the weight is programmed.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="pause.duration must be at most 720h"
+	Duration Duration `json:"duration"`
+}
+
+// CanaryApproval has no settings.
+type CanaryApproval struct{}
+
+// GroupPhase is where a group is in its life.
+// +kubebuilder:validation:Enum=Live;Closing
+type GroupPhase string
+
+const (
+	// GroupLive has, or is about to have, an active release.
+	GroupLive GroupPhase = "Live"
+	// GroupClosing is drained and removed.
+	GroupClosing GroupPhase = "Closing"
+)
+
+// GroupTarget is the release that a group moves to.
+type GroupTarget struct {
+	// release is the name of the VersionedMicroservice.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release,omitempty"`
+
+	// reason why it is the target: Latest, Pinned, Held, …
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+
+	// resolvedFrom is the pin and configuration from which the target was
+	// resolved; only a change of these resolves it again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ResolvedFrom string `json:"resolvedFrom,omitempty"`
+}
+
+// ReleaseRun is the way of one release to active that is under way.
+type ReleaseRun struct {
+	// release is the name of the VersionedMicroservice.
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release"`
+
+	// step that the run is in, from 1; 0 before the first.
+	// +optional
+	Step int32 `json:"step,omitempty"`
+
+	// startedTime is when the progress clock started: at the run's or the step's
+	// start, or at the last progress.
+	StartedTime metav1.MicroTime `json:"startedTime"`
+
+	// stepRevision is the traffic revision that carries the step's weight.
+	// +optional
+	StepRevision int64 `json:"stepRevision,omitempty"`
+
+	// stepsHash tells whether the steps were edited since.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	StepsHash string `json:"stepsHash,omitempty"`
+
+	// waited adds up the healthy waiting in this step.
+	// +optional
+	Waited metav1.Duration `json:"waited,omitempty"`
+
+	// waitingSince is when the present healthy wait began, where that is not the
+	// confirmation of stepRevision.
+	// +optional
+	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
+
+	// interrupted says that the release became unavailable, or lost its routes, in
+	// this step, and is not back.
+	// +optional
+	Interrupted bool `json:"interrupted,omitempty"`
+
+	// highWater is the most replicas that were available in this run.
+	// +optional
+	HighWater int32 `json:"highWater,omitempty"`
+
+	// floor is what the active release had when the first weight was given: it
+	// keeps that many until the run ends.
+	// +optional
+	Floor int32 `json:"floor,omitempty"`
+
+	// continued is the step, from 1, that a person released.
+	// +optional
+	Continued int32 `json:"continued,omitempty"`
+}
+
+// HandledDecision is a person's word that was honoured or turned down.
+type HandledDecision struct {
+	// id of the decision.
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+	// action that was asked for.
+	Action DecisionAction `json:"action"`
+	// time at which it was handled.
+	Time metav1.MicroTime `json:"time"`
+	// by is the user name of whoever decided.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	By string `json:"by,omitempty"`
+	// outcome is Applied, or DecisionNotApplicable with the cause.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// ZeroMark says since when a release is to be in no route.
+type ZeroMark struct {
+	// revision that takes the release out of the routes.
+	Revision int64 `json:"revision"`
+	// time of the ledger write.
+	Time metav1.MicroTime `json:"time"`
+}
+
+// Release is a row of the ledger: one release of a group.
+type Release struct {
+	// versionedMicroservice is the name of the release's object, and the key.
+	// +kubebuilder:validation:MaxLength=63
+	VersionedMicroservice string `json:"versionedMicroservice"`
+
+	// semVer is the stream's name and the version.
+	SemVer SemVer `json:"semVer"`
+
+	// config is the hash of the pod template.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Config string `json:"config,omitempty"`
+
+	// status of the release.
+	Status ReleaseStatus `json:"status"`
+
+	// weight in percent that routes are to give it; of a live group with an active
+	// release they add up to 100.
+	Weight int32 `json:"weight"`
+
+	// available says that the release has all its replicas.
+	// +optional
+	Available bool `json:"available,omitempty"`
+
+	// promoted is the order in which releases became active; 0: never.
+	// +optional
+	Promoted int64 `json:"promoted,omitempty"`
+
+	// routed says that the release was named by a route once.
+	// +optional
+	Routed bool `json:"routed,omitempty"`
+
+	// adopted says that a person asked to skip the steps.
+	// +optional
+	Adopted bool `json:"adopted,omitempty"`
+
+	// attempt counts the starts of this release after a failure.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+
+	// retryTime is when a release that failed for a cause outside of it starts
+	// again by itself.
+	// +optional
+	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
+
+	// zero says since when the release is to be in no route.
+	// +optional
+	Zero *ZeroMark `json:"zero,omitempty"`
+
+	// reason of the status, one CamelCase word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+
+	// lastTransitionTime is when the status last changed.
+	LastTransitionTime metav1.MicroTime `json:"lastTransitionTime"`
+
+	// decision that was handled last.
+	// +optional
+	Decision *HandledDecision `json:"decision,omitempty"`
+}
+
+// ReleaseGroup is a stream of versions that replace each other.
+type ReleaseGroup struct {
+	// name of the stream: "1.x", "1.2.x", "release".
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// slug is the name as a DNS label, and the key.
+	// +kubebuilder:validation:MaxLength=63
+	Slug string `json:"slug"`
+
+	// level is the maturity of the group's newest version.
+	// +optional
+	Level ReleaseLevel `json:"level,omitempty"`
+
+	// phase of the group's life.
+	Phase GroupPhase `json:"phase"`
+
+	// active version.
+	// +optional
+	Active string `json:"active,omitempty"`
+
+	// target is the release that the group moves to.
+	// +optional
+	Target GroupTarget `json:"target,omitempty"`
+
+	// trafficRevision is raised by every write that changes what routes must
+	// carry. Equal revision in a NetworkPolicy's status is the only confirmation.
+	// +optional
+	TrafficRevision int64 `json:"trafficRevision,omitempty"`
+
+	// trafficTime is when trafficRevision was raised last.
+	// +optional
+	TrafficTime *metav1.MicroTime `json:"trafficTime,omitempty"`
+
+	// settledRevision is a revision that was left unconfirmed by some policy for
+	// the deadline while nothing was under way: policies behind it hold nothing up.
+	// +optional
+	SettledRevision int64 `json:"settledRevision,omitempty"`
+
+	// overtaken counts the releases that a newer one displaced since the last
+	// promotion.
+	// +optional
+	Overtaken int32 `json:"overtaken,omitempty"`
+
+	// run is the way to active that is under way.
+	// +optional
+	Run *ReleaseRun `json:"run,omitempty"`
+
+	// releases of the group, newest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=versionedMicroservice
+	// +kubebuilder:validation:MaxItems=32
+	Releases []Release `json:"releases,omitempty"`
+}
+
+// MicroserviceSummary holds what columns print.
+type MicroserviceSummary struct {
+	// active version of the newest group, and the number of further groups.
+	// +optional
+	Active string `json:"active,omitempty"`
+	// canary version, weight, and step.
+	// +optional
+	Canary string `json:"canary,omitempty"`
+	// groups that have an available active release, of all.
+	// +optional
+	Groups string `json:"groups,omitempty"`
+	// failed versions.
+	// +optional
+	Failed string `json:"failed,omitempty"`
+}
+
+// MicroserviceStatus is the ledger: it is written with its resourceVersion as
+// precondition, and it is what releases, weights and routes are derived from.
+type MicroserviceStatus struct {
+	// conditions: Ready, Progressing, ReleaseFailed, Pinned and those that a group
+	// gives rise to; Reconciling and Stalled while they hold.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=24
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// sequence grows with every write of the ledger.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+
+	// summary in short.
+	// +optional
+	Summary MicroserviceSummary `json:"summary,omitempty"`
+
+	// releaseGroups, newest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=slug
+	// +kubebuilder:validation:MaxItems=256
+	ReleaseGroups []ReleaseGroup `json:"releaseGroups,omitempty"`
+}
+
+// Conditions of a Microservice.
+const (
+	ConditionProgressing         = "Progressing"
+	ConditionReleaseFailed       = "ReleaseFailed"
+	ConditionPinned              = "Pinned"
+	ConditionTooManyGroups       = "TooManyGroups"
+	ConditionPolicyNotProgrammed = "PolicyNotProgrammed"
+	ConditionTrafficLost         = "TrafficLost"
+	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
+	ConditionOvertaken           = "Overtaken"
+	ConditionNoTraffic           = "NoTraffic"
+)
+
+// Microservice runs the versions that an ImagePolicy offers, in groups, and
+// decides which release of each is active.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=msvc,categories=hlnr;all
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold lower-case letters, digits and '-' only, and have at most 40 characters, because Services are named after it"
+// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.summary.active`
+// +kubebuilder:printcolumn:name="Canary",type=string,JSONPath=`.status.summary.canary`
+// +kubebuilder:printcolumn:name="Groups",type=string,JSONPath=`.status.summary.groups`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Pinned",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Pinned")].message`
+// +kubebuilder:printcolumn:name="Failed",type=string,priority=1,JSONPath=`.status.summary.failed`
+// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type Microservice struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how versions run, and which is wanted.
+	// +required
+	Spec MicroserviceSpec `json:"spec"`
+
+	// status is the ledger of releases.
+	// +optional
+	Status MicroserviceStatus `json:"status,omitempty"`
+}
+
+// MicroserviceList is a list of Microservices.
+// +kubebuilder:object:root=true
+type MicroserviceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Microservice `json:"items"`
+}

@@ -1,0 +1,391 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// NetworkPolicySpec says how the releases of a Microservice are reached.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains need a spec.provider that routes them"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be left out only when there is one port"
+type NetworkPolicySpec struct {
+	// microserviceRef names the Microservice. Absent: the one that has the policy's
+	// own name.
+	// +optional
+	MicroserviceRef *Reference `json:"microserviceRef,omitempty"`
+
+	// ports of the Services that the policy makes.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Ports []NetworkPort `json:"ports"`
+
+	// provider that routes domains and splits traffic. Absent: Services only,
+	// which move as a whole.
+	// +optional
+	Provider *NetworkProvider `json:"provider,omitempty"`
+
+	// domains that are routed to releases.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Domains []Domain `json:"domains,omitempty"`
+}
+
+// PortProtocol is what is spoken on a port.
+// +kubebuilder:validation:Enum=HTTP;TCP;UDP
+type PortProtocol string
+
+// The protocols. Domains route HTTP ports; TCP and UDP ports are reached
+// through the Services.
+const (
+	ProtocolHTTP PortProtocol = "HTTP"
+	ProtocolTCP  PortProtocol = "TCP"
+	ProtocolUDP  PortProtocol = "UDP"
+)
+
+// NetworkPort is a port of a Service.
+type NetworkPort struct {
+	// name of the port.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// port of the Service.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+
+	// targetPort of the pods, by number or name. Absent: the same as port.
+	// +optional
+	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
+
+	// protocol that is spoken. Default: HTTP.
+	// +optional
+	Protocol PortProtocol `json:"protocol,omitempty"`
+
+	// appProtocol of the Service's port, for example "kubernetes.io/h2c".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	AppProtocol string `json:"appProtocol,omitempty"`
+}
+
+// NetworkProvider routes domains: exactly one member is set.
+// +kubebuilder:validation:XValidation:rule="has(self.gateway)",message="spec.provider: set gateway"
+type NetworkProvider struct {
+	// gateway writes HTTPRoutes of the Gateway API.
+	// +optional
+	Gateway *GatewayProvider `json:"gateway,omitempty"`
+}
+
+// GatewayProvider writes HTTPRoutes of the Gateway API.
+type GatewayProvider struct {
+	// parentRefs are the Gateways that serve the domains. They must allow routes
+	// from this namespace.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	ParentRefs []ParentReference `json:"parentRefs"`
+}
+
+// ParentReference names a Gateway, or one of its listeners.
+type ParentReference struct {
+	// namespace of the Gateway. Absent: the policy's own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the Gateway.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// sectionName is the name of a listener. Absent: all that fit.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SectionName string `json:"sectionName,omitempty"`
+}
+
+// Domain is a host, and the releases that it leads to.
+// +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
+type Domain struct {
+	// domain is a host name, or a template of one with the bare fields
+	// {{.ReleaseGroupName}} (the group's slug), {{.StreamName}}, {{.Version}},
+	// {{.Name}}, {{.FullName}}, {{.Microservice}} and {{.Namespace}}.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([-a-z0-9.*]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path, with fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the fields are ReleaseGroupName, StreamName, FullName, Name, Version, Microservice and Namespace"
+	Domain string `json:"domain"`
+
+	// port is the name of the port in spec.ports; needed when there are several.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Port string `json:"port,omitempty"`
+
+	// path prefix. Default: "/".
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
+	Path string `json:"path,omitempty"`
+
+	// groups that the domain leads to. Absent: each group its own domain where the
+	// template holds a field of the group, else the newest group.
+	// +optional
+	Groups *DomainGroups `json:"groups,omitempty"`
+
+	// release pins the domain to a version.
+	// +optional
+	Release *DomainRelease `json:"release,omitempty"`
+}
+
+// GroupsPolicy chooses groups for a domain.
+// +kubebuilder:validation:Enum=Each;Newest;Named
+type GroupsPolicy string
+
+const (
+	// GroupsEach gives every group a domain of its own.
+	GroupsEach GroupsPolicy = "Each"
+	// GroupsNewest leads to the newest group that has an active release with ready
+	// endpoints.
+	GroupsNewest GroupsPolicy = "Newest"
+	// GroupsNamed leads to the groups that are named.
+	GroupsNamed GroupsPolicy = "Named"
+)
+
+// DomainGroups chooses groups for a domain.
+// +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups.names goes with policy Named, and only with it"
+type DomainGroups struct {
+	// policy of the choice.
+	// +required
+	Policy GroupsPolicy `json:"policy"`
+
+	// names or slugs of groups, for policy Named. Where the template holds no field
+	// of the group, the first of them that has an active release gets the domain.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
+}
+
+// DomainRelease pins a domain to a version. A pin serves any release that is
+// active, canary or kept; it never deploys one.
+type DomainRelease struct {
+	// version that the domain leads to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+}
+
+// DomainBackend is a release behind a domain.
+type DomainBackend struct {
+	// release is the name of the VersionedMicroservice.
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release"`
+	// version of the release.
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+	// weight in percent, as written.
+	Weight int32 `json:"weight"`
+}
+
+// DomainStatus is one rendered host.
+type DomainStatus struct {
+	// domain as rendered.
+	// +kubebuilder:validation:MaxLength=253
+	Domain string `json:"domain"`
+	// path prefix.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Path string `json:"path,omitempty"`
+	// url to open.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	URL string `json:"url,omitempty"`
+	// group that the domain leads to, by slug.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Group string `json:"group,omitempty"`
+	// backends with their weights.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Backends []DomainBackend `json:"backends,omitempty"`
+	// programmed says that every parent accepted the route as written.
+	Programmed bool `json:"programmed"`
+	// reason in one CamelCase word, where it is not programmed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// message in words: names the field or the parent, and the mend.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// SplitMode says whether a group's traffic can be split.
+// +kubebuilder:validation:Enum=Weighted;Whole
+type SplitMode string
+
+const (
+	// SplitWeighted is split by weight.
+	SplitWeighted SplitMode = "Weighted"
+	// SplitWhole moves as a whole: there are Services only.
+	SplitWhole SplitMode = "Whole"
+)
+
+// GroupTraffic is what the policy reports of a group to the Microservice.
+type GroupTraffic struct {
+	// slug of the group.
+	// +kubebuilder:validation:MaxLength=63
+	Slug string `json:"slug"`
+	// revision of the Microservice's status that is carried by every object of the
+	// group, as accepted.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// confirmedTime is when that revision, with these references, was confirmed.
+	// +optional
+	ConfirmedTime *metav1.MicroTime `json:"confirmedTime,omitempty"`
+	// references names every release in any object as written: by weight, by pin,
+	// or as the group's Service.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	References []string `json:"references,omitempty"`
+	// masked releases have weight and no ready endpoint, and get nothing.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Masked []string `json:"masked,omitempty"`
+	// pinned releases are named by a domain with a version.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Pinned []string `json:"pinned,omitempty"`
+	// split says whether weights are applied.
+	Split SplitMode `json:"split"`
+	// reason in one CamelCase word, where the revision is not confirmed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// message in words.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// NetworkPolicySummary holds what columns print.
+type NetworkPolicySummary struct {
+	// domains that are programmed, of all.
+	// +optional
+	Domains string `json:"domains,omitempty"`
+	// split as programmed, as in "1.1.0=90 1.2.0=10".
+	// +optional
+	Split string `json:"split,omitempty"`
+}
+
+// NetworkPolicyStatus says what is routed, and whether it is true.
+type NetworkPolicyStatus struct {
+	// conditions: Accepted, ResolvedRefs, Programmed, Ready; Reconciling and
+	// Stalled while they hold.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// url of the first domain that is programmed.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// microservice that the policy routes to.
+	// +optional
+	Microservice string `json:"microservice,omitempty"`
+
+	// provider in short: "gateway" or "services".
+	// +optional
+	Provider string `json:"provider,omitempty"`
+
+	// summary in short.
+	// +optional
+	Summary NetworkPolicySummary `json:"summary,omitempty"`
+
+	// domains as rendered.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Domains []DomainStatus `json:"domains,omitempty"`
+
+	// groups, as the Microservice reads them.
+	// +optional
+	// +listType=map
+	// +listMapKey=slug
+	// +kubebuilder:validation:MaxItems=256
+	Groups []GroupTraffic `json:"groups,omitempty"`
+}
+
+// Conditions of a NetworkPolicy.
+const (
+	ConditionAccepted     = "Accepted"
+	ConditionResolvedRefs = "ResolvedRefs"
+	ConditionProgrammed   = "Programmed"
+	ConditionDomainShared = "DomainShared"
+	ConditionNameConflict = "NameConflict"
+)
+
+// NetworkPolicy routes weighted traffic and domains to the releases of a
+// Microservice. It is not the firewall kind of networking.k8s.io: use the short
+// name hnp.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=networkpolicies,shortName=hnp,categories=hlnr
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold lower-case letters, digits and '-' only, and have at most 40 characters, because Services are named after it"
+// +kubebuilder:printcolumn:name="Microservice",type=string,JSONPath=`.status.microservice`
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
+// +kubebuilder:printcolumn:name="Domains",type=string,JSONPath=`.status.summary.domains`
+// +kubebuilder:printcolumn:name="Split",type=string,JSONPath=`.status.summary.split`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Provider",type=string,priority=1,JSONPath=`.status.provider`
+// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type NetworkPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how releases are reached.
+	// +required
+	Spec NetworkPolicySpec `json:"spec"`
+
+	// status says what is routed, and whether it is true.
+	// +optional
+	Status NetworkPolicyStatus `json:"status,omitempty"`
+}
+
+// NetworkPolicyList is a list of NetworkPolicies.
+// +kubebuilder:object:root=true
+type NetworkPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NetworkPolicy `json:"items"`
+}
