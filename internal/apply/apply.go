@@ -1,0 +1,284 @@
+// Package apply is the one writer of child objects. It writes the full intent of
+// its field owner by server-side apply, and only when the live object differs.
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// AnnotationApplied on a child holds the hash of the intent that was applied
+// last. Together with a look at the intended fields it tells whether a write is
+// needed.
+const AnnotationApplied = "hlnr.io/applied"
+
+// Outcome says what Apply did.
+type Outcome string
+
+// The outcomes of Apply.
+const (
+	Unchanged Outcome = "Unchanged"
+	Created   Outcome = "Created"
+	Updated   Outcome = "Updated"
+)
+
+// ForeignError says that an object of the wanted name exists which another owner,
+// or nobody, controls. Nothing was written.
+type ForeignError struct {
+	// Kind, Namespace and Name of the object that exists.
+	Kind, Namespace, Name string
+	// Controller is the kind and name of its controlling owner; empty: none.
+	Controller string
+}
+
+// Error names the object and the mend.
+func (e *ForeignError) Error() string {
+	owner := "nothing of ours controls it"
+	if e.Controller != "" {
+		owner = "it is controlled by " + e.Controller
+	}
+	return fmt.Sprintf("%s %q exists and %s: delete or rename it, or rename the object that needs the name", e.Kind, e.Name, owner)
+}
+
+// TerminatingError says that the object of the wanted name is being deleted: it is
+// neither present nor absent, and the caller waits for it to go.
+type TerminatingError struct {
+	// Kind, Namespace and Name of the object that is going.
+	Kind, Namespace, Name string
+}
+
+// Error names the object that is waited for.
+func (e *TerminatingError) Error() string {
+	return fmt.Sprintf("%s %q is being deleted: waiting for it to go", e.Kind, e.Name)
+}
+
+// Writer writes child objects by server-side apply with one field owner.
+type Writer struct {
+	// Client reads (through a cache, if it has one) and writes.
+	Client client.Client
+	// Live reads past the cache before an object is created, so that a foreign
+	// object which the cache does not know is not taken over. Default: Client.
+	Live client.Reader
+	// Owner is the field manager of all writes.
+	Owner string
+}
+
+// Apply makes the object that desired names carry all that desired says, and
+// removes what an earlier intent of this Writer's Owner said and desired does not.
+// It sets the controller reference to owner, and writes nothing when the live object
+// already carries the same intent.
+//
+// desired has a name and a namespace, and a kind that the client's scheme knows;
+// its status is ignored, and it is not changed. A resourceVersion or UID in it is a
+// precondition of the write: the server answers a conflict when it does not hold.
+//
+// The error is a *ForeignError where an object of that name is not controlled by
+// owner's UID, and a *TerminatingError where it is being deleted.
+func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcome, error) {
+	intent, err := w.intent(owner, desired)
+	if err != nil {
+		return "", err
+	}
+	live, err := w.read(ctx, w.Client, desired)
+	if err != nil {
+		return "", err
+	}
+	if live == nil {
+		// Only the server knows of an object that the cache has not seen yet, or that
+		// carries none of the labels by which the cache is cut.
+		if live, err = w.read(ctx, w.live(), desired); err != nil {
+			return "", err
+		}
+	}
+	if live == nil {
+		return w.create(ctx, desired, intent)
+	}
+	return w.update(ctx, owner, live, desired, intent)
+}
+
+// Delete deletes the object that obj names if owner's UID controls it and it is not
+// on its way out already. The UID of obj (read from the server's copy when obj has
+// none) and, when obj has one, its resourceVersion are preconditions of the
+// deletion. That there is no such object is no error; a foreign one is a
+// *ForeignError.
+func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
+	live, err := w.read(ctx, w.Client, obj)
+	if err != nil || live == nil {
+		return err
+	}
+	if err := w.Claim(owner, live); err != nil {
+		if terminating := new(TerminatingError); errors.As(err, &terminating) {
+			return nil
+		}
+		return err
+	}
+	pre := client.Preconditions{UID: uidOf(obj)}
+	if pre.UID == nil {
+		pre.UID = uidOf(live)
+	}
+	if v := obj.GetResourceVersion(); v != "" {
+		pre.ResourceVersion = &v
+	}
+	if err := w.Client.Delete(ctx, live, pre); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s %q: %w", w.kind(obj), obj.GetName(), err)
+	}
+	return nil
+}
+
+// create applies without force: a foreign object that appears after the live read
+// answers a conflict on every field that it holds otherwise.
+func (w Writer) create(ctx context.Context, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
+	if desired.GetUID() != "" || desired.GetResourceVersion() != "" {
+		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(),
+			apierrors.NewConflict(schemaResource(intent), intent.GetName(), errors.New("the object that the caller read is gone")))
+	}
+	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner)); err != nil {
+		return "", fmt.Errorf("create %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	return Created, nil
+}
+
+// update applies with force, but only onto the object that was looked at: its UID
+// goes with the write.
+func (w Writer) update(ctx context.Context, owner, live, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
+	if err := w.Claim(owner, live); err != nil {
+		return "", err
+	}
+	same, err := carries(live, intent)
+	if err != nil {
+		return "", fmt.Errorf("compare %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	if same {
+		return Unchanged, nil
+	}
+	intent.SetUID(live.GetUID())
+	if uid := desired.GetUID(); uid != "" {
+		intent.SetUID(uid)
+	}
+	intent.SetResourceVersion(desired.GetResourceVersion())
+	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
+		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	return Updated, nil
+}
+
+// intent is what desired says, with the owner reference and the hash of all that.
+func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured, error) {
+	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("find kind of %q: %w", desired.GetName(), err)
+	}
+	own := desired.DeepCopyObject().(client.Object)
+	if err := controllerutil.SetControllerReference(owner, own, w.Client.Scheme()); err != nil {
+		return nil, fmt.Errorf("set owner of %s %q: %w", gvk.Kind, desired.GetName(), err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(own)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %q: %w", gvk.Kind, desired.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	delete(content, "status")
+	for _, field := range []string{"creationTimestamp", "managedFields", "generation", "resourceVersion", "uid", "selfLink", "deletionTimestamp"} {
+		unstructured.RemoveNestedField(content, "metadata", field)
+	}
+	dropNulls(content)
+	hash, err := Hash(content)
+	if err != nil {
+		return nil, fmt.Errorf("hash %s %q: %w", gvk.Kind, desired.GetName(), err)
+	}
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationApplied] = hash
+	u.SetAnnotations(annotations)
+	return u, nil
+}
+
+// read gets a typed copy of the object that obj names, nil where there is none.
+func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object) (client.Object, error) {
+	gvk, err := apiutil.GVKForObject(obj, w.Client.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("find kind of %q: %w", obj.GetName(), err)
+	}
+	fresh, err := w.Client.Scheme().New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", gvk.Kind, err)
+	}
+	live, ok := fresh.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("make %s: %T has no object metadata", gvk.Kind, fresh)
+	}
+	err = from.Get(ctx, client.ObjectKeyFromObject(obj), live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s %q: %w", gvk.Kind, obj.GetName(), err)
+	}
+	return live, nil
+}
+
+// Claim answers whether owner may write to the live object: a *TerminatingError
+// when it is being deleted, a *ForeignError when owner's UID does not control it.
+func (w Writer) Claim(owner, live client.Object) error {
+	kind := w.kind(live)
+	if live.GetDeletionTimestamp() != nil {
+		return &TerminatingError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
+	}
+	if metav1.IsControlledBy(live, owner) {
+		return nil
+	}
+	foreign := &ForeignError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
+	if ref := metav1.GetControllerOf(live); ref != nil {
+		foreign.Controller = fmt.Sprintf("%s %q", ref.Kind, ref.Name)
+	}
+	return foreign
+}
+
+func (w Writer) live() client.Reader {
+	if w.Live != nil {
+		return w.Live
+	}
+	return w.Client
+}
+
+func (w Writer) kind(obj client.Object) string {
+	gvk, err := apiutil.GVKForObject(obj, w.Client.Scheme())
+	if err != nil {
+		return fmt.Sprintf("%T", obj)
+	}
+	return gvk.Kind
+}
+
+// Hash of a value's JSON: 32 hexadecimal digits, the same for equal values.
+func Hash(value any) (string, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+func uidOf(obj client.Object) *types.UID {
+	uid := obj.GetUID()
+	if uid == "" {
+		return nil
+	}
+	return &uid
+}
