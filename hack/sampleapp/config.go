@@ -1,0 +1,183 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxLatency bounds the added latency of configuration, runtime control and a single request.
+const maxLatency = 30 * time.Second
+
+// Identity is what the application answers about itself.
+type Identity struct {
+	App     string `json:"app"`
+	Version string `json:"version"`
+	Release string `json:"release"`
+	Group   string `json:"group"`
+	Pod     string `json:"pod"`
+}
+
+// Config is the application's whole configuration. Every field is a flag and an environment variable of the same name
+// in upper case (start-delay is START_DELAY); the flag wins.
+type Config struct {
+	Identity
+
+	// Port is listened on at every address, 1 to 65535; default 8080.
+	Port int
+	// StartDelay passes before the application listens at all; default 0.
+	StartDelay time.Duration
+	// FailReadiness makes /readyz answer 503; default never.
+	FailReadiness After
+	// ExitAfter ends the process with an error; default never.
+	ExitAfter After
+	// ErrorRate is the share of requests answered with 500, 0 to 1; default 0.
+	ErrorRate float64
+	// Latency is added to every answer but those of health and metrics, 0 to 30s; default 0.
+	Latency time.Duration
+	// ShutdownDelay is how long requests are still served after SIGTERM, with readiness false; default 3s.
+	ShutdownDelay time.Duration
+	// DrainTimeout bounds the wait for requests under way after ShutdownDelay; default 10s.
+	DrainTimeout time.Duration
+	// Control enables POST /control; default false.
+	Control bool
+}
+
+// After is the moment at which a fault begins, counted from the moment the application listens. The zero value is never.
+type After struct {
+	On    bool
+	Delay time.Duration
+}
+
+// Set reads "true" (from the start), "false" (never) or a duration such as 30s.
+func (a *After) Set(text string) error {
+	if on, err := strconv.ParseBool(text); err == nil {
+		*a = After{On: on}
+		return nil
+	}
+	delay, err := time.ParseDuration(text)
+	if err != nil || delay < 0 {
+		return fmt.Errorf("must be true, false or a duration of at least 0 such as 30s, not %q", text)
+	}
+	*a = After{On: true, Delay: delay}
+	return nil
+}
+
+// String is the inverse of Set.
+func (a After) String() string {
+	if a.On && a.Delay > 0 {
+		return a.Delay.String()
+	}
+	return strconv.FormatBool(a.On)
+}
+
+// Begun tells whether the fault has begun when elapsed has passed.
+func (a After) Begun(elapsed time.Duration) bool {
+	return a.On && elapsed >= a.Delay
+}
+
+// downwardAPI names the variables that do not follow from the flag's name, because pods get them from their labels.
+var downwardAPI = map[string]string{"release": "HLNR_RELEASE", "group": "HLNR_GROUP"}
+
+func variableOf(flagName string) string {
+	if name, ok := downwardAPI[flagName]; ok {
+		return name
+	}
+	return strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// ParseConfig reads the environment first and the arguments over it. It writes the help to out and returns flag.ErrHelp
+// when the arguments ask for it.
+func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Config, error) {
+	var c Config
+	flags := flag.NewFlagSet("sampleapp", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the caller tells of errors
+	flags.StringVar(&c.App, "app", "shop", "`name` that is answered")
+	flags.StringVar(&c.Version, "version", "0.0.0", "`version` that is answered")
+	flags.StringVar(&c.Release, "release", "", "`name` of the release that the pod belongs to")
+	flags.StringVar(&c.Group, "group", "", "`name` of the group that the pod belongs to")
+	flags.StringVar(&c.Pod, "pod-name", "", "`name` of the pod")
+	flags.IntVar(&c.Port, "port", 8080, "`port` to listen on, 1 to 65535")
+	flags.DurationVar(&c.StartDelay, "start-delay", 0, "wait this long before listening")
+	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
+	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
+	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, 0 to 1")
+	flags.DurationVar(&c.Latency, "latency", 0, "add this to every answer, at most 30s")
+	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "serve this long after SIGTERM, with readiness false")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests under way")
+	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
+	flags.Usage = func() {}
+
+	if err := setFromEnvironment(flags, getenv); err != nil {
+		return Config{}, err
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(out)
+		usage(flags)
+		return Config{}, err
+	} else if err != nil {
+		return Config{}, fmt.Errorf("parse arguments: %w; see --help", err)
+	}
+	if flags.NArg() > 0 {
+		return Config{}, fmt.Errorf("parse arguments: %q is no flag; see --help", flags.Arg(0))
+	}
+	return c, c.validate()
+}
+
+func setFromEnvironment(flags *flag.FlagSet, getenv func(string) string) (err error) {
+	flags.VisitAll(func(f *flag.Flag) {
+		text := getenv(variableOf(f.Name))
+		if text == "" || err != nil {
+			return
+		}
+		if failure := f.Value.Set(text); failure != nil {
+			err = fmt.Errorf("parse environment: %s=%q: %w", variableOf(f.Name), text, failure)
+		}
+	})
+	return err
+}
+
+func (c Config) validate() error {
+	if c.Port < 1 || c.Port > 65535 {
+		return fmt.Errorf("check port: must be 1 to 65535, not %d", c.Port)
+	}
+	if err := (Faults{ErrorRate: c.ErrorRate, Latency: Duration(c.Latency)}).validate(); err != nil {
+		return err
+	}
+	for name, d := range map[string]time.Duration{
+		"start-delay": c.StartDelay, "shutdown-delay": c.ShutdownDelay, "drain-timeout": c.DrainTimeout,
+	} {
+		if d < 0 {
+			return fmt.Errorf("check %s: must be at least 0, not %s", name, d)
+		}
+	}
+	return nil
+}
+
+func usage(flags *flag.FlagSet) {
+	fmt.Fprint(flags.Output(), `sampleapp answers its version over HTTP/1.1 and HTTP/2 without TLS (h2c).
+
+  GET  /          "shop 1.1.0", with the headers X-Version and X-Release; so does every other path
+  GET  /version   {"app","version","release","group","pod"}
+  GET  /healthz   200 while the process lives
+  GET  /readyz    200 when ready; 503 when told to fail or when shutting down
+  GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version}
+  POST /control   {"failReadiness":true,"errorRate":0.1,"latency":"200ms"}, with --control; answers what is in force
+
+One request alone can ask for ?latency=200ms (at most 30s) and ?status=503 (200 to 599).
+
+Flags, each also read from the environment variable in brackets (the flag wins):
+`)
+	flags.VisitAll(func(f *flag.Flag) {
+		kind, text := flag.UnquoteUsage(f)
+		fmt.Fprintf(flags.Output(), "  --%s %s\n        %s [%s]", f.Name, kind, text, variableOf(f.Name))
+		if f.DefValue != "" {
+			fmt.Fprintf(flags.Output(), " (default %s)", f.DefValue)
+		}
+		fmt.Fprintln(flags.Output())
+	})
+}

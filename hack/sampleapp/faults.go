@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// Faults is the misbehaviour that runtime control can change.
+type Faults struct {
+	// FailReadiness makes /readyz answer 503.
+	FailReadiness bool `json:"failReadiness"`
+	// ErrorRate is the share of requests answered with 500, 0 to 1.
+	ErrorRate float64 `json:"errorRate"`
+	// Latency is added to every answer, 0 to 30s.
+	Latency Duration `json:"latency"`
+}
+
+func (f Faults) validate() error {
+	if !(f.ErrorRate >= 0 && f.ErrorRate <= 1) { // written so that NaN is refused
+		return fmt.Errorf("check errorRate: must be 0 to 1, not %v", f.ErrorRate)
+	}
+	return checkLatency(time.Duration(f.Latency))
+}
+
+func checkLatency(latency time.Duration) error {
+	if latency < 0 || latency > maxLatency {
+		return fmt.Errorf("check latency: must be 0s to %s, not %s", maxLatency, latency)
+	}
+	return nil
+}
+
+// Duration is a time.Duration that JSON writes as text, such as "200ms".
+type Duration time.Duration
+
+// MarshalText writes the duration as time.Duration does.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(time.Duration(d).String()), nil
+}
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}

@@ -1,0 +1,38 @@
+// Command sampleapp is the application that Heighliner's demo and tests release: a small HTTP server that answers its
+// version, serves metrics and health, and can be told to start slowly, never to become ready, to crash, to return errors
+// or to answer late. One binary makes every image; the image's environment makes the difference.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+func main() {
+	config, err := ParseConfig(os.Args[1:], os.Getenv, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "sampleapp:", err)
+		os.Exit(2)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := Run(ctx, config, listen); err != nil {
+		fmt.Fprintln(os.Stderr, "sampleapp:", err)
+		os.Exit(1)
+	}
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+}

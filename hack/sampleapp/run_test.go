@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener in memory, so that the whole server runs on the test's clock.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, open := <-p
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// client speaks to the server of p over HTTP/1.1 or, with h2c, over HTTP/2.
+func (p pipes) client(h2c bool) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!h2c)
+	protocols.SetUnencryptedHTTP2(h2c)
+	return &http.Client{Transport: &http.Transport{
+		Protocols: protocols,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			p <- theirs
+			return ours, nil
+		},
+	}}
+}
+
+func get(t *testing.T, client *http.Client, path string) *http.Response {
+	t.Helper()
+	response, err := client.Get("http://shop.localhost" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+func TestShutdownServesOnThenDrains(t *testing.T) {
+	for name, h2c := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, terminate := context.WithCancel(t.Context())
+				listener, ended := make(pipes), make(chan error, 1)
+				config := Config{Identity: identity, ShutdownDelay: 3 * time.Second, DrainTimeout: 10 * time.Second}
+				go func() { ended <- Run(ctx, config, func(int) (net.Listener, error) { return listener, nil }) }()
+				client := listener.client(h2c)
+				defer client.CloseIdleConnections()
+
+				if before := get(t, client, "/readyz"); before.StatusCode != 200 || before.Proto != name || before.Close {
+					t.Fatalf("before the signal: %d over %s, close=%t", before.StatusCode, before.Proto, before.Close)
+				}
+				terminate()
+				signalled := time.Now()
+				synctest.Wait()
+
+				if ready := get(t, client, "/readyz"); ready.StatusCode != 503 {
+					t.Errorf("readiness after the signal is %d, want 503", ready.StatusCode)
+				}
+				if still := get(t, client, "/"); still.StatusCode != 200 || (!h2c && !still.Close) {
+					t.Errorf("request in the grace delay: %d, close=%t; want 200 and an end of the connection", still.StatusCode, still.Close)
+				}
+				time.Sleep(2 * time.Second) // a request that begins in the delay and outlives it
+				if slow := get(t, client, "/?latency=5s"); slow.StatusCode != 200 {
+					t.Errorf("request under way at the end of the delay: %d, want 200", slow.StatusCode)
+				}
+				if err := <-ended; err != nil {
+					t.Errorf("run: %v", err)
+				}
+				if took := time.Since(signalled); took < 7*time.Second || took > 8*time.Second {
+					t.Errorf("ended %s after the signal, want as soon as the last request was answered after 7s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestRunCrashesWhenTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, listener := time.Now(), make(pipes)
+		config := Config{StartDelay: 5 * time.Second, ExitAfter: After{On: true, Delay: 10 * time.Second}}
+		err := Run(t.Context(), config, func(int) (net.Listener, error) { return listener, nil })
+		if err == nil || time.Since(began) != 15*time.Second {
+			t.Errorf("ended after %s with %v, want an error after 15s", time.Since(began), err)
+		}
+	})
+}
+
+func TestRunListensAfterStartDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, terminate := context.WithTimeout(t.Context(), 4*time.Second)
+		defer terminate()
+		err := Run(ctx, Config{StartDelay: 5 * time.Second}, func(int) (net.Listener, error) {
+			t.Error("listened before the start delay passed")
+			return nil, net.ErrClosed
+		})
+		if err != nil {
+			t.Errorf("a signal while starting is a clean end, not %v", err)
+		}
+	})
+}
