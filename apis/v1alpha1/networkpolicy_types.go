@@ -276,6 +276,10 @@ type GroupTraffic struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Pinned []string `json:"pinned,omitempty"`
+	// active is the release that the group's Service selects, as written.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Active string `json:"active,omitempty"`
 	// split says whether weights are applied.
 	Split SplitMode `json:"split"`
 	// reason in one CamelCase word, where the revision is not confirmed.

@@ -1,0 +1,179 @@
+package release
+
+import "time"
+
+// Observed is all that a plan is made from, besides the time.
+type Observed struct {
+	// Spec is what the user asks for.
+	Spec Spec
+	// Config is the hash of the present pod template.
+	Config string
+	// Candidates are the versions that are offered now, in any order.
+	Candidates []Candidate
+	// Withdrawn are the versions that are taken back, with proof. A version that is
+	// merely absent from Candidates is unknown, not gone (rule 4).
+	Withdrawn []Withdrawal
+	// Children are the releases' objects that exist.
+	Children []Child
+	// Policies are the NetworkPolicies that name the Microservice, with what they
+	// report.
+	Policies []Policy
+	// Ledger is the persisted record.
+	Ledger Ledger
+}
+
+// Spec holds the facts of a Microservice's specification, with all defaults.
+type Spec struct {
+	// Paused stops what starts by itself (rule 22).
+	Paused bool
+	// Replicas of a release that serves or is about to; at least 1.
+	Replicas int
+	// Standby replicas of a kept release; StandbyFull overrides it.
+	Standby int
+	// StandbyFull keeps kept releases at full size.
+	StandbyFull bool
+	// MinimumAvailable is the number of kept releases, the active one included; at
+	// least 1.
+	MinimumAvailable int
+	// Deadline for a release to become available, and for a step to be healthy.
+	Deadline time.Duration
+	// Drain is the time between the last route and the end of the pods.
+	Drain time.Duration
+	// Steps of a canary; none: promoted as soon as it is available.
+	Steps []Step
+	// Pins of groups to versions.
+	Pins []Pin
+}
+
+// Step of a canary.
+type Step struct {
+	// Name of the step; the number, from 1, names it too.
+	Name string
+	// Weight of the canary, in percent.
+	Weight int
+	// Pause while healthy; 0: none.
+	Pause time.Duration
+	// Approval waits for a person's Continue.
+	Approval bool
+}
+
+// Pin of groups to a version.
+type Pin struct {
+	// Group by name or slug; empty: every group that holds the version.
+	Group string
+	// Global pins hold back every group when no group holds the version (rule 15).
+	Global bool
+	// Version that is wanted.
+	Version string
+	// Current asks for the present template instead of the retained one.
+	Current bool
+	// Expire ends the pin; zero: never.
+	Expire time.Time
+	// Reason as the user wrote it.
+	Reason string
+}
+
+// Candidate is a version that is offered.
+type Candidate struct {
+	// Slug, Name and Level of the group.
+	Slug, Name, Level string
+	// Version as offered.
+	Version string
+	// Release is the name that its identity, with the present template, gives.
+	Release string
+}
+
+// WithdrawReason says why a version is taken back.
+type WithdrawReason string
+
+// The reasons for which a version is taken back.
+const (
+	Denied   WithdrawReason = "Denied"
+	Excluded WithdrawReason = "Excluded"
+	Gone     WithdrawReason = "Gone"
+	Closed   WithdrawReason = "Closed"
+)
+
+// Withdrawal of a version, or, without Version, of a whole group.
+type Withdrawal struct {
+	Slug, Version string
+	Reason        WithdrawReason
+}
+
+// Child is the object of a release, as it is.
+type Child struct {
+	// Release is its name.
+	Release string
+	// Slug and Name of the group, Level and Version.
+	Slug, Name, Level, Version string
+	// Config is the hash of the template it was made from.
+	Config string
+	// Created is its creation time.
+	Created time.Time
+	// Terminating objects are neither present nor absent (rule 8).
+	Terminating bool
+	// Stamp is the ledger sequence for which it was made or revived (rule 2).
+	Stamp int64
+	// Replicas that its specification asks for.
+	Replicas int
+	// Available replicas, believed at its current generation only.
+	Available int
+	// Failure is why it is not available, in one word; "" when unknown.
+	Failure string
+	// Message says more about the failure.
+	Message string
+	// Decision is a person's word on it.
+	Decision *Decision
+}
+
+// ok says that the child has all the replicas that it is to have.
+func (c Child) ok() bool {
+	return !c.Terminating && c.Replicas > 0 && c.Available >= c.Replicas
+}
+
+// Action is what a person decides.
+type Action string
+
+// The actions of a decision (rule 21).
+const (
+	Continue  Action = "Continue"
+	Adopt     Action = "Adopt"
+	Deprecate Action = "Deprecate"
+	Retry     Action = "Retry"
+)
+
+// Decision is a person's word on a release.
+type Decision struct {
+	Action Action
+	ID     string
+	Step   string
+	By     string
+}
+
+// Policy is what a NetworkPolicy reports.
+type Policy struct {
+	Name   string
+	Groups []Report
+}
+
+// Report of one group by one policy.
+type Report struct {
+	// Slug of the group.
+	Slug string
+	// Revision that is carried and accepted; 0: never any.
+	Revision int64
+	// Confirmed is when Revision, with these references, was confirmed.
+	Confirmed time.Time
+	// References names every release in any object as written.
+	References []string
+	// Masked releases have weight and get nothing, having no ready endpoint.
+	Masked []string
+	// Pinned releases are named by a domain with a version.
+	Pinned []string
+	// Active is the release that the group's Service selects.
+	Active string
+	// Reason and Message where the revision is not confirmed.
+	Reason, Message string
+
+	policy string
+}

@@ -1,0 +1,181 @@
+package release
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// maxRows is how many rows a group may have in the status; maxErrors bounds the
+// failures among them that are not offered any more.
+const maxRows = 32
+
+// forgetErrors drops failures whose identity cannot be chosen again (rule 3):
+// those that are withdrawn, below the active release, of another template, or of
+// a tag that moved.
+func forgetErrors(s *scope) {
+	active := s.g.ActiveRow()
+	for _, r := range slices.Clone(s.g.Releases) {
+		if r.Status != Error || r.Release == s.g.Target.Release || !s.drained(r) {
+			continue
+		}
+		if p := s.pin(); p != nil && p.Version == r.Version {
+			continue
+		}
+		_, out := s.withdrawn(r.Version)
+		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
+		below := active != nil && compare(r.Version, active.Version) < 0
+		_, offered := s.offered(r.Release)
+		crowded := len(s.g.Releases) >= maxRows && !offered
+		if out || moved || below || crowded || r.Config != s.o.Config || s.g.Phase == Closing {
+			s.dropRow(r.Release)
+		}
+	}
+}
+
+// letGo drops the rows of releases that are not kept, when their drain is over
+// (rules 11, 24 and 39).
+func letGo(s *scope) {
+	kept := s.kept()
+	for _, r := range slices.Clone(s.g.Releases) {
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if r.Status != Deprecated || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
+			continue
+		}
+		if r.Promoted > 0 && s.g.Phase == Live && (s.o.Spec.Paused || !s.replacedDrained()) {
+			continue
+		}
+		if s.drained(r) {
+			s.event(&r, false, "Removed", fmt.Sprintf("%s is drained and removed", r.Version))
+			s.dropRow(r.Release)
+		}
+	}
+	sortRows(s.g.Releases)
+}
+
+// kept are the releases that were active and are kept: the newest
+// MinimumAvailable by order of activation, the active one included, and those
+// that a domain names (rules 33 and 39).
+func (s *scope) kept() []string {
+	if s.g.Phase != Live {
+		return nil
+	}
+	var rows []Row
+	for _, r := range s.g.Releases {
+		if r.Promoted > 0 {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(x, y Row) int { return cmp.Compare(y.Promoted, x.Promoted) })
+	var kept []string
+	for i, r := range rows {
+		if i < s.o.Spec.MinimumAvailable || s.pinnedByDomain(r.Release) {
+			kept = append(kept, r.Release)
+		}
+	}
+	return kept
+}
+
+// replacedDrained says that the release that the active one replaced has left
+// the routes: only then may an older one go.
+func (s *scope) replacedDrained() bool {
+	var last *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		if r.Status == Deprecated && r.Promoted > 0 && (last == nil || r.Promoted > last.Promoted) {
+			last = r
+		}
+	}
+	return last == nil || s.left(*last)
+}
+
+// size says which objects are to be made, revived, resized and deleted.
+func (s *scope) size(p *Plan) {
+	for _, r := range s.g.Releases {
+		c, there := s.child(r.Release)
+		if c.Terminating {
+			continue
+		}
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if !there && (r.Status == Active || running) {
+			if _, can := s.offered(r.Release); can {
+				p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: s.full(), Create: true, Stamp: s.next})
+			}
+			continue
+		}
+		if !there {
+			continue
+		}
+		want := s.want(r, c)
+		switch {
+		case s.isTouched(r.Release):
+			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: max(want, c.Replicas), Stamp: s.next})
+		case want > c.Replicas:
+			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: want})
+		case want < c.Replicas && s.mayRetire(c):
+			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: r.Release, Replicas: want})
+		}
+	}
+	if len(s.g.Releases) == 0 && s.g.Phase == Live {
+		return // nothing is known of this group's children yet
+	}
+	for _, c := range s.sortedChildren() {
+		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil || c.Release == s.g.Target.Release {
+			continue
+		}
+		if s.referenced(c.Release) {
+			s.state(nil, true, "OrphanReferenced", fmt.Sprintf("%s has no row and a route names it: it is kept until none does", c.Release))
+			continue
+		}
+		if s.mayRetire(c) {
+			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
+		}
+	}
+}
+
+// mayRetire keeps a plan that was made on an older ledger from destroying what a
+// newer one made or revived (rule 2): the ledger is written first.
+func (s *scope) mayRetire(c Child) bool {
+	if c.Stamp <= s.o.Ledger.Sequence {
+		return true
+	}
+	s.force = true
+	return false
+}
+
+// isTouched says that a release was made or revived in this pass.
+func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
+
+// want is the number of replicas that a release is to have.
+func (s *scope) want(r Row, c Child) int {
+	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	switch {
+	case s.g.Phase == Closing:
+		return c.Replicas // the object goes with its row
+	case r.Status == Active || running:
+		return s.full()
+	case r.Status == Pending || r.Status == Canary:
+		return max(c.Replicas, s.full())
+	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
+		return s.full()
+	case !s.drained(r):
+		return c.Replicas
+	case r.Status == Error, r.Promoted == 0, !r.Routed, !slices.Contains(s.kept(), r.Release), s.pressed():
+		return 0
+	case s.o.Spec.StandbyFull:
+		return s.full()
+	}
+	return min(s.o.Spec.Standby, s.full())
+}
+
+// pressed says that a run waits for room in the cluster: kept releases give
+// theirs up after half the deadline (rule 35).
+func (s *scope) pressed() bool {
+	run, _, c := s.running()
+	if run == nil || run.Step > 0 || c.Failure != "QuotaExceeded" && c.Failure != "Unschedulable" {
+		return false
+	}
+	half := run.Started.Add(s.o.Spec.Deadline / 2)
+	s.wakeAt(half)
+	return !s.now.Before(half)
+}

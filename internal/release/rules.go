@@ -1,0 +1,381 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// rule is one named decision about one group. Rules apply in order; each reads
+// the facts and what the rules before it made of the group.
+type rule struct {
+	name  string
+	apply func(*scope)
+}
+
+// rules of a group. A test takes each of them out and expects a history to fail.
+var rules = []rule{
+	{"Rebuild", rebuild},
+	{"Note routes", noteRoutes},
+	{"Vanished active", vanishedActive},
+	{"Vanished others", vanishedOthers},
+	{"Decide", decide},
+	{"Retry by itself", retryByItself},
+	{"Close", closeGroup},
+	{"Aim", aim},
+	{"Finish first", finishFirst},
+	{"Overtake", overtake},
+	{"Start", start},
+	{"Keep the clock", keepClock},
+	{"Fail", fail},
+	{"Edited steps", editedSteps},
+	{"First release", promoteFirst},
+	{"Roll back", promoteKept},
+	{"Adopt", promoteAdopted},
+	{"Step", step},
+	{"Settle", settle},
+	{"Note availability", noteAvailability},
+	{"Revise", revise},
+	{"Forget errors", forgetErrors},
+	{"Let go", letGo},
+}
+
+// rebuild makes rows for a group that has children but no record (rule 31): the
+// release that the group's Service selects is active, older ones were, newer
+// ones are pending. Without a policy the oldest with replicas is active.
+func rebuild(s *scope) {
+	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.g.TrafficRevision > 0 {
+		return
+	}
+	var cs []Child
+	for _, c := range s.sortedChildren() {
+		if c.Slug == s.g.Slug && !c.Terminating {
+			cs = append(cs, c)
+		}
+	}
+	active := -1
+	for i, c := range cs {
+		for _, r := range s.reports {
+			if r.Active == c.Release {
+				active = i
+			}
+		}
+	}
+	alive := func(c Child) bool { return c.Replicas > 0 && c.Available > 0 }
+	if active < 0 {
+		active = slices.IndexFunc(cs, func(c Child) bool { return alive(c) && s.referenced(c.Release) })
+	}
+	if active < 0 {
+		active = slices.IndexFunc(cs, alive)
+	}
+	for _, r := range s.reports {
+		s.g.TrafficRevision = max(s.g.TrafficRevision, r.Revision)
+	}
+	for i, c := range cs {
+		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: "Rebuilt", Status: Pending}
+		switch {
+		case i == active:
+			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)
+		case i < active:
+			row.Status, row.Promoted = Deprecated, int64(i+1)
+			row.Zero = &Zero{Revision: s.g.TrafficRevision + 1, Time: s.now}
+		}
+		s.g.Releases = append(s.g.Releases, row)
+		s.touch(c.Release)
+		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
+	}
+}
+
+// noteRoutes remembers which releases ever were in a route (rules 10 and 18).
+func noteRoutes(s *scope) {
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		r.Routed = r.Routed || s.referenced(r.Release)
+	}
+}
+
+// vanishedActive mends a group whose active release's object is gone (rule 31).
+func vanishedActive(s *scope) {
+	a := s.g.ActiveRow()
+	if a == nil {
+		return
+	}
+	if _, there := s.child(a.Release); there {
+		return
+	}
+	if _, can := s.offered(a.Release); can {
+		return // made again by size
+	}
+	var kept *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		if c, there := s.child(r.Release); !there || c.Terminating || r.Promoted == 0 || r.Status != Deprecated {
+			continue
+		}
+		if kept == nil || r.Promoted > kept.Promoted {
+			kept = r
+		}
+	}
+	s.event(a, true, "ActiveLost", fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
+	lost := a.Release
+	if kept != nil {
+		s.endRun()
+		s.promote(kept, "ActiveLost")
+	}
+	s.dropRow(lost)
+}
+
+// vanishedOthers drops rows whose object is gone, and that cannot or need not be
+// made again.
+func vanishedOthers(s *scope) {
+	for i := len(s.g.Releases) - 1; i >= 0; i-- {
+		r := s.g.Releases[i]
+		if r.Status == Active {
+			continue
+		}
+		if _, there := s.child(r.Release); there {
+			continue
+		}
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if _, can := s.offered(r.Release); can && running {
+			continue // made again by size
+		}
+		if running {
+			s.endRun()
+		}
+		s.dropRow(r.Release)
+	}
+}
+
+func (s *scope) dropRow(release string) {
+	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
+}
+
+// decide applies people's decisions, each id once (rule 21).
+func decide(s *scope) {
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, _ := s.child(r.Release)
+		d := c.Decision
+		if d == nil || r.Decision != nil && r.Decision.ID == d.ID {
+			continue
+		}
+		outcome := s.applyDecision(r, *d)
+		r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}
+		s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s of %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
+	}
+}
+
+func whom(by string) string {
+	if by == "" {
+		return "an unnamed user"
+	}
+	return strconv.Quote(by)
+}
+
+func outcomeReason(outcome string) string {
+	if outcome == DecisionApplied {
+		return "DecisionApplied"
+	}
+	return DecisionNotApplicable
+}
+
+func (s *scope) applyDecision(r *Row, d Decision) string {
+	refuse := func(format string, args ...any) string {
+		return DecisionNotApplicable + ": " + fmt.Sprintf(format, args...)
+	}
+	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	if s.g.Phase != Live {
+		return refuse("the group is closing")
+	}
+	switch d.Action {
+	case Continue:
+		if !running || r.Status != Canary || s.g.Run.Step == 0 {
+			return refuse("the release is %s, and only a canary is in a step", r.Status)
+		}
+		if name, number := s.stepName(s.g.Run.Step), strconv.Itoa(s.g.Run.Step); d.Step != name && d.Step != number {
+			return refuse("the canary is in step %q and not in %q", name, d.Step)
+		}
+		s.g.Run.Continued = s.g.Run.Step
+	case Adopt:
+		if !running || r.Status != Canary && r.Status != Pending {
+			return refuse("the release is %s; Adopt is for the pending or canary release that is under way", r.Status)
+		}
+		r.Adopted = true
+	case Deprecate:
+		if r.Status != Canary && r.Status != Pending {
+			return refuse("the release is %s; Deprecate is for pending and canary: to leave an active release, pin another version", r.Status)
+		}
+		s.failRow(r, "TurnedDown")
+	case Retry:
+		if r.Status != Error {
+			return refuse("the release is %s; Retry is for error", r.Status)
+		}
+		s.retryRow(r, "Retried")
+	default:
+		return refuse("unknown action %q", d.Action)
+	}
+	return DecisionApplied
+}
+
+// failRow turns a release down, and takes its weight away.
+func (s *scope) failRow(r *Row, reason string) {
+	if s.g.Run != nil && s.g.Run.Release == r.Release {
+		s.endRun()
+	}
+	r.Weight, r.Available, r.Adopted = 0, false, false
+	s.turn(r, Error, reason)
+}
+
+// retryRow starts a failed release again, from before the first step.
+func (s *scope) retryRow(r *Row, reason string) {
+	r.Attempt++
+	r.RetryTime = noTime
+	s.turn(r, Pending, reason)
+	s.touch(r.Release)
+}
+
+// retryByItself starts releases again that failed for a cause outside of them,
+// after a while (rule 29).
+func retryByItself(s *scope) {
+	if s.o.Spec.Paused || s.g.Phase != Live {
+		return
+	}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		if r.Status != Error || r.RetryTime.IsZero() {
+			continue
+		}
+		if s.now.Before(r.RetryTime) {
+			s.wakeAt(r.RetryTime)
+			continue
+		}
+		if s.g.Run != nil {
+			continue // one at a time
+		}
+		s.retryRow(r, "RetriedByItself")
+		s.event(r, false, "Retry", fmt.Sprintf("attempt %d of %s: the cause of the failure was outside of it", r.Attempt+1, r.Version))
+	}
+}
+
+// closeGroup begins the end of a group whose source says that it is closed
+// (rule 14), and opens one again that is offered anew.
+func closeGroup(s *scope) {
+	reason, gone := s.groupWithdrawn()
+	switch {
+	case s.g.Phase == Live && gone && reason == Closed:
+		s.close("Closed")
+	case s.g.Phase == Closing && !gone && len(s.candidates) > 0 && len(s.g.Releases) > 0:
+		s.g.Phase = Live
+		s.event(nil, false, "Reopened", "the group is offered again")
+	}
+}
+
+// close turns every row of a group out, in one write.
+func (s *scope) close(reason string) {
+	s.endRun()
+	s.g.Phase = Closing
+	s.g.Target = Target{}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		r.Weight, r.Available = 0, false
+		if r.Status != Deprecated {
+			s.turn(r, Deprecated, reason)
+		}
+	}
+	s.event(nil, false, reason, "the group is drained and removed")
+}
+
+// closeExcluded closes a group that a changed specification no longer makes,
+// once another group holds the same or a higher version (rule 38).
+func (b *book) closeExcluded(g *Group, all []Group) {
+	s := b.scope(g)
+	reason, gone := s.groupWithdrawn()
+	if !gone || reason != Excluded || g.Phase != Live || b.o.Spec.Paused {
+		return
+	}
+	a := g.ActiveRow()
+	for i := range all {
+		heir := b.scope(&all[i])
+		ha := heir.g.ActiveRow()
+		if heir.g == g || heir.g.Phase != Live || ha == nil || !ha.Available {
+			continue
+		}
+		if _, out := heir.groupWithdrawn(); out || !heir.confirmed(heir.g.TrafficRevision) {
+			continue
+		}
+		if a == nil || compare(ha.Version, a.Version) >= 0 {
+			s.before = traffic(g)
+			s.close("Excluded")
+			revise(s)
+			return
+		}
+	}
+	s.state(a, true, "GroupExcluded", "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+}
+
+// noteAvailability records which serving releases have all their replicas.
+func noteAvailability(s *scope) {
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, _ := s.child(r.Release)
+		r.Available = (r.Status == Active || r.Status == Canary) && c.ok()
+	}
+}
+
+// traffic is what routes have to carry: weights, who is active, and whether the
+// group is there at all.
+func traffic(g *Group) map[string]int {
+	t := map[string]int{"phase/" + string(g.Phase): 1}
+	for _, r := range g.Releases {
+		if r.Weight > 0 {
+			t[r.Release] = r.Weight
+		}
+		if r.Status == Active {
+			t["active/"+r.Release] = 1
+		}
+		if r.Status == Canary {
+			t["canary/"+r.Release] = 1
+		}
+	}
+	return t
+}
+
+// revise raises the traffic revision when what routes have to carry changed, and
+// marks the releases that this takes out of them (rules 1 and 11).
+func revise(s *scope) {
+	after := traffic(s.g)
+	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
+		return
+	}
+	if !equal(s.before, after) {
+		s.g.TrafficRevision++
+		s.g.TrafficTime = s.now
+	}
+	if s.stepped && s.g.Run != nil {
+		s.g.Run.StepRevision = s.g.TrafficRevision
+	}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		serving := r.Weight > 0 || r.Status == Active || r.Status == Canary
+		served := s.before[r.Release] > 0 || s.before["active/"+r.Release] > 0 || s.before["canary/"+r.Release] > 0
+		switch {
+		case serving:
+			r.Zero = nil
+		case served:
+			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
+		}
+	}
+}
+
+func equal(a, b map[string]int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}

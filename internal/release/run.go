@@ -1,0 +1,376 @@
+package release
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// maxOvertaken is how many releases may be displaced before one is finished
+// first (rule 28).
+const maxOvertaken = 3
+
+// Waits before a release that failed for a cause outside of it is tried again
+// (rule 29): 10, 20, 40 … minutes.
+const (
+	retryFirst = 10 * time.Minute
+	retryMost  = 360 * time.Minute
+)
+
+// outside are causes of failure that are not the release's own (rule 29).
+var outside = []string{"ImagePullBackOff", "Unschedulable", "QuotaExceeded", "TrafficNotProgrammed", "TrafficLost"}
+
+// running gives the row and object of the release that is under way.
+func (s *scope) running() (*Run, *Row, Child) {
+	if s.g.Run == nil || s.g.Phase != Live {
+		return nil, nil, Child{}
+	}
+	r := s.g.Row(s.g.Run.Release)
+	if r == nil {
+		return nil, nil, Child{}
+	}
+	c, _ := s.child(r.Release)
+	return s.g.Run, r, c
+}
+
+// finishFirst keeps newer versions from displacing a release for ever, or one
+// that is at its last step (rule 28).
+func finishFirst(s *scope) {
+	run, r, _ := s.running()
+	if run == nil || s.g.Target.Reason != "Latest" || s.g.Target.Release == run.Release {
+		return
+	}
+	if _, out := s.withdrawn(r.Version); out {
+		return
+	}
+	last := run.Step > 0 && run.Step >= len(s.o.Spec.Steps)
+	if !last && s.g.Overtaken < maxOvertaken {
+		return
+	}
+	s.state(r, false, "Overtaken", fmt.Sprintf("%s is finished before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
+	s.g.Target = Target{Release: run.Release, Reason: "FinishFirst"}
+}
+
+// overtake retires what is under way and not wanted any more (rule 24).
+func overtake(s *scope) {
+	if s.g.Phase != Live {
+		return
+	}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
+			continue
+		}
+		if s.o.Spec.Paused && s.g.Target.Reason == "Latest" {
+			continue
+		}
+		if running {
+			s.endRun()
+			if s.g.Target.Reason == "Latest" {
+				s.g.Overtaken++
+			}
+		}
+		r.Weight, r.Available, r.Adopted = 0, false, false
+		if r.Status == Pending || r.Status == Canary {
+			s.turn(r, Deprecated, "Overtaken")
+		}
+		s.event(r, false, "Overtaken", fmt.Sprintf("%s makes room for %s", r.Version, s.versionOf(s.g.Target.Release)))
+	}
+}
+
+// start begins the run of the target.
+func start(s *scope) {
+	target := s.g.Target.Release
+	active := s.g.ActiveRow()
+	if s.g.Phase != Live || s.g.Run != nil || target == "" || active != nil && active.Release == target {
+		return
+	}
+	r := s.g.Row(target)
+	if s.o.Spec.Paused && (s.g.Target.Reason != "Pinned" || r == nil || r.Promoted == 0) {
+		s.state(r, false, "Paused", fmt.Sprintf("%s waits: spec.paused is set", s.versionOf(target)))
+		return
+	}
+	c, there := s.child(target)
+	if there && c.Terminating {
+		s.state(r, false, "Terminating", fmt.Sprintf("the former object of %s is still going", s.versionOf(target)))
+		return
+	}
+	if r == nil {
+		cand, ok := s.offered(target)
+		if !ok {
+			return
+		}
+		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: "Started", Since: s.now})
+		r = s.g.Row(target)
+	}
+	if r.Promoted == 0 {
+		s.turn(r, Pending, "Started")
+	}
+	s.touch(target)
+	s.g.Run = &Run{Release: target, Started: s.now, StepsHash: stepsHash(s.o.Spec.Steps)}
+	if active = s.g.ActiveRow(); active != nil {
+		ac, _ := s.child(active.Release)
+		s.g.Run.Floor = ac.Replicas
+	}
+	s.event(r, false, "Started", fmt.Sprintf("%s starts in group %s", r.Version, s.g.Name))
+}
+
+// health says whether a run is healthy: available and, within the steps, its
+// weight programmed; since is when the present wait began.
+func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, since time.Time) {
+	if run.Step == 0 {
+		switch {
+		case !c.ok():
+			return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime
+		case r.Promoted == 0 && s.g.ActiveRow() != nil && !s.confirmed(s.g.TrafficRevision):
+			return false, "TrafficNotProgrammed", noTime
+		}
+		return true, "", run.Started
+	}
+	switch {
+	case !c.ok():
+		return false, or(c.Failure, "AvailabilityLost"), noTime
+	case r.Routed && len(s.reports) == 0:
+		return false, "TrafficLost", noTime
+	case !s.confirmed(run.StepRevision):
+		return false, "TrafficNotProgrammed", noTime
+	case s.masked(r.Release):
+		return false, "AvailabilityLost", noTime
+	case run.Interrupted && run.WaitingSince.IsZero():
+		return true, "", s.now
+	case !run.WaitingSince.IsZero():
+		return true, "", run.WaitingSince
+	}
+	return true, "", s.confirmedTime(run.StepRevision, run.Started)
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// keepClock adds up the healthy waiting of a step, and notices when it breaks
+// off or goes on (rules 13 and 23).
+func keepClock(s *scope) {
+	run, r, c := s.running()
+	if run == nil || run.Step == 0 {
+		return
+	}
+	healthy, cause, since := s.health(run, r, c)
+	switch {
+	case healthy && run.Interrupted:
+		run.Interrupted, run.WaitingSince = false, s.now
+	case !healthy && cause == "TrafficLost":
+		run.Waited, run.WaitingSince, run.Interrupted = 0, noTime, true
+		s.state(r, true, "TrafficLost", "the canary had traffic, and there is no NetworkPolicy any more: it waits for one")
+	case !healthy && !run.Interrupted && s.confirmed(run.StepRevision):
+		if since = run.WaitingSince; since.IsZero() {
+			since = s.confirmedTime(run.StepRevision, run.Started)
+		}
+		run.Waited += max(0, s.now.Sub(since))
+		run.Interrupted, run.WaitingSince = true, noTime
+	}
+}
+
+// fail ends a run whose clock passed the deadline; the last active release
+// serves (invariant 7).
+func fail(s *scope) {
+	run, r, c := s.running()
+	if run == nil {
+		return
+	}
+	healthy, cause, _ := s.health(run, r, c)
+	if healthy || s.o.Spec.Paused && run.Step == 0 && c.ok() {
+		return
+	}
+	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	if s.now.Before(end) {
+		s.wakeAt(end)
+		return
+	}
+	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, cause)
+	if cause == "TrafficNotProgrammed" {
+		message += ": " + s.unconfirmed()
+	} else if c.Message != "" {
+		message += ": " + c.Message
+	}
+	s.failRow(r, cause)
+	if slices.Contains(outside, cause) {
+		r.RetryTime = s.now.Add(min(retryMost, retryFirst<<min(r.Attempt, 8)))
+		s.wakeAt(r.RetryTime)
+	}
+	s.event(r, true, "ReleaseFailed", message)
+}
+
+// editedSteps finds the place of a run in steps that were edited (rule 32): the
+// first one with at least the present weight, else promotion.
+func editedSteps(s *scope) {
+	run, r, _ := s.running()
+	hash := stepsHash(s.o.Spec.Steps)
+	if run == nil || run.StepsHash == hash {
+		return
+	}
+	run.StepsHash = hash
+	if run.Step == 0 {
+		return
+	}
+	next := slices.IndexFunc(s.o.Spec.Steps, func(st Step) bool { return st.Weight >= r.Weight })
+	if next < 0 {
+		next = len(s.o.Spec.Steps)
+	}
+	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(s.o.Spec.Steps)), len(s.o.Spec.Steps)))
+	s.enter(run, r, next+1)
+}
+
+// stepsHash identifies a list of steps.
+func stepsHash(steps []Step) string {
+	h := fnv.New64a()
+	for _, st := range steps {
+		fmt.Fprintf(h, "%q %d %d %t;", st.Name, st.Weight, st.Pause, st.Approval)
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// stepName is the name of a step, from 1.
+func (s *scope) stepName(step int) string {
+	if step >= 1 && step <= len(s.o.Spec.Steps) && s.o.Spec.Steps[step-1].Name != "" {
+		return s.o.Spec.Steps[step-1].Name
+	}
+	return strconv.Itoa(step)
+}
+
+// enter begins a step, from 1; a step behind the last one has no weight of its
+// own and is passed at once.
+func (s *scope) enter(run *Run, r *Row, step int) {
+	run.Step, run.Started = step, s.now
+	run.Waited, run.WaitingSince, run.Interrupted, run.Continued = 0, noTime, false, 0
+	s.stepped = true
+	s.turn(r, Canary, "Step")
+	if step <= len(s.o.Spec.Steps) {
+		r.Weight = s.o.Spec.Steps[step-1].Weight
+		if a := s.g.ActiveRow(); a != nil {
+			a.Weight = 100 - r.Weight
+		}
+	}
+}
+
+// promote makes a release active, and the former one deprecated.
+func (s *scope) promote(r *Row, reason string) {
+	last := int64(0)
+	for i := range s.g.Releases {
+		x := &s.g.Releases[i]
+		last = max(last, x.Promoted)
+		x.Weight = 0
+		if x.Status == Active && x != r {
+			x.Available = false
+			s.turn(x, Deprecated, "Replaced")
+		}
+	}
+	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
+	s.turn(r, Active, reason)
+	s.g.Run, s.g.Overtaken = nil, 0
+	s.event(r, false, "Promoted", fmt.Sprintf("%s is active in group %s", r.Version, s.g.Name))
+}
+
+// promoteFirst makes the first release of a group active as soon as it is
+// available, whatever the gateway says (rule 12).
+func promoteFirst(s *scope) {
+	run, r, c := s.running()
+	if run == nil || s.g.ActiveRow() != nil || s.o.Spec.Paused {
+		return
+	}
+	if c.ok() && c.Available >= s.full() {
+		s.promote(r, "First")
+	}
+}
+
+// promoteKept brings back a release that was active: without steps, and with as
+// many replicas as the one that it replaces, unless that one is dead (rule 27).
+func promoteKept(s *scope) {
+	run, r, c := s.running()
+	active := s.g.ActiveRow()
+	if run == nil || active == nil || r.Promoted == 0 || s.o.Spec.Paused && s.g.Target.Reason != "Pinned" {
+		return
+	}
+	ac, _ := s.child(active.Release)
+	need := s.full()
+	if ac.Available == 0 {
+		need = 1
+	}
+	if !c.Terminating && c.Available >= need {
+		s.promote(r, "RolledBack")
+	}
+}
+
+// promoteAdopted makes a release active whose steps a person skipped, once it is
+// available at full size.
+func promoteAdopted(s *scope) {
+	run, r, c := s.running()
+	if run == nil || !r.Adopted || s.g.ActiveRow() == nil {
+		return
+	}
+	if c.ok() && c.Available >= s.full() && s.confirmed(s.g.TrafficRevision) {
+		s.promote(r, "Adopted")
+	}
+}
+
+// step takes the next step of a canary, when this one has passed.
+func step(s *scope) {
+	run, r, c := s.running()
+	active := s.g.ActiveRow()
+	if run == nil || active == nil || r.Promoted > 0 || s.stepped {
+		return
+	}
+	healthy, _, since := s.health(run, r, c)
+	if !healthy {
+		return
+	}
+	steps := s.o.Spec.Steps
+	if s.o.Spec.Paused {
+		s.state(r, false, "Paused", fmt.Sprintf("%s waits at %d%%: spec.paused is set", r.Version, r.Weight))
+		return
+	}
+	if run.Step >= 1 && run.Step <= len(steps) && run.Continued != run.Step {
+		st := steps[run.Step-1]
+		waited := run.Waited + s.now.Sub(since)
+		switch {
+		case st.Approval:
+			s.state(r, false, "AwaitingApproval", fmt.Sprintf("%s waits at %d%% for decision Continue of step %q on %s", r.Version, r.Weight, s.stepName(run.Step), r.Release))
+			return
+		case waited < st.Pause:
+			s.state(r, false, "Waiting", fmt.Sprintf("%s waits at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339)))
+			s.wakeAt(s.now.Add(st.Pause - waited))
+			return
+		}
+	}
+	if run.Step < len(steps) {
+		weight := steps[run.Step].Weight
+		if c.Available < ceilShare(weight, run.Floor) {
+			return
+		}
+		s.enter(run, r, run.Step+1)
+		s.event(r, false, "Step", fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
+		return
+	}
+	if c.Available >= s.full() {
+		s.promote(r, "Promoted")
+	}
+}
+
+// ceilShare is the part of n that weight percent of the traffic needs.
+func ceilShare(weight, n int) int { return (weight*n + 99) / 100 }
+
+// full is the number of replicas of a release with all the traffic: what the
+// user asks for, and during a run not less than the active one had (rule 6).
+func (s *scope) full() int {
+	n := max(1, s.o.Spec.Replicas)
+	if s.g.Run != nil {
+		n = max(n, s.g.Run.Floor)
+	}
+	return n
+}

@@ -1,0 +1,81 @@
+package release
+
+import "sort"
+
+// Share is one release of a group in the question of who gets traffic.
+type Share struct {
+	Release string
+	Status  Status
+	// Weight that the ledger asks for.
+	Weight int
+	// Ready: it has at least one ready endpoint now.
+	Ready bool
+	// Available: the ledger's row says that it has all its replicas.
+	Available bool
+	// Masked: it was masked at the last write.
+	Masked bool
+}
+
+// Split gives the effective weights, whole numbers from 1 to 100 that add up to
+// 100, and the releases that are masked: those that ask for weight and get none
+// because they have no ready endpoint.
+//
+// Only active and canary releases are eligible, the latter as a stand-in even at
+// weight 0 (rule 5). A masked release returns when its row says available, not at
+// its first endpoint, unless nothing else has one. With no eligible endpoint at
+// all weights is nil: whoever writes routes then leaves what is written.
+func Split(shares []Share) (weights map[string]int, masked []string) {
+	if weights, masked = split(shares, true); weights == nil {
+		weights, masked = split(shares, false)
+	}
+	return weights, masked
+}
+
+func split(shares []Share, damped bool) (weights map[string]int, masked []string) {
+	type part struct {
+		release string
+		weight  int
+	}
+	var serving, standins []part
+	total := 0
+	for _, s := range shares {
+		if s.Status != Active && s.Status != Canary {
+			continue
+		}
+		ready := s.Ready && (!damped || !s.Masked || s.Available)
+		switch {
+		case ready && s.Weight > 0:
+			serving = append(serving, part{s.Release, s.Weight})
+			total += s.Weight
+		case ready:
+			standins = append(standins, part{s.Release, 0})
+		case s.Weight > 0:
+			masked = append(masked, s.Release)
+		}
+	}
+	sort.Strings(masked)
+	if len(serving) == 0 && len(standins) == 0 {
+		return nil, masked
+	}
+	if len(serving) == 0 {
+		sort.Slice(standins, func(i, j int) bool { return standins[i].release < standins[j].release })
+		return map[string]int{standins[0].release: 100}, masked
+	}
+	// Largest first takes the rest of the rounding, so that no rounding pushes a
+	// release to zero; ties go by name.
+	sort.Slice(serving, func(i, j int) bool {
+		if serving[i].weight != serving[j].weight {
+			return serving[i].weight > serving[j].weight
+		}
+		return serving[i].release < serving[j].release
+	})
+	weights = make(map[string]int, len(serving))
+	rest := 100
+	for _, p := range serving[1:] {
+		w := max(1, p.weight*100/total)
+		weights[p.release] = w
+		rest -= w
+	}
+	weights[serving[0].release] = rest
+	return weights, masked
+}

@@ -1,0 +1,89 @@
+package release
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func statuses(g Group) map[string]any {
+	m := map[string]any{}
+	for _, r := range g.Releases {
+		m[r.Version] = [2]any{r.Status, r.Weight}
+	}
+	return m
+}
+
+// TestStory plays the shortest canary by hand: pods, step, confirmation, pause,
+// promotion, drain.
+func TestStory(t *testing.T) {
+	o := Observed{
+		Spec:       Spec{Replicas: 2, Standby: 1, MinimumAvailable: 1, Deadline: time.Minute, Drain: 5 * time.Second, Steps: []Step{{Weight: 10, Pause: 10 * time.Second}}},
+		Config:     "c1",
+		Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Version: "1.0.0", Release: "shop-100"}},
+	}
+	now := t0
+	do := func() Plan {
+		t.Helper()
+		p := Make(o, now)
+		if p.Changed {
+			o.Ledger = p.Ledger
+		}
+		if again := Make(o, now); again.Changed {
+			t.Fatalf("the plan is not settled: %s", cmp.Diff(o.Ledger, again.Ledger))
+		}
+		return p
+	}
+	expect := func(want map[string]any) {
+		t.Helper()
+		if d := cmp.Diff(want, statuses(o.Ledger.Groups[0])); d != "" {
+			t.Fatal(d)
+		}
+	}
+	p := do()
+	expect(map[string]any{"1.0.0": [2]any{Pending, 0}})
+	if d := cmp.Diff([]Ensure{{Slug: "1-x", Release: "shop-100", Replicas: 2, Create: true, Stamp: 1}}, p.Ensure); d != "" {
+		t.Fatal(d)
+	}
+	o.Children = []Child{{Release: "shop-100", Slug: "1-x", Name: "1.x", Version: "1.0.0", Config: "c1", Created: t0, Stamp: 1, Replicas: 2, Available: 2}}
+	do()
+	expect(map[string]any{"1.0.0": [2]any{Active, 100}})
+	rev := o.Ledger.Groups[0].TrafficRevision
+	o.Policies = []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: rev, Confirmed: now, References: []string{"shop-100"}, Active: "shop-100"}}}}
+	o.Candidates = append(o.Candidates, Candidate{Slug: "1-x", Name: "1.x", Version: "1.1.0", Release: "shop-110"})
+	now = now.Add(time.Second)
+	do()
+	expect(map[string]any{"1.0.0": [2]any{Active, 100}, "1.1.0": [2]any{Pending, 0}})
+	o.Children = append(o.Children, Child{Release: "shop-110", Slug: "1-x", Name: "1.x", Version: "1.1.0", Config: "c1", Created: now, Stamp: 3, Replicas: 2, Available: 2})
+	do()
+	expect(map[string]any{"1.0.0": [2]any{Active, 90}, "1.1.0": [2]any{Canary, 10}})
+	now = now.Add(time.Minute / 2)
+	do()
+	expect(map[string]any{"1.0.0": [2]any{Active, 90}, "1.1.0": [2]any{Canary, 10}})
+	o.Policies[0].Groups[0].Revision++
+	o.Policies[0].Groups[0].Confirmed = now
+	o.Policies[0].Groups[0].References = []string{"shop-100", "shop-110"}
+	p = do()
+	if want := now.Add(10 * time.Second); !p.Wake.Equal(want) {
+		t.Fatalf("wake at %s, want %s", p.Wake, want)
+	}
+	now = now.Add(10 * time.Second)
+	do()
+	expect(map[string]any{"1.0.0": [2]any{Deprecated, 0}, "1.1.0": [2]any{Active, 100}})
+	o.Policies[0].Groups[0].Revision++
+	o.Policies[0].Groups[0].Confirmed = now
+	o.Policies[0].Groups[0].References = []string{"shop-110"}
+	p = do()
+	if want := now.Add(5 * time.Second); !p.Wake.Equal(want) {
+		t.Fatalf("wake at %s, want %s", p.Wake, want)
+	}
+	now = now.Add(5 * time.Second)
+	p = do()
+	expect(map[string]any{"1.1.0": [2]any{Active, 100}})
+	if d := cmp.Diff([]Retire{{Slug: "1-x", Release: "shop-100", Delete: true}}, p.Retire); d != "" {
+		t.Fatal(d)
+	}
+}

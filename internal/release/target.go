@@ -1,0 +1,199 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+var noTime time.Time
+
+// aim finds the release that the group is to move to.
+func aim(s *scope) {
+	if s.g.Phase != Live {
+		return
+	}
+	if missing := s.missingPin(); missing != nil {
+		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("no group holds version %q that spec.updateStrategy.manual pins: nothing is started; correct the version, or remove the pin", missing.Version))
+		s.hold("PinnedVersionMissing")
+		return
+	}
+	if pin := s.pin(); pin != nil {
+		s.aimPinned(*pin)
+		return
+	}
+	s.g.Target = s.latest()
+}
+
+// hold keeps the group where it is, with what is under way.
+func (s *scope) hold(reason string) {
+	t := Target{Reason: reason}
+	if a := s.g.ActiveRow(); a != nil {
+		t.Release = a.Release
+	}
+	if s.g.Run != nil {
+		t.Release = s.g.Run.Release
+	}
+	s.g.Target = t
+}
+
+// pin finds the pin of this group: one by name before one for any group.
+func (s *scope) pin() *Pin {
+	var found *Pin
+	for i := range s.o.Spec.Pins {
+		p := &s.o.Spec.Pins[i]
+		if !p.names(s.g.Slug, s.g.Name) {
+			continue
+		}
+		if expired(*p, s.now) {
+			s.state(nil, false, "PinExpired", fmt.Sprintf("the pin to %s ended at %s", p.Version, p.Expire.UTC().Format(time.RFC3339)))
+			continue
+		}
+		if p.Global && !s.holds(p.Version) {
+			continue
+		}
+		if found == nil || found.Global && !p.Global {
+			found = p
+		}
+	}
+	if found != nil && !found.Expire.IsZero() {
+		s.wakeAt(found.Expire)
+	}
+	return found
+}
+
+// holds says that a version is offered to the group, or a row of it.
+func (s *scope) holds(version string) bool {
+	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == version }) ||
+		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Version == version })
+}
+
+// aimPinned resolves a pin: once, until pin or configuration change (rule 16).
+func (s *scope) aimPinned(p Pin) {
+	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
+	if p.Current {
+		from = fmt.Sprintf("%s/current@%s", p.Version, s.o.Config)
+	}
+	target := s.g.Target.Release
+	if s.g.Target.ResolvedFrom != from || !s.known(target) {
+		target = s.resolve(p)
+	}
+	if target == "" {
+		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("group %s does not hold version %q that it is pinned to: nothing is started", s.g.Name, p.Version))
+		s.hold("PinnedVersionMissing")
+		return
+	}
+	if r := s.g.Row(target); r != nil && r.Status == Error {
+		s.state(r, true, "PinnedReleaseFailed", fmt.Sprintf("version %s that group %s is pinned to failed (%s): decide Retry on %s to try it again", r.Version, s.g.Name, r.Reason, r.Release))
+		s.hold("PinnedReleaseFailed")
+		s.g.Target.ResolvedFrom = from
+		return
+	}
+	would := ""
+	if l := s.latest(); l.Release != target {
+		would = s.versionOf(l.Release)
+	}
+	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, p.Version)
+	if would != "" && would != p.Version {
+		message += fmt.Sprintf("; latest would be %s", would)
+	}
+	if p.Reason != "" {
+		message += fmt.Sprintf(" (%q)", p.Reason)
+	}
+	s.state(nil, false, "Pinned", message)
+	s.g.Target = Target{Release: target, Reason: "Pinned", ResolvedFrom: from}
+}
+
+func (s *scope) known(release string) bool {
+	_, offered := s.offered(release)
+	return release != "" && (offered || s.g.Row(release) != nil)
+}
+
+func (s *scope) versionOf(release string) string {
+	if r := s.g.Row(release); r != nil {
+		return r.Version
+	}
+	c, _ := s.offered(release)
+	return c.Version
+}
+
+// resolve finds the release that a pin means: the last one of that version that
+// was active, configuration included, else one with the present template.
+func (s *scope) resolve(p Pin) string {
+	var retained, other *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		switch {
+		case r.Version != p.Version || p.Current && r.Config != s.o.Config:
+		case r.Promoted > 0 && (retained == nil || r.Promoted > retained.Promoted):
+			retained = r
+		case r.Promoted == 0 && other == nil:
+			other = r
+		}
+	}
+	if retained != nil && !p.Current {
+		return retained.Release
+	}
+	for _, c := range s.candidates {
+		if c.Version == p.Version {
+			return c.Release
+		}
+	}
+	if retained != nil {
+		return retained.Release
+	}
+	if other != nil {
+		return other.Release
+	}
+	return ""
+}
+
+// latest finds the highest version that is offered, has not failed as it is now,
+// and is not below the active one; a withdrawn active lets the target go below
+// it (rules 3 and 4).
+func (s *scope) latest() Target {
+	active := s.g.ActiveRow()
+	free := active == nil
+	if active != nil {
+		_, free = s.withdrawn(active.Version)
+	}
+	for _, c := range s.choices() {
+		if _, out := s.withdrawn(c.Version); out {
+			continue
+		}
+		if r := s.g.Row(c.Release); r != nil && r.Status == Error {
+			continue
+		}
+		if !free && compare(c.Version, active.Version) < 0 {
+			break
+		}
+		return Target{Release: c.Release, Reason: "Latest"}
+	}
+	if active == nil {
+		return Target{}
+	}
+	return Target{Release: active.Release, Reason: "Held"}
+}
+
+// choices are the candidates, and the running release where its version is not
+// offered any more: absence is no fact.
+func (s *scope) choices() []Candidate {
+	cs := slices.Clone(s.candidates)
+	run := s.g.Run
+	if run == nil {
+		return cs
+	}
+	r := s.g.Row(run.Release)
+	if r == nil || slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == r.Version }) {
+		return cs
+	}
+	cs = append(cs, Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: r.Version, Release: r.Release})
+	slices.SortFunc(cs, func(x, y Candidate) int {
+		if c := compare(y.Version, x.Version); c != 0 {
+			return c
+		}
+		return strings.Compare(x.Release, y.Release)
+	})
+	return cs
+}

@@ -1,0 +1,137 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// confirmed says that the routes carry a revision. To advance, at least one
+// policy must confirm it, and so must every one that ever confirmed the group,
+// but for those that were left behind at rest. Without policies there is nothing
+// to confirm (rule 10).
+func (s *scope) confirmed(revision int64) bool {
+	if len(s.reports) == 0 || revision == 0 {
+		return true
+	}
+	some := false
+	for _, r := range s.reports {
+		switch {
+		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
+		case r.Revision < revision:
+			return false
+		default:
+			some = true
+		}
+	}
+	return some
+}
+
+// confirmedTime is when the last policy confirmed a revision, and not before.
+func (s *scope) confirmedTime(revision int64, notBefore time.Time) time.Time {
+	at := notBefore
+	for _, r := range s.reports {
+		if r.Revision >= revision && r.Revision > 0 && r.Confirmed.After(at) {
+			at = r.Confirmed
+		}
+	}
+	if at.After(s.now) {
+		return s.now
+	}
+	return at
+}
+
+// unconfirmed says in words who does not confirm.
+func (s *scope) unconfirmed() string {
+	var out []string
+	for _, r := range s.reports {
+		if r.Revision < s.g.TrafficRevision {
+			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "has not confirmed"))))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// masked says that a policy keeps traffic from a release for want of endpoints.
+func (s *scope) masked(release string) bool {
+	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Masked, release) })
+}
+
+// referenced says that a written object names a release.
+func (s *scope) referenced(release string) bool {
+	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.References, release) })
+}
+
+// pinnedByDomain says that a domain with a version names a release.
+func (s *scope) pinnedByDomain(release string) bool {
+	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
+}
+
+// drained says that no route names a release, that this is confirmed, and that
+// the drain is over (rules 11 and 12). It waits without limit.
+func (s *scope) drained(r Row) bool {
+	if s.referenced(r.Release) {
+		s.unconfirmedZero(r)
+		return false
+	}
+	return s.left(r)
+}
+
+// left says that every policy that ever confirmed the group has confirmed the
+// revision that takes a release out of it, and that the drain since is over.
+func (s *scope) left(r Row) bool {
+	if r.Zero == nil {
+		return r.Weight == 0 && r.Status != Active && r.Status != Canary
+	}
+	since := r.Zero.Time
+	for _, rep := range s.reports {
+		if rep.Revision == 0 {
+			continue
+		}
+		if rep.Revision < r.Zero.Revision {
+			s.unconfirmedZero(r)
+			return false
+		}
+		if rep.Confirmed.After(since) {
+			since = rep.Confirmed
+		}
+	}
+	if end := since.Add(s.o.Spec.Drain); s.now.Before(end) {
+		s.wakeAt(end)
+		return false
+	}
+	return true
+}
+
+func (s *scope) unconfirmedZero(r Row) {
+	if r.Zero == nil {
+		return
+	}
+	end := r.Zero.Time.Add(s.o.Spec.Deadline)
+	if s.now.Before(end) {
+		s.wakeAt(end)
+		return
+	}
+	s.state(&r, true, "TrafficUnconfirmed", fmt.Sprintf("%s keeps its pods until it is confirmed that no route names it: %s", r.Version, or(s.unconfirmed(), "a route names it")))
+}
+
+// settle lets a policy that does not confirm hold nothing up any more, when
+// nothing was under way for the deadline (rule 10).
+func settle(s *scope) {
+	for _, r := range s.reports {
+		switch {
+		case r.Revision >= s.g.TrafficRevision:
+			continue
+		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
+			s.state(nil, true, "PolicyNotProgrammed", fmt.Sprintf("networkpolicies.hlnr.io %q holds nothing up: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
+		case s.g.Run == nil:
+			end := s.g.TrafficTime.Add(s.o.Spec.Deadline)
+			if s.now.Before(end) {
+				s.wakeAt(end)
+				continue
+			}
+			s.g.SettledRevision = s.g.TrafficRevision
+		}
+	}
+}
