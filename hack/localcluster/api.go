@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// api asks the cluster's API server for the few facts that the health of the
+// cluster rests on.
+type api struct {
+	client *http.Client
+	server string
+}
+
+func newAPI(c *Config) (*api, error) {
+	authority, err := os.ReadFile(c.path("pki", "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	certificate, err := tls.LoadX509KeyPair(c.path("pki", "admin.crt"), c.path("pki", "admin.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read admin certificate: %w", err)
+	}
+	return &api{
+		server: fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API),
+		client: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}},
+		}},
+	}, nil
+}
+
+func (a *api) get(ctx context.Context, path string, out any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server+path, nil)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", path, err)
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", path, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("get %s: %s", path, response.Status)
+	}
+	return unmarshal(body, out)
+}
+
+// conditioned is any object with conditions.
+type conditioned struct {
+	Status struct {
+		Conditions []condition `json:"conditions"`
+	} `json:"status"`
+}
+
+type condition struct{ Type, Status, Reason, Message string }
+
+// vital lists the objects and conditions that must be true in a healthy cluster.
+var vital = []struct{ path, condition string }{
+	{"/api/v1/nodes/" + nodeName, "Ready"},
+	{"/apis/gateway.networking.k8s.io/v1/gatewayclasses/traefik", "Accepted"},
+	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/public", "Programmed"},
+}
+
+// healthy tells, as an error, what the cluster lacks.
+func (a *api) healthy(ctx context.Context) error {
+	for _, v := range vital {
+		var object conditioned
+		if err := a.get(ctx, v.path, &object); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(object.Status.Conditions, func(c condition) bool { return c.Type == v.condition })
+		if i < 0 {
+			return fmt.Errorf("%s: no condition %s yet", v.path, v.condition)
+		}
+		if c := object.Status.Conditions[i]; c.Status != "True" {
+			return fmt.Errorf("%s: %s is %s: %s: %s", v.path, v.condition, c.Status, c.Reason, c.Message)
+		}
+	}
+	return nil
+}
+
+// awaitHealthy waits until the cluster lacks nothing.
+func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var last error = errors.New("not asked yet")
+	for {
+		err := a.healthy(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a healthy cluster: %w", last)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// kubectl runs the cluster's own kubectl as admin.
+func (c *Config) kubectl(ctx context.Context, input string, arguments ...string) error {
+	command := exec.CommandContext(ctx, c.path("bin", "kubectl"), append([]string{"--kubeconfig", c.kubeconfig()}, arguments...)...)
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+c.path("kubectl-cache"))
+	command.Stdin = strings.NewReader(input)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("run kubectl %s: %w: %s", arguments[0], err, lastLines(string(output), 5))
+	}
+	return nil
+}

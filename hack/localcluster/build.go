@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// kubernetesVersion is what the API server reports; it must be the version of
+// k8s.io/kubernetes in kubernetes/go.mod.
+const kubernetesVersion = "v1.35.4"
+
+// kubeComponents are the names under which the kube binary is linked.
+var kubeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"}
+
+// binary is one program that the cluster builds from source.
+type binary struct {
+	name   string
+	folder string // below hack/localcluster; a module of its own, or part of this one
+	pkg    string
+	flags  []string
+	env    []string
+	links  []string
+	about  string
+}
+
+var binaries = []binary{
+	{
+		name: "kube", folder: "kubernetes", pkg: ".",
+		flags: []string{"-trimpath", "-ldflags=-s -w" +
+			" -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
+			" -X k8s.io/component-base/version.gitMajor=1" +
+			" -X k8s.io/component-base/version.gitMinor=35"},
+		links: kubeComponents,
+		about: "Kubernetes and etcd",
+	},
+	{
+		name: "traefik", folder: "traefik", pkg: "github.com/traefik/traefik/v3/cmd/traefik",
+		flags: []string{"-trimpath", "-ldflags=-s -w"},
+		about: "the gateway",
+	},
+	{
+		name: "pause", folder: "pause", pkg: ".",
+		flags: []string{"-trimpath", "-ldflags=-s -w"},
+		env:   []string{"CGO_ENABLED=0"},
+		about: "the pause image",
+	},
+}
+
+// builder makes the binaries and keeps them in a cache that all checkouts of
+// one user share.
+type builder struct {
+	source string // the folder hack/localcluster of a checkout
+	cache  string
+	say    func(format string, arguments ...any)
+}
+
+// newBuilder finds the sources above the current folder, or in source when not empty.
+func newBuilder(source string, say func(string, ...any)) (*builder, error) {
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, fmt.Errorf("find cache folder: %w: set XDG_CACHE_HOME", err)
+		}
+		cache = filepath.Join(home, ".cache")
+	}
+	if source == "" {
+		found, err := findSource()
+		if err != nil {
+			return nil, err
+		}
+		source = found
+	}
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return nil, fmt.Errorf("find sources: %w", err)
+	}
+	return &builder{source: source, cache: filepath.Join(cache, "heighliner", "localcluster"), say: say}, nil
+}
+
+func findSource() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find sources: %w", err)
+	}
+	for {
+		for _, candidate := range []string{filepath.Join(dir, "hack", "localcluster"), dir} {
+			if _, err := os.Stat(filepath.Join(candidate, "kubernetes", "go.mod")); err == nil {
+				return candidate, nil
+			}
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("find sources: no hack/localcluster above the current folder: run inside a checkout or give --source")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// checkout is the root of the checkout that the sources belong to.
+func (b *builder) checkout() string { return filepath.Dir(filepath.Dir(b.source)) }
+
+// key is the hash of everything that a binary is made from.
+func (b *builder) key(bin binary) (string, error) {
+	folder := filepath.Join(b.source, bin.folder)
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return "", fmt.Errorf("list sources of %s: %w", bin.name, err)
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if path := filepath.Join(folder, name); exists(path) {
+			files = append(files, path)
+		}
+	}
+	slices.Sort(files)
+	hash := sha256.New()
+	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, bin.pkg, bin.flags, bin.env)
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("read sources of %s: %w", bin.name, err)
+		}
+		fmt.Fprintln(hash, filepath.Base(path), len(content))
+		hash.Write(content)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
+}
+
+// binaryPath is where the binary with that key lies.
+func (b *builder) binaryPath(bin binary, key string) string {
+	return filepath.Join(b.cache, bin.name+"-"+key, bin.name)
+}
+
+// ensure builds the named binaries that the cache lacks and gives the key of each.
+func (b *builder) ensure(ctx context.Context, names ...string) (map[string]string, error) {
+	keys := map[string]string{}
+	var missing []binary
+	for _, bin := range binaries {
+		if !slices.Contains(names, bin.name) {
+			continue
+		}
+		key, err := b.key(bin)
+		if err != nil {
+			return nil, err
+		}
+		keys[bin.name] = key
+		if !exists(b.binaryPath(bin, key)) {
+			missing = append(missing, bin)
+		}
+	}
+	if len(missing) == 0 {
+		return keys, nil
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return nil, fmt.Errorf("build binaries: %w: install Go, see go.mod for the version", err)
+	}
+	b.say("building %d binaries; the first build takes about ten minutes on two cores, later ones come from %s", len(missing), b.cache)
+	for i, bin := range missing {
+		if err := b.build(ctx, bin, keys[bin.name], fmt.Sprintf("%d of %d", i+1, len(missing))); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// build makes one binary; a second builder of the same waits for the first.
+func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) error {
+	target := b.binaryPath(bin, key)
+	folder := filepath.Dir(target)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("make cache folder: %w", err)
+	}
+	unlock, err := lockFile(ctx, filepath.Join(folder, ".lock"), func() {
+		b.say("waiting for another build of %s", bin.name)
+	})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if exists(target) {
+		return nil
+	}
+
+	started := time.Now()
+	b.say("building %s (%s), %s", bin.name, bin.about, ordinal)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		ticker := time.NewTicker(15 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				b.say("building %s (%s), %s: %s so far", bin.name, bin.about, ordinal, time.Since(started).Round(time.Second))
+			}
+		}
+	}()
+
+	temporary := target + ".new"
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, bin.flags, []string{"-o", temporary, bin.pkg})...)
+	command.Dir = filepath.Join(b.source, bin.folder)
+	command.Env = append(os.Environ(), bin.env...)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", bin.name, err, lastLines(string(output), 12))
+	}
+	for _, link := range bin.links {
+		path := filepath.Join(folder, link)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("replace link: %w", err)
+		}
+		if err := os.Symlink(bin.name, path); err != nil {
+			return fmt.Errorf("make link: %w", err)
+		}
+	}
+	if err := os.Rename(temporary, target); err != nil {
+		return fmt.Errorf("put %s into the cache: %w", bin.name, err)
+	}
+	b.say("built %s in %s", bin.name, time.Since(started).Round(time.Second))
+	return nil
+}
+
+// gatewayCRDs lists the custom resource definitions of the experimental channel
+// of the Gateway API, in the version that the gateway is built with.
+func (b *builder) gatewayCRDs(ctx context.Context) ([]string, error) {
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api")
+	command.Dir = filepath.Join(b.source, "traefik")
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("find Gateway API definitions: %w: %s", err, lastLines(string(output), 5))
+	}
+	var module struct{ Dir string }
+	if err := unmarshal(output, &module); err != nil {
+		return nil, fmt.Errorf("find Gateway API definitions: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(module.Dir, "config", "crd", "experimental", "gateway.networking.*.yaml"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("find Gateway API definitions: none in %s", module.Dir)
+	}
+	return files, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// lastLines gives at most n lines from the end of text, in one line.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], " | ")
+}

@@ -1,0 +1,16 @@
+# Targets of the local cluster; included by the Makefile at the root.
+LOCALCLUSTER := bin/localcluster
+
+.PHONY: $(LOCALCLUSTER) cluster-up cluster-down cluster-status
+
+$(LOCALCLUSTER):
+	@cd hack/localcluster && go build -trimpath -o $(CURDIR)/$@ .
+
+cluster-up: $(LOCALCLUSTER) ## Start the local cluster (Linux, root); the first build takes about ten minutes
+	@$(LOCALCLUSTER) up
+
+cluster-down: $(LOCALCLUSTER) ## End the local cluster and remove all that it left
+	@$(LOCALCLUSTER) down
+
+cluster-status: $(LOCALCLUSTER) ## Show the parts of the local cluster
+	@$(LOCALCLUSTER) status

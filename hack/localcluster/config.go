@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// The addresses inside the cluster's network namespace. Nothing outside can
+// clash with them, because the namespace has no way out.
+const (
+	nodeName       = "local"
+	nodeAddress    = "10.250.0.1"
+	podRange       = "10.244.0.0/16"
+	serviceRange   = "10.96.0.0/16"
+	apiService     = "10.96.0.1"
+	apiPort        = 6443
+	registryPort   = 5000
+	authPort       = 5001
+	gatewayPort    = 8000
+	tcpPort        = 9000
+	registryUser   = "demo"
+	registrySecret = "demo"
+	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"
+)
+
+// mark is the environment variable that every process of a cluster carries,
+// with the run folder as its value. By it the ruins of a cluster are found.
+const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
+
+// Ports are the loopback ports of the host that lead into the cluster.
+type Ports struct {
+	API          int `json:"api"`
+	Registry     int `json:"registry"`
+	AuthRegistry int `json:"authRegistry"`
+	Gateway      int `json:"gateway"`
+	TCP          int `json:"tcp"`
+}
+
+// Owner tells which checkout started or last took over the cluster.
+type Owner struct {
+	Checkout string    `json:"checkout"`
+	Since    time.Time `json:"since"`
+}
+
+// Config is everything that the processes of a cluster are derived from.
+type Config struct {
+	// Name names the cluster; its cgroup is /Name. Default: heighliner-localcluster.
+	Name string `json:"name"`
+	// RunDir holds all files of the cluster. Default: /var/lib/Name.
+	RunDir string `json:"runDir"`
+	Ports  Ports  `json:"ports"`
+	// GatewayThrottle is the least time between two configurations of the
+	// gateway. Default: 100ms; Traefik's own default is 2s.
+	GatewayThrottle time.Duration `json:"gatewayThrottle"`
+	// Binaries are keys of the build cache, so that a change of what is
+	// built is seen.
+	Binaries map[string]string `json:"binaries"`
+	Owner    Owner             `json:"owner"`
+	// Fingerprint is the hash of all parts that the running cluster was made from.
+	Fingerprint string `json:"fingerprint"`
+}
+
+// defaultConfig gives the settings that a flag may change.
+func defaultConfig() Config {
+	return Config{
+		Name:            "heighliner-localcluster",
+		Ports:           Ports{API: apiPort, Registry: registryPort, AuthRegistry: authPort, Gateway: gatewayPort, TCP: tcpPort},
+		GatewayThrottle: 100 * time.Millisecond,
+	}
+}
+
+var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
+
+// complete fills what follows from other fields and checks the rest.
+func (c *Config) complete() error {
+	if !namePattern.MatchString(c.Name) {
+		return fmt.Errorf("check --name %q: use at most 40 lower-case letters, digits and dashes, a letter first", c.Name)
+	}
+	if c.RunDir == "" {
+		c.RunDir = "/var/lib/" + c.Name
+	}
+	c.RunDir = filepath.Clean(c.RunDir)
+	if !filepath.IsAbs(c.RunDir) || strings.Count(c.RunDir, "/") < 2 {
+		return fmt.Errorf("check --run-dir %q: give an absolute path at least two folders deep; it is removed by down", c.RunDir)
+	}
+	if len(c.RunDir) > 60 {
+		return fmt.Errorf("check --run-dir %q: at most 60 characters, because socket paths below it are limited", c.RunDir)
+	}
+	if c.RunDir == "/run" || strings.HasPrefix(c.RunDir, "/run/") || strings.HasPrefix(c.RunDir, "/proc/") || strings.HasPrefix(c.RunDir, "/sys/") {
+		return fmt.Errorf("check --run-dir %q: the cluster hides /run from its parts; use a folder on disk", c.RunDir)
+	}
+	if c.GatewayThrottle < 0 {
+		return fmt.Errorf("check --gateway-throttle %s: must not be negative", c.GatewayThrottle)
+	}
+	seen := map[int]string{}
+	for _, f := range c.forwards() {
+		if f.host < 1 || f.host > 65535 {
+			return fmt.Errorf("check --%s %d: give a port from 1 to 65535", f.flag, f.host)
+		}
+		if other, taken := seen[f.host]; taken {
+			return fmt.Errorf("check --%s %d: --%s has the same port", f.flag, f.host, other)
+		}
+		seen[f.host] = f.flag
+	}
+	return nil
+}
+
+// forward is one loopback port of the host and what it leads to.
+type forward struct {
+	flag, what    string
+	host, cluster int
+}
+
+func (c *Config) forwards() []forward {
+	return []forward{
+		{"api-port", "API server", c.Ports.API, apiPort},
+		{"registry-port", "registry", c.Ports.Registry, registryPort},
+		{"auth-registry-port", "registry with basic auth", c.Ports.AuthRegistry, authPort},
+		{"gateway-port", "gateway, HTTP", c.Ports.Gateway, gatewayPort},
+		{"tcp-port", "gateway, TCP", c.Ports.TCP, tcpPort},
+	}
+}
+
+// path joins elements below the run folder.
+func (c *Config) path(elements ...string) string {
+	return filepath.Join(append([]string{c.RunDir}, elements...)...)
+}
+
+// kubeconfig is the file for clients on the host.
+func (c *Config) kubeconfig() string { return c.path("kubeconfig") }
+
+// save writes the record of the cluster into its run folder.
+func (c *Config) save() error {
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode cluster record: %w", err)
+	}
+	return writeFile(c.path("config.json"), data, 0o644)
+}
+
+// loadConfig reads the record of the cluster in runDir, nil when there is none.
+func loadConfig(runDir string) (*Config, error) {
+	data, err := os.ReadFile(filepath.Join(runDir, "config.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read cluster record: %w", err)
+	}
+	var c Config
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, fmt.Errorf("decode cluster record: %w", err)
+	}
+	return &c, nil
+}
+
+// writeFile replaces a file as a whole, so that no reader sees half of it.
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, mode); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("replace file: %w", err)
+	}
+	return nil
+}

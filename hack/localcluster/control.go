@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// PartState is what the supervisor knows of one part.
+type PartState struct {
+	Name    string    `json:"name"`
+	PID     int       `json:"pid,omitempty"`
+	Address string    `json:"address"`
+	Started time.Time `json:"started"`
+	Starts  int       `json:"starts"`
+	// Running is true while the process lives.
+	Running bool `json:"running"`
+	// Exit tells how the process ended, empty while it runs.
+	Exit string `json:"exit,omitempty"`
+}
+
+// State is what the supervisor records in parts.json and answers.
+type State struct {
+	Supervisor int         `json:"supervisor"`
+	Parts      []PartState `json:"parts"`
+}
+
+// dead names the parts that do not run.
+func (s State) dead() []string {
+	var names []string
+	for _, p := range s.Parts {
+		if !p.Running {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// part finds the state of a part.
+func (s State) part(name string) (PartState, bool) {
+	for _, p := range s.Parts {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return PartState{}, false
+}
+
+// control speaks to the supervisor through its socket.
+type control struct{ client *http.Client }
+
+func newControl(c *Config) *control {
+	socket := c.path("control.sock")
+	return &control{client: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+// state asks for the state of all parts.
+func (c *control) state(ctx context.Context) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var s State
+	err := c.do(ctx, http.MethodGet, "/parts", &s)
+	return s, err
+}
+
+// start starts a part that does not run and waits until it is ready.
+func (c *control) start(ctx context.Context, part string) error {
+	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
+}
+
+// stop ends a part: politely, or after five seconds at once.
+func (c *control) stop(ctx context.Context, part string) error {
+	return c.do(ctx, http.MethodPost, "/parts/"+part+"/stop", nil)
+}
+
+func (c *control) do(ctx context.Context, method, path string, out any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, nil)
+	if err != nil {
+		return fmt.Errorf("ask supervisor: %w", err)
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask supervisor: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("ask supervisor: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s", bytes.TrimSpace(body))
+	}
+	if out == nil {
+		return nil
+	}
+	return unmarshal(body, out)
+}
+
+func unmarshal(data []byte, out any) error {
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("decode answer: %w", err)
+	}
+	return nil
+}

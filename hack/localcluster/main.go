@@ -1,0 +1,383 @@
+// Command localcluster runs a one-node Kubernetes cluster with a gateway and
+// an OCI registry inside one network namespace that has no way out. Nothing is
+// downloaded but Go modules and Debian packages; see README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/spf13/cobra"
+
+	"github.com/heighliner/heighliner/hack/localcluster/image"
+)
+
+// elsewhere is the way for machines that cannot run this cluster.
+const elsewhere = "use an existing cluster (kind, k3d or a real one): kubectl apply -k config/default, then the files of config/samples"
+
+// exitDown is the exit code of status when the cluster does not run as a whole.
+const exitDown = 3
+
+var errDown = errors.New("check cluster: it does not run as a whole: run up")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := rootCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "localcluster:", err)
+		if errors.Is(err, errDown) {
+			os.Exit(exitDown)
+		}
+		os.Exit(1)
+	}
+}
+
+// options are the values of all flags.
+type options struct {
+	cluster
+	source string
+}
+
+func rootCommand() *cobra.Command {
+	o := &options{}
+	o.config = defaultConfig()
+	started := time.Now()
+	o.say = func(format string, arguments ...any) {
+		fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, arguments...))
+	}
+	root := &cobra.Command{
+		Use:               "localcluster",
+		Short:             "A one-node Kubernetes with gateway and registry, closed off from the network",
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return o.config.complete() },
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several may run side by side, with other ports")
+	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
+	flags.StringVar(&o.source, "source", "", "the folder hack/localcluster of a checkout (default: found above the current folder)")
+	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
+		o.assetsCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
+		o.superviseCommand(), registryCommand())
+	return root
+}
+
+func (o *options) upCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Build what is missing and make the cluster run, over whatever is left of an earlier one",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			started := time.Now()
+			if err := o.up(cmd.Context(), o.source); err != nil {
+				return err
+			}
+			o.say("the cluster runs (up took %s)", time.Since(started).Round(100*time.Millisecond))
+			o.printAddresses(cmd.OutOrStdout(), o.config)
+			return nil
+		},
+	}
+	flags, ports := command.Flags(), &o.config.Ports
+	flags.IntVar(&ports.API, "api-port", ports.API, "loopback port of the API server")
+	flags.IntVar(&ports.Registry, "registry-port", ports.Registry, "loopback port of the registry")
+	flags.IntVar(&ports.AuthRegistry, "auth-registry-port", ports.AuthRegistry, "loopback port of the registry with basic auth")
+	flags.IntVar(&ports.Gateway, "gateway-port", ports.Gateway, "loopback port of the gateway for HTTP")
+	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
+	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
+		"least time between two configurations of the gateway; Traefik's own default is 2s")
+	return command
+}
+
+func (o *options) printAddresses(w io.Writer, c Config) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "kubeconfig\t%s\n", c.kubeconfig())
+	fmt.Fprintf(table, "registry\t127.0.0.1:%d, inside the cluster %s:%d\n", c.Ports.Registry, nodeAddress, registryPort)
+	fmt.Fprintf(table, "registry, basic auth\t127.0.0.1:%d, inside the cluster %s:%d (%s/%s)\n",
+		c.Ports.AuthRegistry, nodeAddress, authPort, registryUser, registrySecret)
+	fmt.Fprintf(table, "gateway\thttp://127.0.0.1:%d (Gateway infra/public, listener http)\n", c.Ports.Gateway)
+	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d\n", c.Ports.TCP)
+	fmt.Fprintf(table, "audit log\t%s\n", c.auditLog())
+	_ = table.Flush()
+}
+
+func (o *options) downCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End the cluster and remove all that it left",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.down(cmd.Context()); err != nil {
+				return err
+			}
+			o.say("nothing of the cluster is left")
+			return nil
+		},
+	}
+}
+
+func (o *options) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: fmt.Sprintf("Show every part; the exit code is %d when not all runs", exitDown),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.status(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// status prints the parts and tells, as an error, when the cluster is not whole.
+func (c *cluster) status(ctx context.Context, w io.Writer) error {
+	config, _, state, err := c.running(ctx)
+	if err != nil {
+		return fmt.Errorf("%w (%v)", errDown, err)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PART\tPID\tSTATE\tSTARTS\tAGE\tADDRESS")
+	fmt.Fprintf(table, "supervisor\t%d\trunning\t1\t\t%s\n", state.Supervisor, config.path("control.sock"))
+	for _, p := range state.Parts {
+		word, age := "running", time.Since(p.Started).Round(time.Second).String()
+		if !p.Running {
+			word, age = "ended: "+p.Exit, ""
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\t%s\n", p.Name, p.PID, word, p.Starts, age, p.Address)
+	}
+	_ = table.Flush()
+	fmt.Fprintf(w, "\nowner %s since %s\n", config.Owner.Checkout, config.Owner.Since.Format(time.RFC3339))
+	if dead := state.dead(); len(dead) > 0 {
+		return fmt.Errorf("%w (ended: %s)", errDown, strings.Join(dead, ", "))
+	}
+	api, err := newAPI(config)
+	if err != nil {
+		return err
+	}
+	if err := api.healthy(ctx); err != nil {
+		return fmt.Errorf("%w (%v)", errDown, err)
+	}
+	return nil
+}
+
+func (o *options) kubeconfigCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubeconfig",
+		Short: "Print the path of the kubeconfig for clients on this machine",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !exists(o.config.kubeconfig()) {
+				return fmt.Errorf("find kubeconfig: none at %s: run up", o.config.kubeconfig())
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), o.config.kubeconfig())
+			return nil
+		},
+	}
+}
+
+func (o *options) buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build the binaries into the cache and start nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			builder, err := newBuilder(o.source, o.say)
+			if err != nil {
+				return err
+			}
+			keys, err := builder.ensure(cmd.Context(), "kube", "traefik", "pause")
+			if err != nil {
+				return err
+			}
+			for _, bin := range binaries {
+				fmt.Fprintln(cmd.OutOrStdout(), builder.binaryPath(bin, keys[bin.name]))
+			}
+			return nil
+		},
+	}
+}
+
+func (o *options) assetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets",
+		Short: "Print a folder with kube-apiserver, etcd, kubectl and the rest, for KUBEBUILDER_ASSETS; needs no root",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			builder, err := newBuilder(o.source, o.say)
+			if err != nil {
+				return err
+			}
+			keys, err := builder.ensure(cmd.Context(), "kube")
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), filepath.Dir(builder.binaryPath(binaries[0], keys["kube"])))
+			return nil
+		},
+	}
+}
+
+func (o *options) imageCommand() *cobra.Command {
+	var (
+		spec                image.Spec
+		ref, user, password string
+	)
+	push := &cobra.Command{
+		Use:   "push --binary PATH --image REF",
+		Short: "Build a one-layer image around a static binary and push it",
+		Long: "Build a one-layer image around a static binary and push it.\n\n" +
+			"A reference that names the cluster's registry by its address inside (" + nodeAddress + ") is pushed through the forwarded port.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			img, err := image.Build(spec)
+			if err != nil {
+				return err
+			}
+			var options []remote.Option
+			if user != "" {
+				options = append(options, remote.WithAuth(&authn.Basic{Username: user, Password: password}))
+			}
+			if err := image.Push(cmd.Context(), img, o.reachable(ref), options...); err != nil {
+				return err
+			}
+			digest, err := img.Digest()
+			if err != nil {
+				return fmt.Errorf("read digest: %w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\n", ref, digest)
+			return nil
+		},
+	}
+	flags := push.Flags()
+	flags.StringVar(&spec.Binary, "binary", "", "static binary; becomes /NAME in the image")
+	flags.StringVar(&ref, "image", "", "reference to push to")
+	flags.StringArrayVar(&spec.Env, "env", nil, "environment NAME=VALUE; repeatable")
+	flags.StringToStringVar(&spec.Labels, "label", nil, "label NAME=VALUE; repeatable")
+	flags.StringToStringVar(&spec.Annotations, "annotation", nil, "annotation NAME=VALUE of the manifest; repeatable")
+	flags.StringVar(&spec.Platform, "platform", "linux/amd64", "OS/ARCHITECTURE")
+	flags.StringVar(&spec.User, "user", "65532", "numeric user, or USER:GROUP")
+	flags.StringArrayVar(&spec.Entrypoint, "entrypoint", nil, "one element of the entrypoint; repeatable (default: the binary)")
+	flags.BoolVar(&spec.CACerts, "ca-certs", false, "add this system's trusted certificates")
+	flags.StringVar(&user, "username", "", "user for basic auth")
+	flags.StringVar(&password, "password", "", "password for basic auth")
+	_ = push.MarkFlagRequired("binary")
+	_ = push.MarkFlagRequired("image")
+	command := &cobra.Command{Use: "image", Short: "Build and push images without a container engine"}
+	command.AddCommand(push)
+	return command
+}
+
+// reachable replaces a registry's address inside the cluster by the forwarded
+// port of the running cluster.
+func (o *options) reachable(ref string) string {
+	ports := o.config.Ports
+	if running, err := loadConfig(o.config.RunDir); err == nil && running != nil {
+		ports = running.Ports
+	}
+	inside := map[int]int{registryPort: ports.Registry, authPort: ports.AuthRegistry}
+	for port, host := range inside {
+		if rest, ok := strings.CutPrefix(ref, fmt.Sprintf("%s:%d/", nodeAddress, port)); ok {
+			return fmt.Sprintf("127.0.0.1:%d/%s", host, rest)
+		}
+	}
+	return ref
+}
+
+func (o *options) killCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill PART",
+		Short: "End a part at once, for fault tests; PART as in status, or supervisor",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+			defer cancel()
+			return o.kill(ctx, arguments[0])
+		},
+	}
+}
+
+func (o *options) restartCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart PART",
+		Short: "End a part, if it runs, and start it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			return o.restart(cmd.Context(), arguments[0], nil)
+		},
+	}
+}
+
+func (o *options) gatewayRestartCommand() *cobra.Command {
+	throttle := o.config.GatewayThrottle
+	command := &cobra.Command{
+		Use:   "gateway-restart",
+		Short: "Restart the gateway, with another throttle when given",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.restart(cmd.Context(), "traefik", func(c *Config) {
+				if cmd.Flags().Changed("gateway-throttle") {
+					c.GatewayThrottle = throttle
+				}
+			})
+		},
+	}
+	command.Flags().DurationVar(&throttle, "gateway-throttle", throttle, "least time between two configurations of the gateway (default: as it is)")
+	return command
+}
+
+func (o *options) superviseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "supervise",
+		Short:  "Be the parent of all parts (started by up)",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getenv(mark) != o.config.RunDir {
+				return errors.New("supervise: only up starts this command, in a mount namespace of its own")
+			}
+			config, err := loadConfig(o.config.RunDir)
+			if err != nil {
+				return err
+			}
+			if config == nil {
+				return fmt.Errorf("supervise: no record of a cluster in %s", o.config.RunDir)
+			}
+			return supervise(cmd.Context(), *config)
+		},
+	}
+}
+
+func registryCommand() *cobra.Command {
+	var listen, data, credential string
+	command := &cobra.Command{
+		Use:    "registry",
+		Short:  "Serve an OCI registry (started by the supervisor)",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			return serveRegistry(listen, data, credential)
+		},
+	}
+	command.Flags().StringVar(&listen, "listen", "", "address to listen on")
+	command.Flags().StringVar(&data, "data", "", "folder of blobs and manifests")
+	command.Flags().StringVar(&credential, "credential", "", "USER:PASSWORD to ask for, empty for none")
+	return command
+}
+
+// portFree tells, as an error, that a loopback port is taken.
+func portFree(port int) error {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}

@@ -1,0 +1,20 @@
+package main
+
+import _ "embed"
+
+// In the files below RUN stands for the run folder, and other words in capital
+// letters for what parts.go puts in their place.
+var (
+	//go:embed manifests/containerd.toml
+	containerdConfig string
+	//go:embed manifests/cni.json
+	cniConfig string
+	//go:embed manifests/kubelet.yaml
+	kubeletConfig string
+	//go:embed manifests/kube-proxy.yaml
+	proxyConfig string
+	//go:embed manifests/audit-policy.yaml
+	auditPolicy string
+	//go:embed manifests/bootstrap.yaml
+	bootstrapManifest string
+)

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Part is one process of the cluster.
+type Part struct {
+	Name string `json:"name"`
+	// Stage orders the start: parts of one stage start together, after the
+	// stage before is ready.
+	Stage int `json:"stage"`
+	// Command is the argument vector; its first element is an absolute path
+	// or a name to look up.
+	Command []string `json:"command"`
+	Env     []string `json:"env,omitempty"`
+	// Files are written before the part starts, by absolute path.
+	Files map[string]string `json:"files,omitempty"`
+	// Ready is polled inside the network namespace until it answers:
+	// unix:PATH is connected to, http and https must answer 200.
+	Ready string `json:"ready"`
+	// Address is what the status shows.
+	Address string `json:"address"`
+}
+
+// The stages of a start.
+const (
+	stageStores = iota // what needs nothing
+	stageAPI           // what needs etcd
+	stageRest          // what needs the API server and its CRDs
+	stageProxy         // what needs the node object
+	stageCount
+)
+
+// parts gives every process of the cluster, in order of their stages.
+func (c *Config) parts() []Part {
+	list := []Part{
+		c.containerd(), c.etcd(), c.registry("registry", registryPort, ""),
+		c.registry("registry-auth", authPort, registryUser+":"+registrySecret),
+		c.apiServer(),
+		c.controllerManager(), c.scheduler(), c.kubelet(), c.traefik(),
+		c.proxy(),
+	}
+	return list
+}
+
+// part finds a part by its name.
+func (c *Config) part(name string) (Part, error) {
+	var names []string
+	for _, p := range c.parts() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Part{}, fmt.Errorf("find part %q: the parts are %s", name, strings.Join(names, ", "))
+}
+
+// fingerprint is the hash of everything that the parts are made from; a
+// running cluster with another fingerprint is rebuilt. The gateway's throttle
+// is left out, because a new one needs only a restart of the gateway.
+func (c *Config) fingerprint() (string, error) {
+	plain := *c
+	plain.GatewayThrottle = 0
+	data, err := json.Marshal(struct {
+		Parts     []Part
+		Ports     Ports
+		Binaries  map[string]string
+		Bootstrap string
+	}{plain.parts(), plain.Ports, plain.Binaries, bootstrapManifest})
+	if err != nil {
+		return "", fmt.Errorf("encode parts: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+func (c *Config) containerd() Part {
+	config := c.path("containerd.toml")
+	registryHost := func(port int) (string, string) {
+		address := fmt.Sprintf("%s:%d", nodeAddress, port)
+		return c.path("certs.d", address, "hosts.toml"),
+			fmt.Sprintf("server = \"http://%s\"\n\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", address, address)
+	}
+	files := map[string]string{
+		config:                            strings.NewReplacer("RUN", c.RunDir, "PAUSE", pauseImage).Replace(containerdConfig),
+		c.path("cni", "10-pods.conflist"): strings.NewReplacer("RUN", c.RunDir, "PODS", podRange).Replace(cniConfig),
+	}
+	for _, port := range []int{registryPort, authPort} {
+		path, content := registryHost(port)
+		files[path] = content
+	}
+	return Part{
+		Name: "containerd", Stage: stageStores,
+		Command: []string{"containerd", "--config", config},
+		Files:   files,
+		Ready:   "unix:" + c.path("containerd.sock"),
+		Address: c.path("containerd.sock"),
+	}
+}
+
+func (c *Config) etcd() Part {
+	return Part{
+		Name: "etcd", Stage: stageStores,
+		Command: []string{c.path("bin", "etcd"),
+			"--name=local",
+			"--data-dir=" + c.path("etcd"),
+			"--listen-client-urls=http://127.0.0.1:2379",
+			"--advertise-client-urls=http://127.0.0.1:2379",
+			"--listen-peer-urls=http://127.0.0.1:2380",
+			"--initial-advertise-peer-urls=http://127.0.0.1:2380",
+			"--initial-cluster=local=http://127.0.0.1:2380",
+			"--unsafe-no-fsync", // a throw-away store: speed before safety from a power cut
+			"--quota-backend-bytes=2147483648",
+			"--auto-compaction-retention=5m",
+			"--log-level=warn",
+		},
+		Ready:   "http://127.0.0.1:2379/health",
+		Address: "127.0.0.1:2379",
+	}
+}
+
+func (c *Config) registry(name string, port int, credential string) Part {
+	address := fmt.Sprintf("%s:%d", nodeAddress, port)
+	command := []string{c.path("bin", "localcluster"), "registry", "--listen=" + address, "--data=" + c.path(name)}
+	if credential != "" {
+		command = append(command, "--credential="+credential)
+	}
+	return Part{
+		Name: name, Stage: stageStores, Command: command,
+		Ready: "http://" + address + "/healthz", Address: address,
+	}
+}
+
+func (c *Config) apiServer() Part {
+	policy := c.path("audit-policy.yaml")
+	return Part{
+		Name: "kube-apiserver", Stage: stageAPI,
+		Command: []string{c.path("bin", "kube-apiserver"),
+			"--etcd-servers=http://127.0.0.1:2379",
+			"--bind-address=0.0.0.0",
+			"--advertise-address=" + nodeAddress,
+			"--secure-port=" + strconv.Itoa(apiPort),
+			"--service-cluster-ip-range=" + serviceRange,
+			"--tls-cert-file=" + c.path("pki", "apiserver.crt"),
+			"--tls-private-key-file=" + c.path("pki", "apiserver.key"),
+			"--client-ca-file=" + c.path("pki", "ca.crt"),
+			"--kubelet-client-certificate=" + c.path("pki", "apiserver-kubelet.crt"),
+			"--kubelet-client-key=" + c.path("pki", "apiserver-kubelet.key"),
+			"--kubelet-preferred-address-types=InternalIP",
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + c.path("pki", "service-account.pub"),
+			"--service-account-signing-key-file=" + c.path("pki", "service-account.key"),
+			"--authorization-mode=Node,RBAC",
+			"--enable-admission-plugins=NodeRestriction",
+			"--allow-privileged=true",
+			"--max-requests-inflight=1000",
+			"--max-mutating-requests-inflight=500",
+			"--audit-policy-file=" + policy,
+			"--audit-log-path=" + c.auditLog(),
+			"--audit-log-maxsize=100",
+			"--audit-log-maxbackup=4",
+			"--event-ttl=3h",
+		},
+		Files:   map[string]string{policy: auditPolicy},
+		Ready:   fmt.Sprintf("https://127.0.0.1:%d/readyz", apiPort),
+		Address: fmt.Sprintf("%s:%d", nodeAddress, apiPort),
+	}
+}
+
+// auditLog is the file with one line per request to the API server.
+func (c *Config) auditLog() string { return c.path("audit", "audit.log") }
+
+func (c *Config) controllerManager() Part {
+	return Part{
+		Name: "kube-controller-manager", Stage: stageRest,
+		Command: []string{c.path("bin", "kube-controller-manager"),
+			"--kubeconfig=" + c.path("pki", "controller-manager.kubeconfig"),
+			"--authentication-kubeconfig=" + c.path("pki", "controller-manager.kubeconfig"),
+			"--authorization-kubeconfig=" + c.path("pki", "controller-manager.kubeconfig"),
+			"--bind-address=127.0.0.1",
+			"--service-account-private-key-file=" + c.path("pki", "service-account.key"),
+			"--root-ca-file=" + c.path("pki", "ca.crt"),
+			"--use-service-account-credentials=true",
+			"--leader-elect=false",
+			"--kube-api-qps=500",
+			"--kube-api-burst=1000",
+			"--concurrent-deployment-syncs=20",
+			"--concurrent-replicaset-syncs=20",
+			"--concurrent-endpoint-syncs=20",
+			"--concurrent-service-endpoint-syncs=20",
+			"--concurrent-namespace-syncs=20",
+			"--concurrent-gc-syncs=40",
+		},
+		Ready:   "https://127.0.0.1:10257/healthz",
+		Address: "127.0.0.1:10257",
+	}
+}
+
+func (c *Config) scheduler() Part {
+	return Part{
+		Name: "kube-scheduler", Stage: stageRest,
+		Command: []string{c.path("bin", "kube-scheduler"),
+			"--kubeconfig=" + c.path("pki", "scheduler.kubeconfig"),
+			"--authentication-kubeconfig=" + c.path("pki", "scheduler.kubeconfig"),
+			"--authorization-kubeconfig=" + c.path("pki", "scheduler.kubeconfig"),
+			"--bind-address=127.0.0.1",
+			"--leader-elect=false",
+			"--kube-api-qps=200",
+			"--kube-api-burst=400",
+		},
+		Ready:   "https://127.0.0.1:10259/healthz",
+		Address: "127.0.0.1:10259",
+	}
+}
+
+func (c *Config) kubelet() Part {
+	config := c.path("kubelet.yaml")
+	return Part{
+		Name: "kubelet", Stage: stageRest,
+		Command: []string{c.path("bin", "kubelet"),
+			"--kubeconfig=" + c.path("pki", "kubelet.kubeconfig"),
+			"--config=" + config,
+			"--root-dir=" + c.path("kubelet"),
+			"--cert-dir=" + c.path("kubelet", "pki"),
+			"--node-ip=" + nodeAddress,
+			"--hostname-override=" + nodeName,
+		},
+		Files: map[string]string{
+			config: strings.NewReplacer("RUN", c.RunDir, "NODE", nodeAddress, "CGROUP", "/"+c.Name).Replace(kubeletConfig),
+		},
+		Ready:   "http://127.0.0.1:10248/healthz",
+		Address: nodeAddress + ":10250",
+	}
+}
+
+func (c *Config) proxy() Part {
+	config := c.path("kube-proxy.yaml")
+	return Part{
+		Name: "kube-proxy", Stage: stageProxy,
+		Command: []string{c.path("bin", "kube-proxy"), "--config=" + config},
+		Files: map[string]string{
+			config: strings.NewReplacer("RUN", c.RunDir, "PODS", podRange, "NAME", nodeName).Replace(proxyConfig),
+		},
+		Ready:   "http://127.0.0.1:10256/healthz",
+		Address: "127.0.0.1:10256",
+	}
+}
+
+func (c *Config) traefik() Part {
+	return Part{
+		Name: "traefik", Stage: stageRest,
+		Command: []string{c.path("bin", "traefik"),
+			"--global.checknewversion=false",
+			"--global.sendanonymoususage=false",
+			"--log.level=INFO",
+			"--ping=true",
+			"--entrypoints.traefik.address=127.0.0.1:8080",
+			fmt.Sprintf("--entrypoints.web.address=:%d", gatewayPort),
+			fmt.Sprintf("--entrypoints.tcp.address=:%d", tcpPort),
+			"--entrypoints.metrics.address=" + nodeAddress + ":8082",
+			"--metrics.prometheus=true",
+			"--metrics.prometheus.entrypoint=metrics",
+			"--metrics.prometheus.addrouterslabels=true",
+			"--providers.providersthrottleduration=" + c.GatewayThrottle.String(),
+			"--providers.kubernetesgateway=true",
+			"--providers.kubernetesgateway.experimentalchannel=true",
+			"--providers.kubernetesgateway.statusaddress.ip=" + nodeAddress,
+		},
+		Env:     []string{"KUBECONFIG=" + c.path("pki", "traefik.kubeconfig")},
+		Ready:   "http://127.0.0.1:8080/ping",
+		Address: fmt.Sprintf("%s:%d, :%d", nodeAddress, gatewayPort, tcpPort),
+	}
+}

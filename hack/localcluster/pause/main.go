@@ -1,0 +1,15 @@
+// Command pause holds the namespaces of a pod: it waits for the signal that
+// ends the pod and then leaves.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	done := make(chan os.Signal, 1)
+	signal.Notify(done, syscall.SIGTERM, syscall.SIGINT)
+	<-done
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// readyTimeout bounds the wait for a part that was started.
+const readyTimeout = 90 * time.Second
+
+// supervisor is the parent of all parts and forwards the host's ports into
+// the cluster. It restarts nothing by itself: it records what happened and
+// does what it is told through its socket.
+type supervisor struct {
+	config Config
+
+	mu    sync.Mutex
+	parts map[string]*process
+}
+
+// process is one run of a part.
+type process struct {
+	state   PartState
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// supervise runs until it is told to end. It must have been started in a mount
+// namespace of its own.
+func supervise(ctx context.Context, config Config) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := createCgroup(config.Name); err != nil {
+		return err
+	}
+	if err := hideHost(config.RunDir); err != nil {
+		return err
+	}
+	s := &supervisor{config: config, parts: map[string]*process{}}
+	for _, p := range config.parts() {
+		s.parts[p.Name] = &process{state: PartState{Name: p.Name, Address: p.Address, Exit: "not started"}}
+	}
+	for _, f := range config.forwards() {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", f.host))
+		if err != nil {
+			return fmt.Errorf("listen for the %s: %w: choose another with --%s", f.what, err, f.flag)
+		}
+		defer listener.Close()
+		go s.forward(ctx, listener, fmt.Sprintf("%s:%d", nodeAddress, f.cluster))
+	}
+	if err := s.record(); err != nil {
+		return err
+	}
+	socket, err := net.Listen("unix", config.path("control.sock"))
+	if err != nil {
+		return fmt.Errorf("listen for orders: %w", err)
+	}
+	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve orders: %w", err)
+	}
+	return nil
+}
+
+func (s *supervisor) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /parts", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.state())
+	})
+	order := func(do func(context.Context, string) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if err := do(r.Context(), r.PathValue("part")); err != nil {
+				http.Error(w, err.Error(), http.StatusConflict)
+			}
+		}
+	}
+	mux.HandleFunc("POST /parts/{part}/start", order(s.start))
+	mux.HandleFunc("POST /parts/{part}/stop", order(s.stop))
+	return mux
+}
+
+// state lists the parts in their order; the caller holds the lock.
+func (s *supervisor) state() State {
+	state := State{Supervisor: os.Getpid()}
+	for _, p := range s.config.parts() {
+		state.Parts = append(state.Parts, s.parts[p.Name].state)
+	}
+	return state
+}
+
+// record writes the state for those who find the supervisor gone; the caller
+// holds the lock or is alone.
+func (s *supervisor) record() error {
+	data, err := json.MarshalIndent(s.state(), "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode state: %w", err)
+	}
+	return writeFile(s.config.path("parts.json"), data, 0o644)
+}
+
+// start starts a part and waits until it is ready, ended, or out of time. A
+// part that runs is only waited for.
+func (s *supervisor) start(ctx context.Context, name string) error {
+	config, err := loadConfig(s.config.RunDir) // the gateway's throttle may have changed
+	if err != nil {
+		return err
+	}
+	if config == nil {
+		return errors.New("start part: the cluster's record is gone: run up")
+	}
+	part, err := config.part(name)
+	if err != nil {
+		return err
+	}
+	p, err := s.launch(part)
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, part, p)
+}
+
+func (s *supervisor) launch(part Part) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	former := s.parts[part.Name]
+	if former.state.Running {
+		return former, nil
+	}
+	for path, content := range part.Files {
+		if err := writeFile(path, []byte(content), 0o644); err != nil {
+			return nil, fmt.Errorf("start %s: %w", part.Name, err)
+		}
+	}
+	output, err := os.OpenFile(s.logFile(part.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", part.Name, err)
+	}
+	defer output.Close()
+	command := exec.Command(part.Command[0], part.Command[1:]...)
+	command.Env = append(os.Environ(), part.Env...)
+	command.Dir = s.config.RunDir
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := inNamespace(s.config.path("netns"), command.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", part.Name, err)
+	}
+	p := &process{command: command, ended: make(chan struct{}), state: PartState{
+		Name: part.Name, PID: command.Process.Pid, Address: part.Address,
+		Started: time.Now(), Starts: former.state.Starts + 1, Running: true,
+	}}
+	s.parts[part.Name] = p
+	log.Printf("started %s, pid %d", part.Name, p.state.PID)
+	go s.reap(p)
+	return p, s.record()
+}
+
+// reap waits for the end of a process and records it.
+func (s *supervisor) reap(p *process) {
+	err := p.command.Wait()
+	exit := "exit status 0"
+	if err != nil {
+		exit = err.Error()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.state.Running, p.state.Exit = false, exit
+	log.Printf("%s, pid %d: %s", p.state.Name, p.state.PID, exit)
+	if err := s.record(); err != nil {
+		log.Print(err)
+	}
+	close(p.ended)
+}
+
+// await polls the readiness of a part inside the network namespace.
+func (s *supervisor) await(ctx context.Context, part Part, p *process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := s.probe(ctx, part.Ready)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("start %s: it ended: %s: %s", part.Name, p.state.Exit, s.logTail(part.Name))
+		case <-ctx.Done():
+			return fmt.Errorf("start %s: not ready in time: %w: %s", part.Name, err, s.logTail(part.Name))
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *supervisor) probe(ctx context.Context, ready string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if path, ok := strings.CutPrefix(ready, "unix:"); ok {
+		connection, err := net.Dial("unix", path)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       s.dial,
+		// Whether the part lives is asked on the cluster's own loopback; who it is does not matter.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask %s: %s", ready, response.Status)
+	}
+	return nil
+}
+
+// stop ends a part: politely, and after five seconds at once.
+func (s *supervisor) stop(ctx context.Context, name string) error {
+	s.mu.Lock()
+	p, known := s.parts[name]
+	s.mu.Unlock()
+	if !known {
+		_, err := s.config.part(name)
+		return err
+	}
+	if p.command == nil {
+		return nil
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if err := p.command.Process.Signal(sig); errors.Is(err, os.ErrProcessDone) {
+			break
+		}
+		select {
+		case <-p.ended:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("stop %s: %w", name, ctx.Err())
+		case <-time.After(5 * time.Second):
+		}
+	}
+	<-p.ended
+	return nil
+}
+
+// dial connects from inside the network namespace.
+func (s *supervisor) dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
+	err = inNamespace(s.config.path("netns"), func() error {
+		var d net.Dialer
+		connection, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return connection, err
+}
+
+// forward accepts connections on the host and carries them into the cluster.
+func (s *supervisor) forward(ctx context.Context, listener net.Listener, address string) {
+	for {
+		outer, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil {
+				log.Printf("forward to %s: %v", address, err)
+			}
+			return
+		}
+		go func() {
+			defer outer.Close()
+			dialing, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			inner, err := s.dial(dialing, "tcp", address)
+			if err != nil {
+				return
+			}
+			defer inner.Close()
+			carry(outer, inner)
+		}()
+	}
+}
+
+// carry copies both ways until both are done; the end of one way is passed on.
+func carry(a, b net.Conn) {
+	var both sync.WaitGroup
+	pipe := func(to, from net.Conn) {
+		_, err := io.Copy(to, from)
+		if half, ok := to.(*net.TCPConn); ok && err == nil {
+			_ = half.CloseWrite()
+			return
+		}
+		_ = to.Close()
+		_ = from.Close()
+	}
+	both.Go(func() { pipe(a, b) })
+	both.Go(func() { pipe(b, a) })
+	both.Wait()
+}
+
+func (s *supervisor) logFile(part string) string {
+	return filepath.Join(s.config.RunDir, "logs", part+".log")
+}
+
+func (s *supervisor) logTail(part string) string { return tail(s.logFile(part), 6) }
+
+// tail gives the last lines of a file in one line.
+func tail(path string, n int) string {
+	content, err := os.ReadFile(path)
+	if err != nil || len(content) == 0 {
+		return "no log"
+	}
+	return lastLines(string(content), n)
+}
