@@ -8,6 +8,8 @@ type Observed struct {
 	Spec Spec
 	// Config is the hash of the present pod template.
 	Config string
+	// SourceStale: Candidates are of an older specification, and start nothing.
+	SourceStale bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
 	// Withdrawn are the versions that are taken back, with proof. A version that is
@@ -116,8 +118,10 @@ type Child struct {
 	Stamp int64
 	// Replicas that its specification asks for.
 	Replicas int
-	// Available replicas, believed at its current generation only.
+	// Available replicas, as last reported.
 	Available int
+	// Unsettled: the report is of an older generation, and proves nothing.
+	Unsettled bool
 	// Failure is why it is not available, in one word; "" when unknown.
 	Failure string
 	// Message says more about the failure.
@@ -127,9 +131,10 @@ type Child struct {
 }
 
 // ok says that the child has all the replicas that it is to have.
-func (c Child) ok() bool {
-	return !c.Terminating && c.Replicas > 0 && c.Available >= c.Replicas
-}
+func (c Child) ok() bool { return c.has(c.Replicas) && c.Replicas > 0 }
+
+// has says that at least n replicas are available for sure.
+func (c Child) has(n int) bool { return !c.Terminating && !c.Unsettled && c.Available >= n }
 
 // Action is what a person decides.
 type Action string

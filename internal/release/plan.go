@@ -132,7 +132,7 @@ func (b *book) open() []Group {
 	for _, c := range b.candidates("") {
 		switch {
 		case known[c.Slug]:
-		case b.o.Spec.Paused || b.missingPin() != nil:
+		case b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil:
 		case live && compare(c.Version, oldest) < 0:
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: "OlderGroup", Message: "older than the oldest live group: not started"})
 			known[c.Slug] = true

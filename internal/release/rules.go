@@ -319,7 +319,12 @@ func noteAvailability(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		c, _ := s.child(r.Release)
-		r.Available = (r.Status == Active || r.Status == Canary) && c.ok()
+		switch {
+		case r.Status != Active && r.Status != Canary:
+			r.Available = false
+		case !c.Unsettled:
+			r.Available = c.ok()
+		}
 	}
 }
 

@@ -89,6 +89,9 @@ func start(s *scope) {
 		return
 	}
 	r := s.g.Row(target)
+	if s.o.SourceStale && (r == nil || r.Promoted == 0) {
+		return
+	}
 	if s.o.Spec.Paused && (s.g.Target.Reason != "Pinned" || r == nil || r.Promoted == 0) {
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits: spec.paused is set", s.versionOf(target)))
 		return
@@ -284,7 +287,7 @@ func promoteFirst(s *scope) {
 	if run == nil || s.g.ActiveRow() != nil || s.o.Spec.Paused {
 		return
 	}
-	if c.ok() && c.Available >= s.full() {
+	if c.ok() && c.has(s.full()) {
 		s.promote(r, "First")
 	}
 }
@@ -299,10 +302,10 @@ func promoteKept(s *scope) {
 	}
 	ac, _ := s.child(active.Release)
 	need := s.full()
-	if ac.Available == 0 {
+	if ac.Available == 0 || s.masked(active.Release) {
 		need = 1
 	}
-	if !c.Terminating && c.Available >= need {
+	if c.has(need) {
 		s.promote(r, "RolledBack")
 	}
 }
@@ -314,7 +317,7 @@ func promoteAdopted(s *scope) {
 	if run == nil || !r.Adopted || s.g.ActiveRow() == nil {
 		return
 	}
-	if c.ok() && c.Available >= s.full() && s.confirmed(s.g.TrafficRevision) {
+	if c.ok() && c.has(s.full()) && s.confirmed(s.g.TrafficRevision) {
 		s.promote(r, "Adopted")
 	}
 }
@@ -350,14 +353,14 @@ func step(s *scope) {
 	}
 	if run.Step < len(steps) {
 		weight := steps[run.Step].Weight
-		if c.Available < ceilShare(weight, run.Floor) {
+		if !c.has(ceilShare(weight, run.Floor)) {
 			return
 		}
 		s.enter(run, r, run.Step+1)
 		s.event(r, false, "Step", fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
 		return
 	}
-	if c.Available >= s.full() {
+	if c.has(s.full()) {
 		s.promote(r, "Promoted")
 	}
 }
