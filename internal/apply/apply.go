@@ -9,11 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -142,8 +144,7 @@ func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 // answers a conflict on every field that it holds otherwise.
 func (w Writer) create(ctx context.Context, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
 	if desired.GetUID() != "" || desired.GetResourceVersion() != "" {
-		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(),
-			apierrors.NewConflict(schemaResource(intent), intent.GetName(), errors.New("the object that the caller read is gone")))
+		return "", conflict(intent, "the object that the caller read is gone")
 	}
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner)); err != nil {
 		return "", fmt.Errorf("create %s %q: %w", intent.GetKind(), intent.GetName(), err)
@@ -164,15 +165,39 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 	if same {
 		return Unchanged, nil
 	}
-	intent.SetUID(live.GetUID())
-	if uid := desired.GetUID(); uid != "" {
-		intent.SetUID(uid)
+	if uid := desired.GetUID(); uid != "" && uid != live.GetUID() {
+		return "", conflict(intent, "the object that the caller read was replaced")
 	}
+	intent.SetUID(live.GetUID())
 	intent.SetResourceVersion(desired.GetResourceVersion())
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
+		if apierrors.IsInvalid(err) && names(err, "metadata.uid") {
+			return "", conflict(intent, "the object was replaced")
+		}
 		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	return Updated, nil
+}
+
+// conflict is the error of a precondition that does not hold: read again, and
+// decide again.
+func conflict(intent *unstructured.Unstructured, cause string) error {
+	resource := schema.GroupResource{Group: intent.GroupVersionKind().Group, Resource: strings.ToLower(intent.GetKind())}
+	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))
+}
+
+// names says whether the server's answer complains of that field.
+func names(err error, field string) bool {
+	answer := new(apierrors.StatusError)
+	if !errors.As(err, &answer) || answer.ErrStatus.Details == nil {
+		return false
+	}
+	for _, cause := range answer.ErrStatus.Details.Causes {
+		if cause.Field == field {
+			return true
+		}
+	}
+	return false
 }
 
 // intent is what desired says, with the owner reference and the hash of all that.

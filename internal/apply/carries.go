@@ -2,11 +2,9 @@ package apply
 
 import (
 	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -17,6 +15,10 @@ var shared = map[string]bool{
 	"imagePullSecrets": true, "ownerReferences": true, "ports": true, "topologySpreadConstraints": true,
 	"volumeDevices": true, "volumeMounts": true, "volumes": true,
 }
+
+// whole names the maps that server-side apply takes as one value: a key that
+// somebody added is a difference.
+var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
 // carries says whether live still holds the whole intent, so that applying it would
 // change nothing. The hash in the intent's annotations tells of fields that an
@@ -39,6 +41,9 @@ func within(have, want any, field string) bool {
 		have, ok := have.(map[string]any)
 		if !ok {
 			return len(want) == 0
+		}
+		if whole[field] && len(have) != len(want) {
+			return false
 		}
 		for key, value := range want {
 			if !within(have[key], value, key) {
@@ -95,9 +100,4 @@ func dropNulls(value any) {
 			dropNulls(inner)
 		}
 	}
-}
-
-// schemaResource is the resource that an error names: the kind in lower case.
-func schemaResource(u *unstructured.Unstructured) schema.GroupResource {
-	return schema.GroupResource{Group: u.GroupVersionKind().Group, Resource: strings.ToLower(u.GetKind())}
 }

@@ -1,0 +1,335 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/heighliner/heighliner/internal/apply"
+)
+
+var config *rest.Config
+
+func TestMain(m *testing.M) {
+	env := &envtest.Environment{}
+	var err error
+	if config, err = env.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "start API server:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := env.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop API server:", err)
+	}
+	os.Exit(code)
+}
+
+// bench is a namespace with an owner and a Writer whose writes are counted.
+type bench struct {
+	client.Client
+	writer    apply.Writer
+	writes    *atomic.Int32
+	owner     *corev1.ConfigMap
+	namespace string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	base, err := client.NewWithWatch(config, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := &atomic.Int32{}
+	counted := interceptor.NewClient(base, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			writes.Add(1)
+			return c.Apply(ctx, obj, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			writes.Add(1)
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apply-"}}
+	if err := base.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{Client: base, writes: writes, namespace: ns.Name, writer: apply.Writer{Client: counted, Owner: "heighliner-test"}}
+	b.owner = b.makeOwner(t, "owner")
+	return b
+}
+
+func (b *bench) makeOwner(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	if err := b.Create(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	return owner
+}
+
+func (b *bench) service(release string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"release": release},
+			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}
+}
+
+func (b *bench) read(t *testing.T) *corev1.Service {
+	t.Helper()
+	live := &corev1.Service{}
+	if err := b.Get(t.Context(), client.ObjectKey{Namespace: b.namespace, Name: "web"}, live); err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
+// apply expects an outcome, after exactly that many writes.
+func (b *bench) apply(t *testing.T, desired client.Object, want apply.Outcome, writes int32) {
+	t.Helper()
+	before := b.writes.Load()
+	got, err := b.writer.Apply(t.Context(), b.owner, desired)
+	if err != nil {
+		t.Fatalf("Apply: %v", err)
+	}
+	if got != want || b.writes.Load()-before != writes {
+		t.Errorf("Apply: %s after %d writes, want %s after %d", got, b.writes.Load()-before, want, writes)
+	}
+}
+
+func TestApplyWritesOnlyDifferences(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(t, b.service("one"), apply.Created, 1)
+	if owner := metav1.GetControllerOf(b.read(t)); owner == nil || owner.UID != b.owner.UID {
+		t.Errorf("controller of the new object: %v, want UID %s", owner, b.owner.UID)
+	}
+	for range 3 {
+		b.apply(t, b.service("one"), apply.Unchanged, 0)
+	}
+	b.apply(t, b.service("two"), apply.Updated, 1)
+	b.apply(t, b.service("two"), apply.Unchanged, 0)
+	if diff := cmp.Diff(map[string]string{"release": "two"}, b.read(t).Spec.Selector); diff != "" {
+		t.Errorf("selector (-want +got):\n%s", diff)
+	}
+
+	// What the intent no longer says goes; what others say stays.
+	live := b.read(t)
+	live.Labels["theirs"] = "kept"
+	if err := b.Update(t.Context(), live, client.FieldOwner("someone")); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(t, b.service("two"), apply.Unchanged, 0)
+	bare := b.service("two")
+	bare.Labels = nil
+	b.apply(t, bare, apply.Updated, 1)
+	if diff := cmp.Diff(map[string]string{"theirs": "kept"}, b.read(t).Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyLeavesDesiredAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	desired := b.service("one")
+	b.apply(t, desired, apply.Created, 1)
+	if diff := cmp.Diff(b.service("one"), desired); diff != "" {
+		t.Errorf("desired was changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyRepairsDrift(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*corev1.Service){
+		"map value changed":   func(s *corev1.Service) { s.Spec.Selector = map[string]string{"release": "theirs"} },
+		"list item changed":   func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(9) },
+		"label removed":       func(s *corev1.Service) { delete(s.Labels, "app") },
+		"annotation removed":  func(s *corev1.Service) { s.Annotations = nil },
+		"atomic map extended": func(s *corev1.Service) { s.Spec.Selector["more"] = "y" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.apply(t, b.service("one"), apply.Created, 1)
+			live := b.read(t)
+			edit(live)
+			if err := b.Update(t.Context(), live, client.FieldOwner("someone")); err != nil {
+				t.Fatal(err)
+			}
+			b.apply(t, b.service("one"), apply.Updated, 1)
+			b.apply(t, b.service("one"), apply.Unchanged, 0)
+			if got := b.read(t); got.Spec.Selector["release"] != "one" || len(got.Spec.Selector) != 1 || got.Spec.Ports[0].TargetPort.IntValue() != 8080 || got.Labels["app"] != "web" {
+				t.Errorf("drift was not repaired: %v %v", got.Spec, got.Labels)
+			}
+		})
+	}
+}
+
+func TestApplyLeavesForeignObjectsAlone(t *testing.T) {
+	t.Parallel()
+	for name, claim := range map[string]func(*testing.T, *bench, *corev1.Service){
+		"without an owner": func(*testing.T, *bench, *corev1.Service) {},
+		"with another owner": func(t *testing.T, b *bench, s *corev1.Service) {
+			other := b.makeOwner(t, "other")
+			s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+		},
+		"with an owner of the same name but another UID": func(_ *testing.T, b *bench, s *corev1.Service) {
+			ref := *metav1.NewControllerRef(b.owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			ref.UID = "0000"
+			s.OwnerReferences = []metav1.OwnerReference{ref}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			theirs := b.service("theirs")
+			claim(t, b, theirs)
+			if err := b.Create(t.Context(), theirs); err != nil {
+				t.Fatal(err)
+			}
+			var foreign *apply.ForeignError
+			if _, err := b.writer.Apply(t.Context(), b.owner, b.service("one")); !errors.As(err, &foreign) {
+				t.Errorf("Apply: %v, want a ForeignError", err)
+			}
+			if err := b.writer.Delete(t.Context(), b.owner, b.service("one")); !errors.As(err, &foreign) {
+				t.Errorf("Delete: %v, want a ForeignError", err)
+			}
+			if n := b.writes.Load(); n != 0 {
+				t.Errorf("%d writes, want none", n)
+			}
+			if diff := cmp.Diff(theirs, b.read(t)); diff != "" {
+				t.Errorf("the foreign object changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// blind is a cache that has not seen any object yet.
+type blind struct{ client.Client }
+
+func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(corev1.Resource("services"), key.Name)
+}
+
+func TestApplyWithABlindCache(t *testing.T) {
+	t.Parallel()
+	t.Run("own object", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.apply(t, b.service("one"), apply.Created, 1)
+		b.writer.Live, b.writer.Client = b.Client, blind{b.writer.Client}
+		b.apply(t, b.service("one"), apply.Unchanged, 0)
+	})
+	t.Run("foreign object", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		if err := b.Create(t.Context(), b.service("theirs")); err != nil {
+			t.Fatal(err)
+		}
+		b.writer.Live, b.writer.Client = b.Client, blind{b.writer.Client}
+		var foreign *apply.ForeignError
+		if _, err := b.writer.Apply(t.Context(), b.owner, b.service("one")); !errors.As(err, &foreign) {
+			t.Errorf("Apply: %v, want a ForeignError", err)
+		}
+	})
+	t.Run("foreign object that comes after the live read", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		if err := b.Create(t.Context(), b.service("theirs")); err != nil {
+			t.Fatal(err)
+		}
+		b.writer.Client = blind{b.writer.Client}
+		if _, err := b.writer.Apply(t.Context(), b.owner, b.service("one")); !apierrors.IsConflict(err) {
+			t.Errorf("Apply: %v, want a conflict", err)
+		}
+		if got := b.read(t); got.Spec.Selector["release"] != "theirs" || len(got.OwnerReferences) != 0 {
+			t.Errorf("the foreign object was taken over: %v %v", got.Spec.Selector, got.OwnerReferences)
+		}
+	})
+}
+
+func TestTerminatingObjects(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(t, b.service("one"), apply.Created, 1)
+	live := b.read(t)
+	live.Finalizers = []string{"example.com/hold"}
+	if err := b.Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.writer.Delete(t.Context(), b.owner, b.service("one")); err != nil {
+		t.Fatal(err)
+	}
+	before := b.writes.Load()
+	var terminating *apply.TerminatingError
+	if _, err := b.writer.Apply(t.Context(), b.owner, b.service("two")); !errors.As(err, &terminating) {
+		t.Errorf("Apply: %v, want a TerminatingError", err)
+	}
+	if err := b.writer.Delete(t.Context(), b.owner, b.service("one")); err != nil {
+		t.Errorf("Delete of a terminating object: %v", err)
+	}
+	if n := b.writes.Load() - before; n != 0 {
+		t.Errorf("%d writes to a terminating object", n)
+	}
+	live = b.read(t)
+	live.Finalizers = nil
+	if err := b.Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.writer.Delete(t.Context(), b.owner, b.service("one")); err != nil {
+		t.Errorf("Delete of an absent object: %v", err)
+	}
+	b.apply(t, b.service("two"), apply.Created, 1)
+}
+
+func TestPreconditions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(t, b.service("one"), apply.Created, 1)
+	old := b.read(t)
+	b.apply(t, b.service("two"), apply.Updated, 1)
+
+	stale := b.service("three")
+	stale.ResourceVersion = old.ResourceVersion
+	if _, err := b.writer.Apply(t.Context(), b.owner, stale); !apierrors.IsConflict(err) {
+		t.Errorf("Apply with an old resourceVersion: %v, want a conflict", err)
+	}
+	if err := b.writer.Delete(t.Context(), b.owner, stale); !apierrors.IsConflict(err) {
+		t.Errorf("Delete with an old resourceVersion: %v, want a conflict", err)
+	}
+	other := b.service("three")
+	other.UID = "0000"
+	if _, err := b.writer.Apply(t.Context(), b.owner, other); !apierrors.IsConflict(err) {
+		t.Errorf("Apply with another UID: %v, want a conflict", err)
+	}
+	if err := b.writer.Delete(t.Context(), b.owner, other); !apierrors.IsConflict(err) {
+		t.Errorf("Delete with another UID: %v, want a conflict", err)
+	}
+	fresh := b.service("three")
+	fresh.ResourceVersion = b.read(t).ResourceVersion
+	b.apply(t, fresh, apply.Updated, 1)
+
+	gone := b.service("four")
+	gone.Name, gone.UID = "gone", "0000"
+	if _, err := b.writer.Apply(t.Context(), b.owner, gone); !apierrors.IsConflict(err) {
+		t.Errorf("Apply onto a lost object: %v, want a conflict", err)
+	}
+}
