@@ -1,0 +1,105 @@
+// Package status is the one status contract of all controllers: conditions as
+// kstatus reads them, one status write per reconcile and none without a
+// difference, errors classified once, events on transitions.
+package status
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// MaxMessage is the greatest length of a message in bytes.
+const MaxMessage = 512
+
+// ReasonSucceeded stands on a condition that has nothing else to say.
+const ReasonSucceeded = "Succeeded"
+
+// Line makes text one line of at most MaxMessage bytes: every run of white space
+// becomes a blank, control characters and broken UTF-8 go, what is cut ends in "…".
+func Line(text string) string { return LineOf(text, MaxMessage) }
+
+// LineOf is Line with a bound of its own, of at least 4 bytes.
+func LineOf(text string, limit int) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {
+			return -1
+		}
+		return r
+	}, text)
+	line := strings.Join(strings.Fields(clean), " ")
+	if len(line) <= limit {
+		return line
+	}
+	const more = "…"
+	end := limit - len(more)
+	for end > 0 && !utf8.RuneStart(line[end]) {
+		end--
+	}
+	return line[:end] + more
+}
+
+// Set puts a condition into conds; its lastTransitionTime changes only with status.
+// The message is bounded by Line. Conditions stay in order of their type, so that
+// the same conditions always read the same. It says whether anything changed.
+func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.ConditionStatus, reason, message string) bool {
+	changed := meta.SetStatusCondition(conds, metav1.Condition{
+		Type: kind, Status: value, ObservedGeneration: generation, Reason: reason, Message: Line(message),
+	})
+	sortByType(*conds)
+	return changed
+}
+
+// Remove takes the condition of that type out, and says whether it was there.
+func Remove(conds *[]metav1.Condition, kind string) bool {
+	return meta.RemoveStatusCondition(conds, kind)
+}
+
+// True makes metav1.ConditionTrue of true and ConditionFalse of false.
+func True(value bool) metav1.ConditionStatus {
+	if value {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// Ready sets Ready to True and takes Reconciling and Stalled away: the object is
+// as its present generation wants it.
+func Ready(conds *[]metav1.Condition, generation int64, reason, message string) {
+	Set(conds, generation, hlnr.ConditionReady, metav1.ConditionTrue, reason, message)
+	Remove(conds, hlnr.ConditionReconciling)
+	Remove(conds, hlnr.ConditionStalled)
+}
+
+// Reconciling sets Ready to False because work is under way, and Reconciling to
+// True.
+func Reconciling(conds *[]metav1.Condition, generation int64, reason, message string) {
+	Set(conds, generation, hlnr.ConditionReady, metav1.ConditionFalse, reason, message)
+	Set(conds, generation, hlnr.ConditionReconciling, metav1.ConditionTrue, reason, message)
+	Remove(conds, hlnr.ConditionStalled)
+}
+
+// Stalled sets Ready to False because somebody must change the specification or a
+// referent, and Stalled to True.
+func Stalled(conds *[]metav1.Condition, generation int64, reason, message string) {
+	Set(conds, generation, hlnr.ConditionReady, metav1.ConditionFalse, reason, message)
+	Set(conds, generation, hlnr.ConditionStalled, metav1.ConditionTrue, reason, message)
+	Remove(conds, hlnr.ConditionReconciling)
+}
+
+// Current gives the condition of that type if it speaks of generation, else nil.
+func Current(conds []metav1.Condition, generation int64, kind string) *metav1.Condition {
+	if c := meta.FindStatusCondition(conds, kind); c != nil && c.ObservedGeneration == generation {
+		return c
+	}
+	return nil
+}
+
+func sortByType(conds []metav1.Condition) {
+	slices.SortFunc(conds, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+}

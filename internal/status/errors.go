@@ -1,0 +1,99 @@
+package status
+
+import (
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/heighliner/heighliner/internal/apply"
+)
+
+// Class says what a controller does about an error.
+type Class string
+
+// The classes of errors.
+const (
+	// Terminal: somebody must change something; a watch, or a slow timer, wakes us.
+	Terminal Class = "Terminal"
+	// Waiting: a watch or the error's timer wakes us; nothing is wrong.
+	Waiting Class = "Waiting"
+	// Transient: try again with back-off.
+	Transient Class = "Transient"
+)
+
+// Error carries its class, and the reason that a condition gives for it.
+type Error struct {
+	// Class of the error.
+	Class Class
+	// Reason for a condition: one CamelCase word.
+	Reason string
+	// After is when to look again without being woken; 0: only when woken.
+	After time.Duration
+	// Err is the cause.
+	Err error
+}
+
+// Error is the text of the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// NewTerminal makes err one that waits for somebody's change.
+func NewTerminal(reason string, err error) *Error {
+	return &Error{Class: Terminal, Reason: reason, Err: err}
+}
+
+// NewWaiting makes err one that waits for a watch, or for a time at most; 0: for a
+// watch only.
+func NewWaiting(reason string, after time.Duration, err error) *Error {
+	return &Error{Class: Waiting, Reason: reason, After: after, Err: err}
+}
+
+// The reasons that Classify gives errors which have none of their own.
+const (
+	ReasonNameConflict = "NameConflict"
+	ReasonTerminating  = "Terminating"
+	ReasonInvalid      = "Invalid"
+	ReasonForbidden    = "Forbidden"
+	ReasonConflict     = "Conflict"
+	ReasonFailed       = "Failed"
+)
+
+// How long nobody needs to look at what no watch may tell of.
+const (
+	afterForeign     = time.Minute
+	afterTerminating = 5 * time.Second
+	afterRefused     = 5 * time.Minute
+)
+
+// Classify says once what is to be done about err; nil for nil.
+//
+// A foreign object and what the server calls invalid or forbidden are Terminal; an
+// object that is going is Waiting; all else is Transient, conflicts too.
+func Classify(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if own := new(Error); errors.As(err, &own) {
+		return &Error{Class: own.Class, Reason: own.Reason, After: own.After, Err: err}
+	}
+	if foreign := new(apply.ForeignError); errors.As(err, &foreign) {
+		return &Error{Class: Terminal, Reason: ReasonNameConflict, After: afterForeign, Err: err}
+	}
+	if going := new(apply.TerminatingError); errors.As(err, &going) {
+		return &Error{Class: Waiting, Reason: ReasonTerminating, After: afterTerminating, Err: err}
+	}
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		return &Error{Class: Terminal, Reason: ReasonInvalid, After: afterRefused, Err: err}
+	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		return &Error{Class: Waiting, Reason: ReasonTerminating, After: 0, Err: err}
+	case apierrors.IsForbidden(err):
+		return &Error{Class: Terminal, Reason: ReasonForbidden, After: afterRefused, Err: err}
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return &Error{Class: Transient, Reason: ReasonConflict, Err: err}
+	}
+	return &Error{Class: Transient, Reason: ReasonFailed, Err: err}
+}

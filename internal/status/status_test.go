@@ -1,0 +1,191 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ in, want string }{
+		"empty":          {"", ""},
+		"plain":          {"as it is", "as it is"},
+		"several lines":  {" one\n\ttwo\r\n three ", "one two three"},
+		"control":        {"a\x00b\x1b[31mc\x7f", "ab[31mc"},
+		"broken UTF-8":   {"a\xffb", "ab"},
+		"exact":          {strings.Repeat("x", 512), strings.Repeat("x", 512)},
+		"long":           {strings.Repeat("x", 513), strings.Repeat("x", 509) + "…"},
+		"cut in a rune":  {strings.Repeat("x", 508) + "ééé", strings.Repeat("x", 508) + "…"},
+		"only long rune": {strings.Repeat("é", 300), strings.Repeat("é", 254) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := status.Line(test.in)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(got) > status.MaxMessage || !utf8.ValidString(got) {
+				t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))
+			}
+		})
+	}
+}
+
+var noTimes = cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
+
+func TestKstatus(t *testing.T) {
+	t.Parallel()
+	var conds []metav1.Condition
+	status.Set(&conds, 1, "Available", metav1.ConditionFalse, "Starting", "0/2")
+	status.Reconciling(&conds, 1, "Starting", "two\nlines")
+	want := []metav1.Condition{
+		{Type: "Available", Status: "False", ObservedGeneration: 1, Reason: "Starting", Message: "0/2"},
+		{Type: "Ready", Status: "False", ObservedGeneration: 1, Reason: "Starting", Message: "two lines"},
+		{Type: "Reconciling", Status: "True", ObservedGeneration: 1, Reason: "Starting", Message: "two lines"},
+	}
+	if diff := cmp.Diff(want, conds, noTimes); diff != "" {
+		t.Errorf("reconciling (-want +got):\n%s", diff)
+	}
+	status.Stalled(&conds, 2, "NameConflict", "rename it")
+	want = []metav1.Condition{
+		want[0],
+		{Type: "Ready", Status: "False", ObservedGeneration: 2, Reason: "NameConflict", Message: "rename it"},
+		{Type: "Stalled", Status: "True", ObservedGeneration: 2, Reason: "NameConflict", Message: "rename it"},
+	}
+	if diff := cmp.Diff(want, conds, noTimes); diff != "" {
+		t.Errorf("stalled (-want +got):\n%s", diff)
+	}
+	status.Ready(&conds, 2, status.ReasonSucceeded, "")
+	want = []metav1.Condition{want[0], {Type: "Ready", Status: "True", ObservedGeneration: 2, Reason: "Succeeded"}}
+	if diff := cmp.Diff(want, conds, noTimes); diff != "" {
+		t.Errorf("ready (-want +got):\n%s", diff)
+	}
+	since := conds[1].LastTransitionTime
+	if status.Set(&conds, 2, "Ready", metav1.ConditionTrue, status.ReasonSucceeded, "") {
+		t.Error("setting the same again says that something changed")
+	}
+	status.Set(&conds, 3, "Ready", metav1.ConditionTrue, "Other", "")
+	if !conds[1].LastTransitionTime.Equal(&since) {
+		t.Error("lastTransitionTime moved without a transition")
+	}
+	if status.Current(conds, 2, "Ready") != nil || status.Current(conds, 3, "Ready") == nil || status.Current(conds, 3, "Absent") != nil {
+		t.Error("Current does not go by generation")
+	}
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	things := schema.GroupResource{Resource: "things"}
+	plain := errors.New("plain")
+	for name, test := range map[string]struct {
+		err    error
+		class  status.Class
+		reason string
+	}{
+		"plain":       {plain, status.Transient, status.ReasonFailed},
+		"own":         {fmt.Errorf("do it: %w", status.NewWaiting("NotYet", time.Second, plain)), status.Waiting, "NotYet"},
+		"terminal":    {status.NewTerminal("BadRange", plain), status.Terminal, "BadRange"},
+		"foreign":     {fmt.Errorf("do it: %w", &apply.ForeignError{Kind: "Service", Name: "web"}), status.Terminal, status.ReasonNameConflict},
+		"terminating": {&apply.TerminatingError{Kind: "Service", Name: "web"}, status.Waiting, status.ReasonTerminating},
+		"invalid":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "x", nil), status.Terminal, status.ReasonInvalid},
+		"forbidden":   {apierrors.NewForbidden(things, "x", plain), status.Terminal, status.ReasonForbidden},
+		"namespace goes": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{
+			Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}, status.Waiting, status.ReasonTerminating},
+		"conflict": {apierrors.NewConflict(things, "x", plain), status.Transient, status.ReasonConflict},
+		"exists":   {apierrors.NewAlreadyExists(things, "x"), status.Transient, status.ReasonConflict},
+		"timeout":  {apierrors.NewTimeoutError("slow", 1), status.Transient, status.ReasonFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := status.Classify(test.err)
+			if got.Class != test.class || got.Reason != test.reason || !errors.Is(got, test.err) || got.Error() != test.err.Error() {
+				t.Errorf("got %s %s %q, want %s %s %q", got.Class, got.Reason, got, test.class, test.reason, test.err)
+			}
+		})
+	}
+	if status.Classify(nil) != nil {
+		t.Error("nil is an error")
+	}
+}
+
+type recorded []string
+
+func (r *recorded) Eventf(_, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	*r = append(*r, strings.Join([]string{kind, reason, action, fmt.Sprintf(note, args...)}, " "))
+}
+
+func TestTransition(t *testing.T) {
+	t.Parallel()
+	cond := func(value metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: "Ready", Status: value, Reason: reason, Message: message}}
+	}
+	for name, test := range map[string]struct {
+		before, now []metav1.Condition
+		want        recorded
+	}{
+		"absent":          {nil, nil, nil},
+		"goes":            {cond("True", "A", ""), nil, nil},
+		"first good":      {nil, cond("True", "A", "100% it"), recorded{"Normal A Run 100% it"}},
+		"first bad":       {nil, cond("False", "A", "it"), recorded{"Warning A Run it"}},
+		"message only":    {cond("True", "A", "x"), cond("True", "A", "y"), nil},
+		"another reason":  {cond("False", "A", "x"), cond("False", "B", "y"), recorded{"Warning B Run y"}},
+		"another status":  {cond("False", "A", "x"), cond("True", "A", "x"), recorded{"Normal A Run x"}},
+		"two-line notes":  {nil, cond("True", "A", "x\ny"), recorded{"Normal A Run x y"}},
+		"nothing changed": {cond("True", "A", "x"), cond("True", "A", "x"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got recorded
+			status.Recorder{Events: &got}.Transition(&corev1.Pod{}, test.before, test.now, "Ready", metav1.ConditionTrue, "Run")
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	status.Recorder{}.Normal(&corev1.Pod{}, "A", "B", "must not panic")
+}
+
+func TestPacer(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pacer := &status.Pacer{Interval: time.Second}
+	if wait := pacer.Wait("a", start); wait != 0 {
+		t.Errorf("first write waits %s", wait)
+	}
+	pacer.Wrote("a", start)
+	for name, test := range map[string]struct {
+		uid  string
+		at   time.Duration
+		want time.Duration
+	}{
+		"at once":         {"a", 0, time.Second},
+		"halfway":         {"a", 500 * time.Millisecond, 500 * time.Millisecond},
+		"at the interval": {"a", time.Second, 0},
+		"another object":  {"b", 0, 0},
+	} {
+		if got := pacer.Wait(types.UID(test.uid), start.Add(test.at)); got != test.want {
+			t.Errorf("%s: waits %s, want %s", name, got, test.want)
+		}
+	}
+	none := &status.Pacer{}
+	none.Wrote("a", start)
+	if wait := none.Wait("a", start); wait != 0 {
+		t.Errorf("the zero Pacer waits %s", wait)
+	}
+}
