@@ -1,0 +1,127 @@
+package version
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// constraint is a range of versions. Final versions are judged by Masterminds'
+// semver. Pre-releases are judged here, comparison by comparison, because no
+// setting of the library keeps 2.0.0-rc.1 out of "<2.0.0" and 1.2.0-rc.1 out of
+// ">=1.2.0" at the same time:
+//
+//   - a bound that names a pre-release (">=1.2.0-rc.2") and "!=1.2.3": precedence;
+//   - a bound with fewer than three numbers ("1.x", ">=1.2") names a line, and a
+//     pre-release is in the line of the version that it leads to;
+//   - "<" and "<=" judge the version that it leads to;
+//   - all others (">=", ">", "=", "~", "^") judge the pre-release by precedence.
+type constraint struct {
+	text   string
+	finals *semver.Constraints
+	pres   [][]comparison // or of ands
+}
+
+type comparison struct {
+	check  *semver.Constraints
+	byCore bool
+}
+
+// allows tells whether v is in the range.
+func (c *constraint) allows(v *semver.Version) bool {
+	if v.Prerelease() == "" {
+		return c.finals.Check(v)
+	}
+	core := semver.New(v.Major(), v.Minor(), v.Patch(), "", "")
+	for _, and := range c.pres {
+		if allowsAll(and, v, core) {
+			return true
+		}
+	}
+	return false
+}
+
+func allowsAll(and []comparison, v, core *semver.Version) bool {
+	for _, cmp := range and {
+		judged := v
+		if cmp.byCore {
+			judged = core
+		}
+		if !cmp.check.Check(judged) {
+			return false
+		}
+	}
+	return true
+}
+
+// comparisonPattern takes one comparison apart: operator, the numbers or
+// wildcards, pre-release.
+var comparisonPattern = regexp.MustCompile(`^([=!<>~^]*)v?([0-9xX*]+)(?:\.([0-9xX*]+))?(?:\.([0-9xX*]+))?(?:-([0-9A-Za-z.-]+))?(?:\+.*)?$`)
+
+// likeVersion matches a pre-release that was meant as the end of a range.
+var likeVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)+$`)
+
+// mendRange is the advice for a range that cannot be read.
+const mendRange = `write comparisons such as ">=1.2.0 <2.0.0", "1.2.x" or "1.x || 2.x", or leave it empty for all versions`
+
+// parseConstraint reads a range. problem and mend are empty when it is good.
+func parseConstraint(text string) (c *constraint, problem, mend string) {
+	finals, err := semver.NewConstraint(text)
+	if err != nil {
+		return nil, fmt.Sprintf("%q is no range of versions", text), mendRange
+	}
+	c = &constraint{text: text, finals: finals}
+	// String gives "op version" words joined by spaces, and " || " between the
+	// alternatives; hyphen ranges are two comparisons by then.
+	for _, alternative := range strings.Split(finals.String(), "||") {
+		var and []comparison
+		for _, word := range strings.Fields(alternative) {
+			cmp, problem, mend := parseComparison(word)
+			if problem != "" {
+				return nil, fmt.Sprintf("%q in %q %s", word, text, problem), mend
+			}
+			and = append(and, cmp)
+		}
+		c.pres = append(c.pres, and)
+	}
+	return c, "", ""
+}
+
+func parseComparison(word string) (c comparison, problem, mend string) {
+	m := comparisonPattern.FindStringSubmatch(word)
+	if m == nil {
+		return c, "is no comparison", mendRange
+	}
+	op, numbers, pre := m[1], m[2:5], m[5]
+	partial, zero := false, true
+	for i, n := range numbers {
+		wild := n == "" || strings.Trim(n, "xX*") == ""
+		if partial && !wild {
+			return c, "has a number after a wildcard, which is not read", fmt.Sprintf("end it at the wildcard, as in %q", strings.Join(append(numbers[:i-1:i-1], "x"), "."))
+		}
+		partial = partial || wild
+		zero = zero && strings.Trim(n, "0") == ""
+	}
+	switch {
+	case pre != "" && pre != "0" && (partial || likeVersion.MatchString(pre)):
+		return c, "is a version with a pre-release, not a range", `put spaces around the hyphen ("1.2.0 - 1.4.5"), or write ">=1.2.0 <=1.4.5"`
+	case strings.HasPrefix(op, "~") && !partial && zero:
+		return c, "would allow every version", `write "0.0.x", or ">=0.0.0" for all versions`
+	}
+	check, err := semver.NewConstraint(word)
+	if err != nil {
+		return c, "is no comparison", mendRange
+	}
+	check.IncludePrerelease = true
+	switch {
+	case partial:
+		c.byCore = true
+	case pre != "":
+	default:
+		c.byCore = strings.HasPrefix(op, "<") || op == "=<"
+	}
+	c.check = check
+	return c, "", ""
+}

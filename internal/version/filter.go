@@ -1,0 +1,132 @@
+package version
+
+import (
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Verdict names the filter that refused a tag.
+type Verdict string
+
+// The verdicts, in the order of the filters.
+const (
+	VerdictName      Verdict = "Name"
+	VerdictExclude   Verdict = "Exclude"
+	VerdictTagFilter Verdict = "TagFilter"
+	VerdictParse     Verdict = "Parse"
+	VerdictLevel     Verdict = "Level"
+	VerdictRange     Verdict = "Range"
+	VerdictDeny      Verdict = "Deny"
+	VerdictExists    Verdict = "Exists"
+	VerdictPlatform  Verdict = "Platform"
+	VerdictDuplicate Verdict = "Duplicate"
+	VerdictLimits    Verdict = "Limits"
+)
+
+// candidate is a tag on its way through the filters.
+type candidate struct {
+	tag     string
+	text    string          // what the version is read from
+	version *semver.Version // nil until parsed
+}
+
+// filter is one row of the table in the package's documentation: refuses gives
+// the reason for which a candidate goes no further, or "".
+type filter struct {
+	verdict Verdict
+	refuses func(*Selector, *candidate) string
+}
+
+// filters before the registry is asked. Everything from versionFilters on judges
+// the version alone.
+var filters = []filter{
+	{VerdictName, func(_ *Selector, c *candidate) string {
+		if !IsTag(c.tag) {
+			return "no tag: letters, digits, _ . and -, at most 128"
+		}
+		return ""
+	}},
+	{VerdictExclude, func(s *Selector, c *candidate) string {
+		if isAttachment(c.tag) {
+			return "signature, attestation or bill of materials of an image"
+		}
+		for _, p := range s.exclude {
+			if p.re.MatchString(c.tag) {
+				return p.reason
+			}
+		}
+		return ""
+	}},
+	{VerdictTagFilter, func(s *Selector, c *candidate) string {
+		c.text = c.tag
+		if s.match == nil {
+			return ""
+		}
+		m := s.match.FindStringSubmatchIndex(c.tag)
+		if m == nil {
+			return s.reasons.tagFilter
+		}
+		if s.extract != "" {
+			c.text = string(s.match.ExpandString(nil, s.extract, c.tag, m))
+		}
+		return ""
+	}},
+	{VerdictParse, func(s *Selector, c *candidate) string {
+		v, err := Parse(c.text, s.rules.TwoParts)
+		if err != nil {
+			return err.Error()
+		}
+		c.version = v
+		return ""
+	}},
+}
+
+var versionFilters = []filter{
+	{VerdictLevel, func(s *Selector, c *candidate) string {
+		if s.rules.Level == LevelRelease && levelOf(c.version) == LevelCandidate {
+			return "pre-release, and versioning.level is Release"
+		}
+		return ""
+	}},
+	{VerdictRange, func(s *Selector, c *candidate) string {
+		if s.within != nil && !s.within.allows(c.version) {
+			return s.reasons.within
+		}
+		return ""
+	}},
+	{VerdictDeny, func(s *Selector, c *candidate) string {
+		for _, d := range s.deny {
+			if d.names(c.version) {
+				return d.reason
+			}
+		}
+		return ""
+	}},
+}
+
+// run gives the first refusal of the filters, or two empty words.
+func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
+	for _, f := range filters {
+		if reason := f.refuses(s, c); reason != "" {
+			return f.verdict, reason
+		}
+	}
+	return "", ""
+}
+
+// isAttachment knows the tags that signing and attesting tools, and the referrers
+// of registries without a referrers API, put beside an image: an algorithm, a
+// digest in hexadecimal, and perhaps a suffix such as .sig, .att or .sbom.
+func isAttachment(tag string) bool {
+	algorithm, rest, ok := strings.Cut(tag, "-")
+	if !ok || algorithm != "sha256" && algorithm != "sha512" {
+		return false
+	}
+	digest, suffix, _ := strings.Cut(rest, ".")
+	switch suffix {
+	case "sig", "att", "sbom":
+		return true
+	}
+	return len(digest) >= 64 && strings.Trim(digest, "0123456789abcdef") == ""
+}

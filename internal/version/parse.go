@@ -1,0 +1,142 @@
+package version
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// TwoParts says whether "1.2" is a version.
+type TwoParts string
+
+// TwoPartsDeny, the default, wants three numeric parts, so that dates, numeric
+// commit hashes and floating tags are no versions.
+const (
+	TwoPartsDeny  TwoParts = "Deny"
+	TwoPartsAllow TwoParts = "Allow"
+)
+
+// The reasons for which a text is no version.
+var (
+	errNotThree = errors.New("no version: three numeric parts are required (1.2.3)")
+	errNotTwo   = errors.New("no version: two or three numeric parts are required (1.2 or 1.2.3)")
+	errSyntax   = errors.New("no version: not a semantic version (1.2.3, 1.2.3-rc.1, 1.2.3_build)")
+	errTooLong  = errors.New("no version: longer than 128 characters")
+)
+
+// maxLength of a tag, and so of a version.
+const maxLength = 128
+
+// Parse reads a version. One leading "v" is left out, "_" stands for the "+" of
+// build metadata (which no tag can hold), and leading zeros of the three numbers
+// are dropped, so that 2024.01.05 is 2024.1.5. Numbers are below 2^64.
+// The error says what is missing and is the same for the same text.
+func Parse(text string, parts TwoParts) (*semver.Version, error) {
+	if len(text) > maxLength {
+		return nil, errTooLong
+	}
+	text = strings.TrimPrefix(text, "v")
+	core := text
+	if i := strings.IndexAny(text, "-_+"); i >= 0 {
+		core = text[:i]
+	}
+	switch dots := strings.Count(core, "."); {
+	case dots == 2:
+	case dots == 1 && parts == TwoPartsAllow:
+		text = core + ".0" + text[len(core):]
+	case parts == TwoPartsAllow:
+		return nil, errNotTwo
+	default:
+		return nil, errNotThree
+	}
+	if len(text) > maxLength {
+		return nil, errTooLong
+	}
+	if strings.Contains(text, "_") {
+		text = strings.ReplaceAll(text, "_", "+")
+	}
+	v, err := semver.StrictNewVersion(text)
+	if errors.Is(err, semver.ErrSegmentStartsZero) {
+		v, err = semver.NewVersion(text)
+	}
+	if err != nil {
+		return nil, errSyntax
+	}
+	return v, nil
+}
+
+// Compare orders two versions as they are offered ("1.2.3-rc.1+b.2"): by
+// semantic precedence, then by build metadata (numbers by value, none first),
+// texts that are no versions below all others and among each other by their
+// bytes. It is total: 0 only for versions that are the same.
+//
+// Precedence follows semver 2.0.0 to the letter, so rc10 is below rc9 and
+// rc.10 above rc.9.
+func Compare(a, b string) int {
+	if a == b {
+		return 0
+	}
+	va, errA := Parse(a, TwoPartsAllow)
+	vb, errB := Parse(b, TwoPartsAllow)
+	switch {
+	case errA != nil && errB != nil:
+		return strings.Compare(a, b)
+	case errA != nil:
+		return -1
+	case errB != nil:
+		return 1
+	}
+	return cmp.Or(compare(va, vb), strings.Compare(a, b))
+}
+
+func compare(a, b *semver.Version) int {
+	return cmp.Or(a.Compare(b), compareBuild(a.Metadata(), b.Metadata()))
+}
+
+// compareBuild orders build metadata by the rules of pre-releases, except that
+// none is the lowest: 1.2.3 < 1.2.3+1 < 1.2.3+2 < 1.2.3+10 < 1.2.3+10.1.
+func compareBuild(a, b string) int {
+	for a != "" && b != "" {
+		var x, y string
+		x, a, _ = strings.Cut(a, ".")
+		y, b, _ = strings.Cut(b, ".")
+		if c := compareIdentifier(x, y); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// compareIdentifier orders numbers by value and below words. Equal numbers with
+// unlike leading zeros are ordered by length.
+func compareIdentifier(a, b string) int {
+	numA, numB := isNumber(a), isNumber(b)
+	switch {
+	case numA && numB:
+		za, zb := strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+		return cmp.Or(cmp.Compare(len(za), len(zb)), strings.Compare(za, zb), cmp.Compare(len(a), len(b)))
+	case numA:
+		return -1
+	case numB:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// IsTag tells whether s is a tag by the OCI distribution specification.
+func IsTag(s string) bool {
+	if s == "" || len(s) > maxLength || s[0] == '.' || s[0] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !(c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z') {
+			return false
+		}
+	}
+	return true
+}

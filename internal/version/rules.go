@@ -1,0 +1,265 @@
+package version
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Rules say which tags are versions that an ImagePolicy offers. The zero value
+// offers the newest final versions in one group.
+type Rules struct {
+	// TagFilter chooses tags and extracts the version.
+	TagFilter TagFilter
+	// Level is the least mature thing admitted; "" is LevelRelease.
+	Level Level
+	// Range of versions, as in ">=1.0.0 <2.0.0"; "" admits all.
+	Range string
+	// GroupBy says which versions replace each other; "" is GroupByAll.
+	GroupBy GroupBy
+	// TwoParts says whether "1.2" is a version; "" is TwoPartsDeny.
+	TwoParts TwoParts
+	// Deny lists versions ("1.2.3", all its builds; "1.2.3+b", that one) and ranges.
+	Deny []string
+	// Limits bound what is offered.
+	Limits Limits
+}
+
+// TagFilter chooses tags by regular expressions (RE2), which match anywhere in
+// the tag unless anchored.
+type TagFilter struct {
+	// Pattern that a tag must match; "" matches all.
+	Pattern string
+	// Extract is the version, written with the pattern's groups ("$version",
+	// "${1}.0"); "" takes the whole tag.
+	Extract string
+	// Exclude are patterns of tags to leave out.
+	Exclude []string
+}
+
+// Limits bound what is offered; held versions come on top.
+type Limits struct {
+	// Groups offered; 0 is DefaultGroups.
+	Groups int
+	// ReleasesPerGroup offered; 0 is DefaultReleasesPerGroup.
+	ReleasesPerGroup int
+}
+
+// Defaults and bounds of Limits.
+const (
+	DefaultGroups           = 3
+	DefaultReleasesPerGroup = 10
+	MaxReleases             = 512 // Groups * ReleasesPerGroup
+)
+
+// FieldError names a field of an ImagePolicy's spec, what is wrong with it, and
+// the mend.
+type FieldError struct {
+	// Field is the path below spec, as in "versioning.range" or "deny[2]".
+	Field string
+	// Problem says what is wrong, Mend what to write instead.
+	Problem, Mend string
+}
+
+// Error gives field, problem and mend in one line.
+func (e FieldError) Error() string {
+	return "spec." + e.Field + ": " + e.Problem + ": " + e.Mend
+}
+
+// Validate gives every error of the rules, in the order of the fields; none
+// when Compile succeeds.
+func Validate(r Rules) []FieldError {
+	_, errs := compile(r)
+	return errs
+}
+
+// Compile makes the rules ready for use. The error joins all FieldErrors.
+func Compile(r Rules) (*Selector, error) {
+	s, errs := compile(r)
+	if len(errs) > 0 {
+		joined := make([]error, len(errs))
+		for i, e := range errs {
+			joined[i] = e
+		}
+		return nil, errors.Join(joined...)
+	}
+	return s, nil
+}
+
+// Selector applies rules. It is immutable and safe for concurrent use.
+type Selector struct {
+	rules   Rules
+	exclude []pattern
+	match   *regexp.Regexp
+	extract string
+	within  *constraint
+	deny    []denial
+	reasons struct{ tagFilter, within, perGroup string }
+}
+
+type pattern struct {
+	re     *regexp.Regexp
+	reason string
+}
+
+// denial is one entry of deny: a version or a range.
+type denial struct {
+	version *semver.Version
+	within  *constraint
+	reason  string
+}
+
+func (d denial) names(v *semver.Version) bool {
+	if d.version == nil {
+		return d.within.allows(v)
+	}
+	return v.Equal(d.version) && (d.version.Metadata() == "" || d.version.Metadata() == v.Metadata())
+}
+
+func compile(r Rules) (*Selector, []FieldError) {
+	r.Level = cmp.Or(r.Level, LevelRelease)
+	r.GroupBy = cmp.Or(r.GroupBy, GroupByAll)
+	r.TwoParts = cmp.Or(r.TwoParts, TwoPartsDeny)
+	r.Limits.Groups = cmp.Or(r.Limits.Groups, DefaultGroups)
+	r.Limits.ReleasesPerGroup = cmp.Or(r.Limits.ReleasesPerGroup, DefaultReleasesPerGroup)
+
+	s := &Selector{rules: r}
+	var errs []FieldError
+	errs = append(errs, s.compileTagFilter(r.TagFilter)...)
+	errs = append(errs, oneOf("versioning.level", r.Level, LevelRelease, LevelCandidate)...)
+	errs = append(errs, s.compileRange(r.Range)...)
+	errs = append(errs, oneOf("versioning.groupBy", r.GroupBy, GroupByAll, GroupByMajor, GroupByMinor, GroupByPatch)...)
+	errs = append(errs, oneOf("versioning.twoParts", r.TwoParts, TwoPartsDeny, TwoPartsAllow)...)
+	errs = append(errs, s.compileDeny(r.Deny)...)
+	errs = append(errs, s.compileLimits(r.Limits)...)
+	return s, errs
+}
+
+func (s *Selector) compileTagFilter(f TagFilter) (errs []FieldError) {
+	for i, text := range f.Exclude {
+		field := fmt.Sprintf("tagFilter.exclude[%d]", i)
+		re, err := regexp.Compile(text)
+		if err != nil {
+			errs = append(errs, badPattern(field, text, err))
+			continue
+		}
+		s.exclude = append(s.exclude, pattern{re, fmt.Sprintf("%s %q matches", field, text)})
+	}
+	if f.Pattern == "" {
+		if f.Extract != "" {
+			errs = append(errs, FieldError{"tagFilter.extract", "takes its groups from tagFilter.pattern, which is empty",
+				`set the pattern too, as in "^app-(?P<version>.+)$"`})
+		}
+		return errs
+	}
+	re, err := regexp.Compile(f.Pattern)
+	if err != nil {
+		return append(errs, badPattern("tagFilter.pattern", f.Pattern, err))
+	}
+	s.match, s.extract = re, f.Extract
+	s.reasons.tagFilter = fmt.Sprintf("tagFilter.pattern %q does not match", f.Pattern)
+	for _, group := range templateGroups(f.Extract) {
+		if !hasGroup(re, group) {
+			errs = append(errs, FieldError{"tagFilter.extract", fmt.Sprintf("%q names the group %q, which tagFilter.pattern %q has not", f.Extract, group, f.Pattern),
+				"name one of the pattern's groups, in braces where a letter, digit or _ follows: ${version}x"})
+		}
+	}
+	return errs
+}
+
+func badPattern(field, text string, err error) FieldError {
+	reason := err.Error()
+	var malformed *syntax.Error
+	if errors.As(err, &malformed) {
+		reason = malformed.Code.String()
+	}
+	return FieldError{field, fmt.Sprintf("%q is no regular expression (%s)", text, reason), "write it in RE2 syntax, which has no look-around and no back-references"}
+}
+
+// templateGroup matches what regexp.Expand reads as the name of a group.
+var templateGroup = regexp.MustCompile(`\$\$|\$([0-9A-Za-z_]+)|\$\{([0-9A-Za-z_]+)\}`)
+
+func templateGroups(template string) (names []string) {
+	for _, m := range templateGroup.FindAllStringSubmatch(template, -1) {
+		if name := m[1] + m[2]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func hasGroup(re *regexp.Regexp, name string) bool {
+	if n, err := strconv.Atoi(name); err == nil {
+		return n <= re.NumSubexp()
+	}
+	return re.SubexpIndex(name) >= 0
+}
+
+func (s *Selector) compileRange(text string) []FieldError {
+	if text == "" {
+		return nil
+	}
+	c, problem, mend := parseConstraint(text)
+	if problem != "" {
+		return []FieldError{{"versioning.range", problem, mend}}
+	}
+	s.within = c
+	s.reasons.within = fmt.Sprintf("outside versioning.range %q", text)
+	return nil
+}
+
+func (s *Selector) compileDeny(entries []string) (errs []FieldError) {
+	for i, text := range entries {
+		field := fmt.Sprintf("deny[%d]", i)
+		d := denial{reason: fmt.Sprintf("denied by %s %q", field, text)}
+		// "1.2" is the range 1.2.x, and a version only where those are admitted.
+		v, err := Parse(text, s.rules.TwoParts)
+		if err != nil {
+			c, problem, mend := parseConstraint(text)
+			if problem != "" {
+				errs = append(errs, FieldError{field, problem + " and no version", `write a version ("1.2.3") or a range: ` + mend})
+				continue
+			}
+			d.within = c
+		} else if likeVersion.MatchString(v.Prerelease()) {
+			errs = append(errs, FieldError{field, fmt.Sprintf("%q is a version with a pre-release, not a range", text), `put spaces around the hyphen ("1.2.0 - 1.4.5")`})
+			continue
+		} else {
+			d.version = v
+		}
+		s.deny = append(s.deny, d)
+	}
+	return errs
+}
+
+func (s *Selector) compileLimits(l Limits) (errs []FieldError) {
+	if l.Groups < 1 {
+		errs = append(errs, FieldError{"limits.groups", fmt.Sprintf("%d is below 1", l.Groups), "write 1 or more"})
+	}
+	if l.ReleasesPerGroup < 1 {
+		errs = append(errs, FieldError{"limits.releasesPerGroup", fmt.Sprintf("%d is below 1", l.ReleasesPerGroup), "write 1 or more"})
+	}
+	if l.Groups > MaxReleases || l.ReleasesPerGroup > MaxReleases || l.Groups*l.ReleasesPerGroup > MaxReleases {
+		errs = append(errs, FieldError{"limits", fmt.Sprintf("groups * releasesPerGroup is more than %d", MaxReleases), "lower one of them"})
+	}
+	s.reasons.perGroup = fmt.Sprintf("not among the newest %d of its group (limits.releasesPerGroup)", l.ReleasesPerGroup)
+	return errs
+}
+
+func oneOf[T ~string](field string, value T, allowed ...T) []FieldError {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	words := make([]string, len(allowed))
+	for i, a := range allowed {
+		words[i] = string(a)
+	}
+	return []FieldError{{field, fmt.Sprintf("%q is not known", value), "write " + strings.Join(words, ", ")}}
+}

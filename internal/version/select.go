@@ -1,0 +1,309 @@
+package version
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Release is a version that is offered.
+type Release struct {
+	// Tag of the image.
+	Tag string
+	// Version in normal form, without "v": "1.2.3-rc.1+build".
+	Version string
+	// Group is the name ("1.2.x"), Slug the DNS label ("1-2-x") of its group.
+	Group, Slug string
+	// Level of this version.
+	Level Level
+}
+
+// Held is a version that a Microservice holds, or that a pin or a domain names.
+type Held struct {
+	// Group is the slug; "" when a pin names no group.
+	Group string
+	// Version in any form that Parse reads.
+	Version string
+	// Tag from which the version came; "" when it is not known. The tag's own
+	// filters are judged only where it is known, and it wins among tags that give
+	// the same version.
+	Tag string
+}
+
+// Refusal is a verdict of the caller on a tag: VerdictExists or VerdictPlatform,
+// with the reason.
+type Refusal struct {
+	Verdict Verdict
+	Reason  string
+}
+
+// Rejection is a tag that is not offered.
+type Rejection struct {
+	// Tag, and the version that it gives; "" where it gives none.
+	Tag, Version string
+	// Verdict names the filter, Reason says why in a line that is the same for the
+	// same facts.
+	Verdict Verdict
+	Reason  string
+
+	parsed *semver.Version
+}
+
+// Count of the tags that one filter refused.
+type Count struct {
+	Verdict Verdict
+	Tags    int
+}
+
+// Result of a selection. It is the same for any order of the tags.
+type Result struct {
+	// Offered versions, the newest group first, in it the newest version first.
+	Offered []Release
+	// Rejected tags: those that give a version first, newest first, then the
+	// others by name. It is complete: the caller cuts it.
+	Rejected []Rejection
+	// Counts of Rejected, in the order of the filters, none of them zero.
+	Counts []Count
+	// Truncated names the groups that Limits.Groups left out, newest first.
+	Truncated []string
+}
+
+// Select is Compile, Rank and Offer in one, for a single use.
+func Select(rules Rules, tags []string, held []Held, refused map[string]Refusal) (Result, error) {
+	s, err := Compile(rules)
+	if err != nil {
+		return Result{}, err
+	}
+	return s.Rank(tags).Offer(held, refused), nil
+}
+
+// Ranking is what the filters left of a list of tags, in order. It is immutable,
+// so a caller can offer from it again whenever it has refused more.
+type Ranking struct {
+	selector *Selector
+	ranked   []ranked    // newest first, of equal versions the preferred tag first
+	rejected []Rejection // in the order of Result.Rejected
+}
+
+type ranked struct {
+	Release
+	parsed *semver.Version
+	key    groupKey
+}
+
+// Rank puts the tags through all filters that need no registry. A tag that is
+// listed twice counts once.
+//
+// A list that may be incomplete (an error, a shrunken or a truncated list) loses
+// nothing when the caller adds the tags that it offered before.
+func (s *Selector) Rank(tags []string) *Ranking {
+	r := &Ranking{selector: s}
+	sorted := slices.Clone(tags)
+	slices.Sort(sorted)
+	var last groupKey
+	var group, slug string // of last
+	for _, tag := range slices.Compact(sorted) {
+		c := candidate{tag: tag}
+		verdict, reason := s.run(filters, &c)
+		if verdict == "" {
+			verdict, reason = s.run(versionFilters, &c)
+		}
+		if verdict != "" {
+			x := Rejection{Tag: tag, Verdict: verdict, Reason: reason, parsed: c.version}
+			if c.version != nil {
+				x.Version = c.version.String()
+			}
+			r.rejected = append(r.rejected, x)
+			continue
+		}
+		key := s.rules.keyOf(c.version)
+		if group == "" || key != last {
+			last, group = key, s.rules.nameOf(key)
+			slug = Slug(group)
+		}
+		r.ranked = append(r.ranked, ranked{Release{tag, c.version.String(), group, slug, levelOf(c.version)}, c.version, key})
+	}
+	slices.SortFunc(r.ranked, func(a, b ranked) int {
+		return cmp.Or(compare(b.parsed, a.parsed), compareTags(a.Tag, b.Tag))
+	})
+	slices.SortFunc(r.rejected, compareRejections)
+	return r
+}
+
+// compareTags orders tags that give the same version, the preferred one first:
+// more parts before fewer, no "v" before "v", then by their bytes.
+func compareTags(a, b string) int {
+	return cmp.Or(
+		cmp.Compare(strings.Count(b, "."), strings.Count(a, ".")),
+		cmp.Compare(len(a)-len(strings.TrimPrefix(a, "v")), len(b)-len(strings.TrimPrefix(b, "v"))),
+		strings.Compare(a, b),
+	)
+}
+
+func compareRejections(a, b Rejection) int {
+	switch {
+	case a.parsed != nil && b.parsed != nil:
+		return cmp.Or(compare(b.parsed, a.parsed), compareTags(a.Tag, b.Tag))
+	case a.parsed != nil:
+		return -1
+	case b.parsed != nil:
+		return 1
+	}
+	return strings.Compare(a.Tag, b.Tag)
+}
+
+// Offer applies the caller's refusals (by tag) and the limits.
+//
+// A held version stays offered beyond the limits, and a group of which something
+// is held is never left out: it is live, and its fixes must arrive. No hold
+// carries a version past any other filter; see Selector.Withdrawn. The caller
+// refuses the tag of a held version only with proof that it is gone.
+func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
+	o := offer{ranking: r, held: r.selector.index(held), refused: refused, groupsLeft: r.selector.rules.Limits.Groups}
+	for rest := r.ranked; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].key == rest[0].key {
+			n++
+		}
+		o.group(rest[:n])
+		rest = rest[n:]
+	}
+	o.Rejected = merge(o.Rejected, r.rejected)
+	o.Counts = count(o.Rejected)
+	return o.Result
+}
+
+// offer is the work of one call of Offer.
+type offer struct {
+	Result
+	ranking    *Ranking
+	held       holdings
+	refused    map[string]Refusal
+	groupsLeft int
+}
+
+// group offers from one group: releases are its candidates, newest first.
+func (o *offer) group(releases []ranked) {
+	var distinct []ranked
+	for len(releases) > 0 {
+		n := 1
+		for n < len(releases) && releases[n].Version == releases[0].Version {
+			n++
+		}
+		if best, ok := o.choose(releases[:n]); ok {
+			distinct = append(distinct, best)
+		}
+		releases = releases[n:]
+	}
+	if len(distinct) == 0 {
+		return
+	}
+	first := distinct[0]
+	if o.groupsLeft == 0 && !o.held.group(first.Slug) {
+		o.Truncated = append(o.Truncated, first.Group)
+		reason := fmt.Sprintf("group %q is not among the newest %d (limits.groups)", first.Group, o.ranking.selector.rules.Limits.Groups)
+		for _, x := range distinct {
+			o.reject(x, VerdictLimits, reason)
+		}
+		return
+	}
+	o.groupsLeft = max(0, o.groupsLeft-1)
+	for i, x := range distinct {
+		if i >= o.ranking.selector.rules.Limits.ReleasesPerGroup && !o.held.version(x.Slug, x.Version) {
+			o.reject(x, VerdictLimits, o.ranking.selector.reasons.perGroup)
+			continue
+		}
+		o.Offered = append(o.Offered, x.Release)
+	}
+}
+
+// choose takes the tag for one version: of those that the caller did not refuse,
+// the one that is held, else the preferred one.
+func (o *offer) choose(same []ranked) (best ranked, ok bool) {
+	for _, x := range same {
+		if _, no := o.refused[x.Tag]; !no && (!ok || o.held.tags[x.Tag] && !o.held.tags[best.Tag]) {
+			best, ok = x, true
+		}
+	}
+	for _, x := range same {
+		switch refusal, no := o.refused[x.Tag]; {
+		case no:
+			o.reject(x, refusal.Verdict, refusal.Reason)
+		case x.Tag != best.Tag:
+			o.reject(x, VerdictDuplicate, fmt.Sprintf("the same version as tag %q", best.Tag))
+		}
+	}
+	return best, ok
+}
+
+func (o *offer) reject(x ranked, v Verdict, reason string) {
+	o.Rejected = append(o.Rejected, Rejection{Tag: x.Tag, Version: x.Version, Verdict: v, Reason: reason, parsed: x.parsed})
+}
+
+// merge joins the rejections of an offer with those of the ranking, in order.
+func merge(own, ranking []Rejection) []Rejection {
+	if len(own) == 0 && len(ranking) == 0 {
+		return nil
+	}
+	slices.SortFunc(own, compareRejections)
+	all := make([]Rejection, 0, len(own)+len(ranking))
+	for len(own) > 0 && len(ranking) > 0 {
+		if compareRejections(own[0], ranking[0]) <= 0 {
+			all, own = append(all, own[0]), own[1:]
+		} else {
+			all, ranking = append(all, ranking[0]), ranking[1:]
+		}
+	}
+	return append(append(all, own...), ranking...)
+}
+
+// verdictOrder is the order of Result.Counts.
+var verdictOrder = []Verdict{VerdictName, VerdictExclude, VerdictTagFilter, VerdictParse, VerdictLevel, VerdictRange,
+	VerdictDeny, VerdictExists, VerdictPlatform, VerdictDuplicate, VerdictLimits}
+
+func count(rejected []Rejection) (counts []Count) {
+	n := map[Verdict]int{}
+	for _, x := range rejected {
+		n[x.Verdict]++
+	}
+	for _, v := range verdictOrder {
+		if n[v] > 0 {
+			counts = append(counts, Count{v, n[v]})
+		}
+	}
+	return counts
+}
+
+// holdings is an index of held versions.
+type holdings struct {
+	groups   map[string]bool
+	versions map[[2]string]bool
+	tags     map[string]bool
+}
+
+func (h holdings) group(slug string) bool            { return h.groups[slug] }
+func (h holdings) version(slug, version string) bool { return h.versions[[2]string{slug, version}] }
+
+func (s *Selector) index(held []Held) holdings {
+	h := holdings{map[string]bool{}, map[[2]string]bool{}, map[string]bool{}}
+	for _, x := range held {
+		v, err := Parse(x.Version, TwoPartsAllow)
+		if err != nil {
+			continue
+		}
+		slug := cmp.Or(x.Group, s.slugOf(v))
+		h.groups[slug] = true
+		h.versions[[2]string{slug, v.String()}] = true
+		if x.Tag != "" {
+			h.tags[x.Tag] = true
+		}
+	}
+	return h
+}
+
+func (s *Selector) slugOf(v *semver.Version) string {
+	return Slug(s.rules.nameOf(s.rules.keyOf(v)))
+}
