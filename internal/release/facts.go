@@ -6,7 +6,8 @@ import "time"
 type Observed struct {
 	// Spec is what the user asks for.
 	Spec Spec
-	// Config is the hash of the present pod template.
+	// Config is the hash of the present pod template; "": it has none that is
+	// usable, and no candidates.
 	Config string
 	// SourceStale: Candidates are of an older specification, and start nothing.
 	SourceStale bool

@@ -27,7 +27,7 @@ func forgetErrors(s *scope) {
 		below := active != nil && compare(r.Version, active.Version) < 0
 		_, offered := s.offered(r.Release)
 		crowded := len(s.g.Releases) >= maxRows && !offered
-		if out || moved || below || crowded || r.Config != s.o.Config || s.g.Phase == Closing {
+		if out || moved || below || crowded || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
 			s.dropRow(r.Release)
 		}
 	}

@@ -1,0 +1,63 @@
+package microservice
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Indexes of the cache that this controller reads.
+const (
+	indexImagePolicy     = "microservice.spec.imagePolicyRef"
+	indexReleases        = "microservice.release.microserviceName"
+	indexNetworkPolicies = "microservice.networkpolicy.microservice"
+)
+
+func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	f := mgr.GetFieldIndexer()
+	if err := f.IndexField(ctx, &v1alpha1.Microservice{}, indexImagePolicy, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
+	}); err != nil {
+		return err
+	}
+	if err := f.IndexField(ctx, &v1alpha1.VersionedMicroservice{}, indexReleases, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}
+	}); err != nil {
+		return err
+	}
+	return f.IndexField(ctx, &v1alpha1.NetworkPolicy{}, indexNetworkPolicies, func(o client.Object) []string {
+		return []string{microserviceOf(o.(*v1alpha1.NetworkPolicy))}
+	})
+}
+
+// microserviceOf names the Microservice that a NetworkPolicy routes to.
+func microserviceOf(p *v1alpha1.NetworkPolicy) string {
+	if p.Spec.MicroserviceRef != nil {
+		return p.Spec.MicroserviceRef.Name
+	}
+	return p.Name
+}
+
+// forImagePolicy enqueues the Microservices that an ImagePolicy concerns.
+func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reconcile.Request {
+	var list v1alpha1.MicroserviceList
+	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexImagePolicy: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list Microservices of ImagePolicy", "imagePolicy", o.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// forNetworkPolicy enqueues the Microservice that a NetworkPolicy routes to.
+func forNetworkPolicy(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: microserviceOf(o.(*v1alpha1.NetworkPolicy))}}}
+}

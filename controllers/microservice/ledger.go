@@ -1,0 +1,192 @@
+package microservice
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// readLedger gives the planner's view of a status.
+func readLedger(s *v1alpha1.MicroserviceStatus) release.Ledger {
+	l := release.Ledger{Sequence: s.Sequence}
+	for _, g := range s.ReleaseGroups {
+		l.Groups = append(l.Groups, release.Group{
+			Slug: g.Slug, Name: g.Name, Level: string(g.Level),
+			Phase:           release.Phase(g.Phase),
+			Target:          release.Target(g.Target),
+			TrafficRevision: g.TrafficRevision,
+			TrafficTime:     timeOf(g.TrafficTime),
+			SettledRevision: g.SettledRevision,
+			Overtaken:       int(g.Overtaken),
+			Run:             readRun(g.Run),
+			Releases:        readRows(g.Releases),
+		})
+	}
+	return l
+}
+
+func readRun(r *v1alpha1.ReleaseRun) *release.Run {
+	if r == nil {
+		return nil
+	}
+	return &release.Run{
+		Release: r.Release, Step: int(r.Step), Started: r.StartedTime.Time,
+		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
+		Waited: r.Waited.Duration, WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
+		Floor: int(r.Floor), Continued: int(r.Continued),
+	}
+}
+
+func readRows(rows []v1alpha1.Release) []release.Row {
+	var out []release.Row
+	for _, r := range rows {
+		row := release.Row{
+			Release: r.VersionedMicroservice, Name: r.SemVer.Name, Version: r.SemVer.Version, Config: r.Config,
+			Status: release.Status(r.Status), Weight: int(r.Weight), Available: r.Available,
+			Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
+			Attempt: int(r.Attempt), RetryTime: timeOf(r.RetryTime),
+			Reason: r.Reason, Since: r.LastTransitionTime.Time,
+		}
+		if z := r.Zero; z != nil {
+			row.Zero = &release.Zero{Revision: z.Revision, Time: z.Time.Time}
+		}
+		if d := r.Decision; d != nil {
+			row.Decision = &release.Handled{ID: d.ID, Action: release.Action(d.Action), Time: d.Time.Time, By: d.By, Outcome: d.Outcome}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// writeLedger puts the planner's groups into a status.
+func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
+	s.Sequence = l.Sequence
+	s.ReleaseGroups = nil
+	for _, g := range l.Groups {
+		out := v1alpha1.ReleaseGroup{
+			Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level),
+			Phase:           v1alpha1.GroupPhase(g.Phase),
+			Target:          v1alpha1.GroupTarget(g.Target),
+			TrafficRevision: g.TrafficRevision,
+			TrafficTime:     microTime(g.TrafficTime),
+			SettledRevision: g.SettledRevision,
+			Overtaken:       int32(g.Overtaken),
+			Run:             writeRun(g.Run),
+		}
+		if a := g.ActiveRow(); a != nil {
+			out.Active = a.Version
+		}
+		for _, r := range g.Releases {
+			out.Releases = append(out.Releases, writeRow(r))
+		}
+		s.ReleaseGroups = append(s.ReleaseGroups, out)
+	}
+}
+
+func writeRun(r *release.Run) *v1alpha1.ReleaseRun {
+	if r == nil {
+		return nil
+	}
+	return &v1alpha1.ReleaseRun{
+		Release: r.Release, Step: int32(r.Step), StartedTime: metav1.NewMicroTime(r.Started),
+		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
+		Waited: metav1.Duration{Duration: r.Waited}, WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted,
+		Floor: int32(r.Floor), Continued: int32(r.Continued),
+	}
+}
+
+func writeRow(r release.Row) v1alpha1.Release {
+	out := v1alpha1.Release{
+		VersionedMicroservice: r.Release,
+		SemVer:                v1alpha1.SemVer{Name: r.Name, Version: r.Version},
+		Config:                r.Config, Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available,
+		Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
+		Attempt: int32(r.Attempt), RetryTime: microTime(r.RetryTime),
+		Reason: r.Reason, LastTransitionTime: metav1.NewMicroTime(r.Since),
+	}
+	if z := r.Zero; z != nil {
+		out.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time)}
+	}
+	if d := r.Decision; d != nil {
+		out.Decision = &v1alpha1.HandledDecision{ID: d.ID, Action: v1alpha1.DecisionAction(d.Action), Time: metav1.NewMicroTime(d.Time), By: d.By, Outcome: d.Outcome}
+	}
+	return out
+}
+
+func timeOf(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+func microTime(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	m := metav1.NewMicroTime(t)
+	return &m
+}
+
+// readSpec gives the planner's view of a specification, with all defaults.
+func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration) release.Spec {
+	a, u := ms.Spec.Availability, ms.Spec.UpdateStrategy
+	spec := release.Spec{
+		Paused:           ms.Spec.Paused,
+		Replicas:         int(max(1, a.Replicas)),
+		Standby:          1,
+		MinimumAvailable: int(u.MinimumAvailable),
+		Deadline:         time.Duration(u.ProgressDeadlineSeconds) * time.Second,
+		Drain:            max(minDrain, u.DrainDelay.Std(30*time.Second)),
+		Pins:             readPins(u.Manual),
+	}
+	if spec.MinimumAvailable == 0 {
+		spec.MinimumAvailable = 3
+	}
+	if spec.Deadline == 0 {
+		spec.Deadline = 10 * time.Minute
+	}
+	if s := a.StandbyReplicas; s != nil {
+		spec.StandbyFull = s.StrVal == "Full"
+		spec.Standby = s.IntValue()
+	}
+	if u.Canary != nil {
+		for _, st := range u.Canary.Steps {
+			step := release.Step{Name: st.Name, Weight: int(st.Weight), Approval: st.Approval != nil}
+			if st.Pause != nil {
+				step.Pause = st.Pause.Duration.Std(0)
+			}
+			spec.Steps = append(spec.Steps, step)
+		}
+	}
+	return spec
+}
+
+func readPins(m *v1alpha1.ManualUpdateStrategy) []release.Pin {
+	if m == nil {
+		return nil
+	}
+	var pins []release.Pin
+	if v := m.SemVer; v != nil {
+		pin := release.Pin{Group: v.Name, Global: true, Version: v.Version, Current: m.Configuration == v1alpha1.PinCurrent, Reason: m.Reason}
+		if m.ExpireTime != nil {
+			pin.Expire = m.ExpireTime.Time
+		}
+		pins = append(pins, pin)
+	}
+	for _, g := range m.Groups {
+		pin := release.Pin{Group: g.Name, Version: g.Version, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason}
+		if g.ExpireTime != nil {
+			pin.Expire = g.ExpireTime.Time
+		}
+		pins = append(pins, pin)
+	}
+	slices.SortFunc(pins, func(a, b release.Pin) int {
+		return slices.Compare([]string{a.Group, a.Version}, []string{b.Group, b.Version})
+	})
+	return pins
+}

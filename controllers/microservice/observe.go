@@ -1,0 +1,176 @@
+package microservice
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// world is one Microservice with all that a plan about it is made from.
+type world struct {
+	ms       *v1alpha1.Microservice
+	policy   *v1alpha1.ImagePolicy
+	children map[string]*v1alpha1.VersionedMicroservice
+	// offered by the name of the release that each gives.
+	offered map[string]*v1alpha1.OfferedRelease
+	config  string
+	facts   release.Observed
+	// problem is what is wrong with the specification or a referent; nothing new
+	// starts meanwhile.
+	problem *status.Error
+}
+
+// observe reads; it writes nothing.
+func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*world, error) {
+	w := &world{
+		ms:       ms,
+		children: map[string]*v1alpha1.VersionedMicroservice{},
+		offered:  map[string]*v1alpha1.OfferedRelease{},
+		facts:    release.Observed{Spec: readSpec(ms, r.minDrain), Ledger: readLedger(&ms.Status)},
+	}
+	if err := r.observeChildren(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeSource(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observePolicies(ctx, w); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
+	var list v1alpha1.VersionedMicroserviceList
+	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexReleases: w.ms.Name}); err != nil {
+		return fmt.Errorf("list releases: %w", err)
+	}
+	for i := range list.Items {
+		if c := &list.Items[i]; metav1.IsControlledBy(c, w.ms) {
+			w.children[c.Name] = c
+			w.facts.Children = append(w.facts.Children, readChild(c))
+		}
+	}
+	return r.proveAbsence(ctx, w)
+}
+
+// proveAbsence asks the server about releases of the ledger that the cache does
+// not hold: a cache that lags must not look like an object that is gone.
+func (r *Reconciler) proveAbsence(ctx context.Context, w *world) error {
+	for _, g := range w.ms.Status.ReleaseGroups {
+		for _, row := range g.Releases {
+			if w.children[row.VersionedMicroservice] != nil {
+				continue
+			}
+			var c v1alpha1.VersionedMicroservice
+			err := r.live.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: row.VersionedMicroservice}, &c)
+			switch {
+			case apierrors.IsNotFound(err):
+			case err != nil:
+				return fmt.Errorf("get release %q: %w", row.VersionedMicroservice, err)
+			case metav1.IsControlledBy(&c, w.ms):
+				w.children[c.Name] = &c
+				w.facts.Children = append(w.facts.Children, readChild(&c))
+			}
+		}
+	}
+	return nil
+}
+
+// readChild gives the planner's view of a release's object.
+func readChild(c *v1alpha1.VersionedMicroservice) release.Child {
+	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
+	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionAvailable)
+	child := release.Child{
+		Release: c.Name, Slug: c.Spec.Group, Name: c.Spec.SemVer.Name,
+		Level: c.Labels[v1alpha1.LabelLevel], Version: c.Spec.SemVer.Version,
+		Config:      c.Annotations[resources.AnnotationConfig],
+		Created:     c.CreationTimestamp.Time,
+		Terminating: !c.DeletionTimestamp.IsZero(),
+		Stamp:       stamp,
+		Replicas:    int(c.Spec.Replicas),
+		Available:   int(c.Status.Available),
+		Unsettled:   c.Status.ObservedGeneration != c.Generation || available == nil || available.ObservedGeneration != c.Generation,
+		Failure:     c.Status.Failure,
+		Message:     c.Status.Message,
+	}
+	if d := c.Spec.Decision; d != nil {
+		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, By: c.Annotations[v1alpha1.AnnotationDecidedBy]}
+	}
+	return child
+}
+
+// observeSource reads what is offered. A referent that is missing or a template
+// that has no container for the image is a problem, not an error: what runs goes
+// on.
+func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
+	w.facts.SourceStale = true
+	container, err := resources.Container(w.ms)
+	if err != nil {
+		w.problem = status.NewTerminal("ContainerNotFound", err)
+		return nil
+	}
+	if w.config, err = resources.Config(&w.ms.Spec.Template, container); err != nil {
+		return err
+	}
+	w.facts.Config = w.config
+	var policy v1alpha1.ImagePolicy
+	name := w.ms.Spec.ImagePolicyRef.Name
+	err = r.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: name}, &policy)
+	if apierrors.IsNotFound(err) {
+		w.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: there is no ImagePolicy %q in this namespace; create it or correct the name", name))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
+	}
+	w.policy = &policy
+	w.facts.SourceStale = policy.Status.ObservedGeneration != policy.Generation
+	for i := range policy.Status.Releases {
+		o := &policy.Status.Releases[i]
+		if len(o.Images) == 0 {
+			continue
+		}
+		name := resources.Name(w.ms.Name, o.SemVer.Version, resources.Identity(o, w.config))
+		w.offered[name] = o
+		w.facts.Candidates = append(w.facts.Candidates, release.Candidate{
+			Slug: o.Group, Name: o.SemVer.Name, Level: string(o.Level), Version: o.SemVer.Version, Release: name,
+		})
+	}
+	for _, x := range policy.Status.Withdrawn {
+		w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason)})
+	}
+	return nil
+}
+
+func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {
+	var list v1alpha1.NetworkPolicyList
+	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexNetworkPolicies: w.ms.Name}); err != nil {
+		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	}
+	for i := range list.Items {
+		p := release.Policy{Name: list.Items[i].Name}
+		for _, g := range list.Items[i].Status.Groups {
+			report := release.Report{
+				Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned,
+				Active: g.Active, Reason: g.Reason, Message: g.Message,
+			}
+			if g.ConfirmedTime != nil {
+				report.Confirmed = g.ConfirmedTime.Time
+			}
+			p.Groups = append(p.Groups, report)
+		}
+		w.facts.Policies = append(w.facts.Policies, p)
+	}
+	return nil
+}

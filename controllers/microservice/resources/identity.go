@@ -1,0 +1,141 @@
+// Package resources builds the children of a Microservice. It is pure.
+package resources
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// IdentityScheme names the way in which identities are computed. A change of it
+// would start a release of every service: it comes only with a migration.
+const IdentityScheme = "v1"
+
+// ContainerError says that the container which is to get the image does not exist.
+type ContainerError struct{ Name string }
+
+// Error names the field and the mend.
+func (e *ContainerError) Error() string {
+	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
+}
+
+// Container finds the index of the container that gets the image: the one that
+// spec.containerName names, else the one named like the Microservice, else the
+// first.
+func Container(ms *v1alpha1.Microservice) (int, error) {
+	containers := ms.Spec.Template.Spec.Containers
+	name := ms.Spec.ContainerName
+	if name == "" {
+		name = ms.Name
+	}
+	for i := range containers {
+		if containers[i].Name == name {
+			return i, nil
+		}
+	}
+	if ms.Spec.ContainerName == "" && len(containers) > 0 {
+		return 0, nil
+	}
+	return 0, &ContainerError{Name: name}
+}
+
+// Config gives the hash of the canonical form of what the user set in the pod
+// template: JSON with sorted keys, without nulls, without the empty objects that
+// Go's encoding adds, and without the image of the container that gets one. It
+// does not depend on the version of Heighliner or of a library: golden files hold
+// it.
+func Config(template *corev1.PodTemplateSpec, container int) (string, error) {
+	raw, err := json.Marshal(template)
+	if err != nil {
+		return "", fmt.Errorf("encode spec.template: %w", err)
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return "", fmt.Errorf("decode spec.template: %w", err)
+	}
+	prune(tree)
+	gets := map[string]any{"container": container, "template": tree}
+	if spec, ok := tree["spec"].(map[string]any); ok {
+		if cs, ok := spec["containers"].([]any); ok && container < len(cs) {
+			if c, ok := cs[container].(map[string]any); ok {
+				delete(c, "image")
+				gets["container"] = c["name"]
+			}
+		}
+	}
+	raw, err = json.Marshal(gets) // maps are written with sorted keys
+	if err != nil {
+		return "", fmt.Errorf("encode canonical template: %w", err)
+	}
+	return digest(string(raw)), nil
+}
+
+// encoded are fields that Go's encoding writes as empty objects though nobody set
+// them.
+var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
+
+func prune(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			prune(x)
+			m, isMap := x.(map[string]any)
+			if x == nil || isMap && len(m) == 0 && encoded[k] {
+				delete(v, k)
+			}
+		}
+	case []any:
+		for _, x := range v {
+			prune(x)
+		}
+	}
+}
+
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:10]
+}
+
+// Identity of a release: its group, version, images by digest, and configuration.
+func Identity(o *v1alpha1.OfferedRelease, config string) string {
+	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
+	for _, image := range o.Images {
+		parts = append(parts, repository(image.Image)+"@"+image.Digest)
+	}
+	return digest(parts...)
+}
+
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		image = image[:i]
+	}
+	return image
+}
+
+// Name of a release's object: the Microservice, the version for the reader, and
+// the identity; at most 63 characters, so that it fits a label.
+func Name(microservice, version, identity string) string {
+	readable := strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, version), "-")
+	if len(readable) > 11 {
+		readable = strings.Trim(readable[:11], "-")
+	}
+	return fmt.Sprintf("%s-%s-%s", microservice, readable, identity)
+}

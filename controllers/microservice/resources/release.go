@@ -1,0 +1,118 @@
+package resources
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// AnnotationConfig on a VersionedMicroservice holds the hash of the user's
+// template.
+const AnnotationConfig = "hlnr.io/config"
+
+// minReadyWithoutProbe is the default of minReadySeconds for a container without
+// a readiness probe: a process that dies after three seconds must not be promoted
+// (protocol rule 30).
+const minReadyWithoutProbe = 10
+
+// Release builds the object of a release: one immutable snapshot with the finished
+// pod template.
+func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease, config string, replicas int32, sequence int64) (*v1alpha1.VersionedMicroservice, error) {
+	container, err := Container(ms)
+	if err != nil {
+		return nil, err
+	}
+	identity := Identity(o, config)
+	name := Name(ms.Name, o.SemVer.Version, identity)
+	labels := map[string]string{
+		v1alpha1.LabelMicroservice: ms.Name,
+		v1alpha1.LabelGroup:        o.Group,
+		v1alpha1.LabelLevel:        string(o.Level),
+		v1alpha1.LabelRelease:      name,
+	}
+	template := ms.Spec.Template.DeepCopy()
+	template.Labels = merge(template.Labels, labels)
+	template.Annotations = merge(template.Annotations, map[string]string{v1alpha1.AnnotationVersion: o.SemVer.Version})
+	template.Spec.Containers[container].Image = o.Images[0].Image
+	for _, s := range policy.Spec.ImagePullSecrets {
+		if !has(template.Spec.ImagePullSecrets, s.Name) {
+			template.Spec.ImagePullSecrets = append(template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s.Name})
+		}
+	}
+	return &v1alpha1.VersionedMicroservice{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "VersionedMicroservice"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ms.Namespace,
+			Name:      name,
+			Labels:    labels,
+			Annotations: map[string]string{
+				v1alpha1.AnnotationIdentity: IdentityScheme + "." + identity,
+				v1alpha1.AnnotationAttempt:  fmt.Sprint(sequence),
+				AnnotationConfig:            config,
+			},
+		},
+		Spec: v1alpha1.VersionedMicroserviceSpec{
+			MicroserviceName: ms.Name,
+			Group:            o.Group,
+			SemVer:           o.SemVer,
+			Images:           o.Images,
+			Template:         *template,
+			Replicas:         replicas,
+			Availability: v1alpha1.ReleaseAvailability{
+				MinReadySeconds:  minReady(ms, container),
+				DisruptionBudget: DisruptionBudget(ms, replicas, true),
+			},
+		},
+	}, nil
+}
+
+func minReady(ms *v1alpha1.Microservice, container int) int32 {
+	if s := ms.Spec.Availability.MinReadySeconds; s != nil {
+		return *s
+	}
+	if ms.Spec.Template.Spec.Containers[container].ReadinessProbe == nil {
+		return minReadyWithoutProbe
+	}
+	return 0
+}
+
+// DisruptionBudget of a release: the user's for one that serves or is about to,
+// one pod at a time for one that stands by, none below two replicas: it would
+// block every drain of a node (protocol rule 35).
+func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.DisruptionBudget {
+	a := ms.Spec.Availability
+	switch {
+	case replicas < 2:
+		return nil
+	case serving && a.MinAvailable != nil:
+		return &v1alpha1.DisruptionBudget{MinAvailable: a.MinAvailable}
+	case serving && a.MaxUnavailable != nil:
+		return &v1alpha1.DisruptionBudget{MaxUnavailable: a.MaxUnavailable}
+	}
+	return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
+}
+
+func merge(a, b map[string]string) map[string]string {
+	m := make(map[string]string, len(a)+len(b))
+	for k, v := range a {
+		m[k] = v
+	}
+	for k, v := range b {
+		m[k] = v
+	}
+	return m
+}
+
+func has(refs []corev1.LocalObjectReference, name string) bool {
+	for _, r := range refs {
+		if r.Name == name {
+			return true
+		}
+	}
+	return false
+}

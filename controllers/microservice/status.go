@@ -1,0 +1,307 @@
+package microservice
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// report writes the ledger, the conditions and the summary in one write, and tells
+// of what happened when it holds.
+func (r *Reconciler) report(ctx context.Context, w *world, plan release.Plan, failed error) error {
+	before := w.ms.DeepCopy()
+	if failed == nil {
+		writeLedger(plan.Ledger, &w.ms.Status)
+	}
+	if failed == nil && !plan.Changed {
+		w.ms.Status.ReleaseGroups = before.Status.ReleaseGroups
+	}
+	w.ms.Status.ObservedGeneration = w.ms.Generation
+	problem := w.problem
+	if problem == nil && failed != nil {
+		problem = status.Classify(failed)
+	}
+	setConditions(w, plan, problem)
+	summarise(w.ms)
+	wrote, err := status.Patch(ctx, r.Client, FieldOwner, w.ms, before, status.AtResourceVersion)
+	if err != nil {
+		return fmt.Errorf("write the ledger: %w", err)
+	}
+	if !wrote {
+		return nil
+	}
+	r.wrote(w.ms.UID, w.ms.Status.Sequence)
+	if failed == nil {
+		r.tell(w.ms, plan)
+	}
+	return nil
+}
+
+// tell emits an event for each thing that happened.
+func (r *Reconciler) tell(ms *v1alpha1.Microservice, plan release.Plan) {
+	for _, n := range plan.Notes {
+		switch {
+		case !n.Event:
+		case n.Warning:
+			r.events.Warning(ms, n.Reason, "Release", n.Message)
+		default:
+			r.events.Normal(ms, n.Reason, "Release", n.Message)
+		}
+	}
+}
+
+// states are the notes of a plan that stand as conditions of their own.
+var states = []string{
+	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
+	v1alpha1.ConditionPinned, v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
+	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
+}
+
+func setConditions(w *world, plan release.Plan, problem *status.Error) {
+	ms := w.ms
+	conds, gen := &ms.Status.Conditions, ms.Generation
+	for _, kind := range states {
+		var lines []string
+		for _, n := range plan.Notes {
+			if n.Reason == kind && !n.Event {
+				lines = append(lines, n.Message)
+			}
+		}
+		lines = slices.Compact(lines)
+		if len(lines) == 0 {
+			status.Remove(conds, kind)
+			continue
+		}
+		status.Set(conds, gen, kind, metav1.ConditionTrue, kind, strings.Join(lines, "; "))
+	}
+	setNoTraffic(w)
+	setFailed(ms)
+	setProgressing(ms, plan)
+	setReady(w, plan, problem)
+}
+
+// setReady says whether this generation is accepted and every group has an active
+// release that is available and, where there are policies, programmed. A canary, a
+// pause or a failed newer release leaves it True: versions arrive without a commit,
+// and whoever waits for a commit must not fail for them.
+func setReady(w *world, plan release.Plan, problem *status.Error) {
+	ms := w.ms
+	conds, gen := &ms.Status.Conditions, ms.Generation
+	if problem != nil {
+		if problem.Class == status.Terminal {
+			status.Stalled(conds, gen, problem.Reason, problem.Error())
+			return
+		}
+		status.Reconciling(conds, gen, problem.Reason, problem.Error())
+		return
+	}
+	for _, n := range plan.Notes {
+		if n.Reason == "PinnedVersionMissing" || n.Reason == "PinnedReleaseFailed" {
+			status.Stalled(conds, gen, n.Reason, n.Message)
+			return
+		}
+	}
+	ready, reason, message := serves(w)
+	switch {
+	case ready && w.facts.SourceStale:
+		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not looked at its present specification yet")
+	case ready:
+		status.Ready(conds, gen, status.ReasonSucceeded, message)
+	case reason == "ReleaseFailed":
+		status.Stalled(conds, gen, reason, message)
+	default:
+		status.Reconciling(conds, gen, reason, message)
+	}
+}
+
+// serves says whether every live group that has an offered version serves.
+func serves(w *world) (ok bool, reason, message string) {
+	groups := w.ms.Status.ReleaseGroups
+	if len(groups) == 0 {
+		return false, "NoVersions", fmt.Sprintf("ImagePolicy %q offers no version yet", w.ms.Spec.ImagePolicyRef.Name)
+	}
+	var lines []string
+	for _, g := range groups {
+		if g.Phase != v1alpha1.GroupLive {
+			continue
+		}
+		row := activeRow(&g)
+		switch {
+		case row == nil && g.Run == nil && len(failures(g)) > 0:
+			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
+		case row == nil:
+			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name)
+		case !row.Available:
+			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s does not have all its replicas", row.SemVer.Version, g.Name)
+		case !programmed(w.facts.Policies, g.Slug):
+			return false, "NotProgrammed", fmt.Sprintf("no NetworkPolicy has programmed group %s yet", g.Name)
+		}
+		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
+	}
+	return true, "", "active: " + strings.Join(lines, ", ")
+}
+
+// programmed says that some policy carries the group, or that there are none.
+func programmed(policies []release.Policy, slug string) bool {
+	if len(policies) == 0 {
+		return true
+	}
+	for _, p := range policies {
+		for _, g := range p.Groups {
+			if g.Slug == slug && g.Revision > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func setNoTraffic(w *world) {
+	ms := w.ms
+	conds := &ms.Status.Conditions
+	if ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
+		status.Remove(conds, v1alpha1.ConditionNoTraffic)
+		return
+	}
+	status.Set(conds, ms.Generation, v1alpha1.ConditionNoTraffic, metav1.ConditionTrue, "NoNetworkPolicy",
+		"no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits")
+}
+
+func setFailed(ms *v1alpha1.Microservice) {
+	var lines []string
+	for _, g := range ms.Status.ReleaseGroups {
+		lines = append(lines, failures(g)...)
+	}
+	conds := &ms.Status.Conditions
+	if len(lines) == 0 {
+		status.Remove(conds, v1alpha1.ConditionReleaseFailed)
+		return
+	}
+	status.Set(conds, ms.Generation, v1alpha1.ConditionReleaseFailed, metav1.ConditionTrue, "ReleaseFailed", strings.Join(lines, ", "))
+}
+
+func failures(g v1alpha1.ReleaseGroup) []string {
+	var lines []string
+	for _, r := range g.Releases {
+		if r.Status == v1alpha1.ReleaseError {
+			lines = append(lines, fmt.Sprintf("%s (%s)", r.SemVer.Version, r.Reason))
+		}
+	}
+	return lines
+}
+
+// setProgressing says what is under way, in the words of the PROGRESSING column.
+func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
+	reason, message := "Idle", "nothing is under way"
+	rank := map[string]int{"Idle": 0, "Draining": 1, "Canary": 2, "Paused": 3, "Approval": 4}
+	say := func(r, m string) {
+		if cmp.Compare(rank[r], rank[reason]) > 0 {
+			reason, message = r, m
+		}
+	}
+	for _, g := range ms.Status.ReleaseGroups {
+		for _, r := range g.Releases {
+			if g.Phase == v1alpha1.GroupClosing || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted == 0 {
+				say("Draining", fmt.Sprintf("%s of group %s is on its way out", r.SemVer.Version, g.Name))
+			}
+		}
+		if g.Run != nil {
+			say("Canary", fmt.Sprintf("%s of group %s is on its way", version(&g, g.Run.Release), g.Name))
+		}
+	}
+	for _, n := range plan.Notes {
+		switch {
+		case n.Event:
+		case n.Reason == "Waiting" || n.Reason == "Paused":
+			say("Paused", n.Message)
+		case n.Reason == "AwaitingApproval":
+			say("Approval", n.Message)
+		}
+	}
+	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
+}
+
+func version(g *v1alpha1.ReleaseGroup, name string) string {
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice == name {
+			return r.SemVer.Version
+		}
+	}
+	return name
+}
+
+func activeRow(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		if g.Releases[i].Status == v1alpha1.ReleaseActive {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+// summarise writes what the columns print.
+func summarise(ms *v1alpha1.Microservice) {
+	s := &ms.Status
+	var sum v1alpha1.MicroserviceSummary
+	serving, more := 0, -1
+	var failed []string
+	for i := range s.ReleaseGroups {
+		g := &s.ReleaseGroups[i]
+		failed = append(failed, failures(*g)...)
+		if row := activeRow(g); row != nil {
+			more++
+			if sum.Active == "" {
+				sum.Active = row.SemVer.Version
+			}
+			if row.Available {
+				serving++
+			}
+		}
+		if c := canary(ms, g); c != "" && sum.Canary == "" {
+			sum.Canary = c
+		}
+	}
+	if more > 0 {
+		sum.Active += fmt.Sprintf(" +%d", more)
+	}
+	if len(s.ReleaseGroups) > 0 {
+		sum.Groups = fmt.Sprintf("%d/%d", serving, len(s.ReleaseGroups))
+	}
+	sum.Failed = strings.Join(failed, ", ")
+	s.Summary = sum
+}
+
+// canary says which release is on its way in a group, and where it is.
+func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
+	s := &ms.Status
+	if g.Run == nil {
+		return ""
+	}
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice != g.Run.Release {
+			continue
+		}
+		if g.Run.Step == 0 {
+			return r.SemVer.Version + " " + string(r.Status)
+		}
+		steps := 0
+		if c := ms.Spec.UpdateStrategy.Canary; c != nil {
+			steps = len(c.Steps)
+		}
+		text := fmt.Sprintf("%s %d%% step %d/%d", r.SemVer.Version, r.Weight, g.Run.Step, steps)
+		if p := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing); p != nil && p.Reason != "Canary" {
+			text += " " + p.Reason
+		}
+		return text
+	}
+	return ""
+}
