@@ -80,15 +80,17 @@ func onOwnThread(work func() error) error {
 }
 
 // configureNamespace gives the namespace its loopback, a bridge with the
-// node's address, and a default route that leads onto the empty bridge: what
-// is not in the cluster is not reachable.
+// node's address, and a route for service addresses, which the proxy rewrites.
+// All other addresses are refused at once, so that nobody waits for what a
+// cluster without a way out cannot reach; hence no limit on refusals either.
 func configureNamespace(path string) error {
 	commands := [][]string{
 		{"link", "set", "lo", "up"},
 		{"link", "add", "node0", "type", "bridge"},
 		{"address", "add", nodeAddress + "/24", "dev", "node0"},
 		{"link", "set", "node0", "up"},
-		{"route", "add", "default", "dev", "node0"},
+		{"route", "add", serviceRange, "dev", "node0"},
+		{"route", "add", "unreachable", "default"},
 	}
 	return inNamespace(path, func() error {
 		for _, arguments := range commands {
@@ -96,8 +98,8 @@ func configureNamespace(path string) error {
 				return fmt.Errorf("configure network namespace: ip %s: %w: %s", strings.Join(arguments, " "), err, lastLines(string(output), 3))
 			}
 		}
-		for _, name := range []string{"ipv4/ip_forward", "ipv4/conf/all/route_localnet"} {
-			if err := os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0o644); err != nil {
+		for name, value := range map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"} {
+			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0o644); err != nil {
 				return fmt.Errorf("configure network namespace: %w", err)
 			}
 		}
@@ -125,7 +127,12 @@ func hideHost(runDir string) error {
 		do    func() error
 	}{
 		{"make mounts private", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
-		{"cover resolver", func() error { return unix.Mount(resolver, "/etc/resolv.conf", "", unix.MS_BIND, "") }},
+		{"cover resolver", func() error {
+			if err := unix.Mount(resolver, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != unix.ENOENT {
+				return err
+			}
+			return nil // without the file, names are asked of the loopback too
+		}},
 		{"cover /run", func() error { return unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755") }},
 		{"make folder", func() error { return os.Mkdir(keep, 0o755) }},
 		{"keep run folder", func() error { return unix.Mount(runDir, keep, "", unix.MS_BIND|unix.MS_REC, "") }},
@@ -170,6 +177,7 @@ func createCgroup(name string) error {
 		if err := os.MkdirAll(root, 0o755); err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
+		enableControllers(filepath.Dir(root))
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new cgroup of version 1
 			inherited, err := os.ReadFile(filepath.Join(filepath.Dir(root), file))
 			if err != nil || exists(filepath.Join(root, "cgroup.controllers")) {
@@ -181,6 +189,21 @@ func createCgroup(name string) error {
 		}
 	}
 	return nil
+}
+
+// enableControllers lets the cgroups below root, a hierarchy of version 2, use
+// what the kubelet asks for. A controller that is refused or missing is left
+// out: the kubelet names those that it cannot do without.
+func enableControllers(root string) {
+	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return // version 1
+	}
+	for _, controller := range strings.Fields(string(available)) {
+		if slices.Contains([]string{"cpu", "cpuset", "memory", "pids", "hugetlb", "io"}, controller) {
+			_ = os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+		}
+	}
 }
 
 // removeCgroup removes the cgroup and all below it, which must hold no process.

@@ -121,7 +121,8 @@ func (s *supervisor) record() error {
 }
 
 // start starts a part and waits until it is ready, ended, or out of time. A
-// part that runs is only waited for.
+// part that runs is only waited for, and started when it ends meanwhile: its
+// death may be on the way already.
 func (s *supervisor) start(ctx context.Context, name string) error {
 	config, err := loadConfig(s.config.RunDir) // the gateway's throttle may have changed
 	if err != nil {
@@ -134,6 +135,11 @@ func (s *supervisor) start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if p := s.process(name); p.command != nil {
+		if err := s.await(ctx, part, p); err == nil || !p.over() {
+			return err
+		}
+	}
 	p, err := s.launch(part)
 	if err != nil {
 		return err
@@ -141,6 +147,23 @@ func (s *supervisor) start(ctx context.Context, name string) error {
 	return s.await(ctx, part, p)
 }
 
+func (s *supervisor) process(name string) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.parts[name]
+}
+
+// over tells whether the process has ended and was reaped.
+func (p *process) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// launch starts a part unless it runs.
 func (s *supervisor) launch(part Part) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +224,7 @@ func (s *supervisor) await(ctx context.Context, part Part, p *process) error {
 	defer ticker.Stop()
 	for {
 		err := s.probe(ctx, part.Ready)
-		if err == nil {
+		if err == nil && !p.over() {
 			return nil
 		}
 		select {
@@ -247,13 +270,10 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 
 // stop ends a part: politely, and after five seconds at once.
 func (s *supervisor) stop(ctx context.Context, name string) error {
-	s.mu.Lock()
-	p, known := s.parts[name]
-	s.mu.Unlock()
-	if !known {
-		_, err := s.config.part(name)
+	if _, err := s.config.part(name); err != nil {
 		return err
 	}
+	p := s.process(name)
 	if p.command == nil {
 		return nil
 	}

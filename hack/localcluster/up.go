@@ -126,7 +126,8 @@ func (c *cluster) keep(ctx context.Context, former Config, decision Decision) er
 	if len(decision.Parts) > 0 {
 		c.say("starting again: %s", strings.Join(decision.Parts, ", "))
 	}
-	if err := c.startParts(ctx, func(p Part) bool { return slices.Contains(decision.Parts, p.Name) }, nil); err != nil {
+	announced := func(p Part) bool { return slices.Contains(decision.Parts, p.Name) }
+	if err := c.startParts(ctx, announced, nil); err != nil {
 		return err
 	}
 	api, err := newAPI(&c.config)
@@ -254,19 +255,22 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 	}
 }
 
-// startParts starts the chosen parts stage by stage; after a stage is ready its
-// hook runs.
-func (c *cluster) startParts(ctx context.Context, chosen func(Part) bool, after map[int]func(context.Context) error) error {
+// startParts starts the parts that do not run and waits until all are ready,
+// stage by stage; after a stage is ready its hook runs. Only the announced
+// parts are spoken of.
+func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, after map[int]func(context.Context) error) error {
 	control := newControl(&c.config)
 	for stage := range stageCount {
 		started := time.Now()
 		var names []string
 		group, groupContext := errgroup.WithContext(ctx)
 		for _, p := range c.config.parts() {
-			if p.Stage != stage || !chosen(p) {
+			if p.Stage != stage {
 				continue
 			}
-			names = append(names, p.Name)
+			if announced(p) {
+				names = append(names, p.Name)
+			}
 			group.Go(func() error { return control.start(groupContext, p.Name) })
 		}
 		if err := group.Wait(); err != nil {
