@@ -1,0 +1,40 @@
+package v1alpha1
+
+// The words of VersionedMicroservice's status.failure: why a release is not
+// available. They are an API. The planner takes ImagePullBackOff, QuotaExceeded and
+// Unschedulable for causes outside the release, which it tries again by itself.
+const (
+	// FailureImageNotFound: the registry answered that there is no such image.
+	FailureImageNotFound = "ImageNotFound"
+	// FailureImagePullBackOff: the image could not be pulled for any other cause.
+	FailureImagePullBackOff = "ImagePullBackOff"
+	// FailureInvalidImageName: the image reference cannot be read.
+	FailureInvalidImageName = "InvalidImageName"
+	// FailureCreateContainerConfigError: a ConfigMap, Secret or key is missing, or
+	// the security context cannot be met.
+	FailureCreateContainerConfigError = "CreateContainerConfigError"
+	// FailureCreateContainerError: the container could not be created or started.
+	FailureCreateContainerError = "CreateContainerError"
+	// FailureCrashLoopBackOff: a container ended and was started again, and is not
+	// ready.
+	FailureCrashLoopBackOff = "CrashLoopBackOff"
+	// FailureQuotaExceeded: a ResourceQuota leaves no room.
+	FailureQuotaExceeded = "QuotaExceeded"
+	// FailurePodSecurityViolation: the namespace's Pod Security level refuses the
+	// pods.
+	FailurePodSecurityViolation = "PodSecurityViolation"
+	// FailurePodRejected: the server or an admission plugin refuses the pods for
+	// another cause.
+	FailurePodRejected = "PodRejected"
+	// FailureUnschedulable: no node takes a pod.
+	FailureUnschedulable = "Unschedulable"
+	// FailureReadinessFailing: a container runs and does not become ready in the
+	// time that its probes give.
+	FailureReadinessFailing = "ReadinessFailing"
+	// FailureNameConflict: a Deployment of that name exists and is not ours.
+	FailureNameConflict = "NameConflict"
+	// FailureInvalidTemplate: the server refuses the pod template.
+	FailureInvalidTemplate = "InvalidTemplate"
+	// FailureForbidden: the server refuses the Deployment for another cause.
+	FailureForbidden = "Forbidden"
+)

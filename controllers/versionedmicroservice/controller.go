@@ -1,0 +1,161 @@
+// Package versionedmicroservice runs releases: each VersionedMicroservice owns one
+// Deployment and, where it asks for one, a PodDisruptionBudget, and says whether it
+// is available or what keeps it from that.
+package versionedmicroservice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices/status,verbs=patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments/scale,verbs=update
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// name of the controller, and the field manager of what it writes.
+const (
+	name       = "versionedmicroservice"
+	fieldOwner = "heighliner-" + name
+)
+
+// Options of the controller.
+type Options struct {
+	// MaxConcurrentReconciles is the number of releases that are worked on at a
+	// time. Default: 4.
+	MaxConcurrentReconciles int
+	// StatusInterval is the least time between two status writes of one release that
+	// tell of no transition. Default: 1s.
+	StatusInterval time.Duration
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+	// SkipNameValidation allows several controllers in one process, for tests.
+	SkipNameValidation bool
+}
+
+type reconciler struct {
+	client client.Client
+	live   client.Reader
+	writer apply.Writer
+	events status.Recorder
+	pacer  *status.Pacer
+	now    func() time.Time
+}
+
+// SetupWithManager adds the controller to the manager. The manager's cache should be
+// made with CacheByObject.
+func SetupWithManager(mgr ctrl.Manager, opts Options) error {
+	if opts.MaxConcurrentReconciles == 0 {
+		opts.MaxConcurrentReconciles = 4
+	}
+	if opts.StatusInterval == 0 {
+		opts.StatusInterval = time.Second
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	r := &reconciler{
+		client: mgr.GetClient(),
+		live:   mgr.GetAPIReader(),
+		writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
+		events: status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
+		pacer:  &status.Pacer{Interval: opts.StatusInterval},
+		now:    opts.Now,
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(&hlnr.VersionedMicroservice{}, builder.WithPredicates(releaseChanged())).
+		Owns(&appsv1.Deployment{}, builder.WithPredicates(deploymentChanged())).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
+		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
+		Watches(&hlnr.Microservice{}, rowsToReleases()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
+			SkipNameValidation:      &opts.SkipNameValidation,
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller %s: %w", name, err)
+	}
+	return nil
+}
+
+// Reconcile makes one release run as it says, and reports on it.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.observe(ctx, req.NamespacedName)
+	if err != nil || seen == nil {
+		return ctrl.Result{}, err
+	}
+	did := r.apply(ctx, seen, decide(seen))
+	if err := did.transient(); err != nil {
+		return ctrl.Result{}, err
+	}
+	next, look := report(seen, did, r.now())
+	paced, err := r.write(ctx, seen.release, next)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: r.wake(did, look, paced)}, nil
+}
+
+// write writes the status if it differs, and says how long a difference that is no
+// transition has to wait.
+func (r *reconciler) write(ctx context.Context, release *hlnr.VersionedMicroservice, next hlnr.VersionedMicroserviceStatus) (time.Duration, error) {
+	before := release.Status
+	if equality.Semantic.DeepEqual(before, next) {
+		return 0, nil
+	}
+	if !transition(before, next) {
+		if wait := r.pacer.Wait(release.UID, r.now()); wait > 0 {
+			return wait, nil
+		}
+	}
+	now := release.DeepCopy()
+	now.Status = next
+	// A report of an older state, or of an older leader, must not pass for one of now.
+	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	r.pacer.Wrote(release.UID, r.now())
+	announce(r.events, release, before, next)
+	return 0, nil
+}
+
+// wake is the earliest time at which something may be seen that no watch tells of.
+func (r *reconciler) wake(did outcome, look time.Time, paced time.Duration) time.Duration {
+	var soonest time.Duration
+	consider := func(d time.Duration) {
+		if d > 0 && (soonest == 0 || d < soonest) {
+			soonest = d
+		}
+	}
+	consider(paced)
+	if !look.IsZero() {
+		consider(max(look.Sub(r.now()), time.Millisecond))
+	}
+	for _, err := range []*status.Error{did.deployment, did.budget} {
+		if err != nil {
+			consider(err.After)
+		}
+	}
+	return soonest
+}

@@ -1,0 +1,223 @@
+package versionedmicroservice
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// failure is why a release is not available. The zero failure: nothing is known to
+// be wrong (yet).
+type failure struct {
+	// reason is one of the words of status.failure.
+	reason string
+	// message is the same for the same fault: without counts, names and waits that
+	// change by themselves.
+	message string
+	// look is when a container that is only starting now will have had its time; zero:
+	// only a change can tell more.
+	look time.Time
+}
+
+// ranks orders failures: what explains most comes first.
+var ranks = map[string]int{
+	hlnr.FailureImageNotFound:              1,
+	hlnr.FailureInvalidImageName:           2,
+	hlnr.FailureCreateContainerConfigError: 3,
+	hlnr.FailureCreateContainerError:       4,
+	hlnr.FailureCrashLoopBackOff:           5,
+	hlnr.FailureImagePullBackOff:           6,
+	hlnr.FailurePodSecurityViolation:       7,
+	hlnr.FailurePodRejected:                8,
+	hlnr.FailureQuotaExceeded:              9,
+	hlnr.FailureUnschedulable:              10,
+	hlnr.FailureReadinessFailing:           11,
+}
+
+// diagnose finds the failure that explains most why the pods of release are not
+// available.
+func diagnose(release *hlnr.VersionedMicroservice, deployment *appsv1.Deployment, pods []corev1.Pod, now time.Time) failure {
+	all := []failure{refused(deployment)}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			all = append(all, diagnosePod(release, &pods[i], now)...)
+		}
+	}
+	var look time.Time
+	for _, f := range all {
+		if !f.look.IsZero() && (look.IsZero() || f.look.Before(look)) {
+			look = f.look
+		}
+	}
+	all = slices.DeleteFunc(all, func(f failure) bool { return f.reason == "" })
+	if len(all) == 0 {
+		return failure{look: look}
+	}
+	worst := slices.MinFunc(all, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(ranks[a.reason], ranks[b.reason]), strings.Compare(a.message, b.message))
+	})
+	worst.look = look
+	return worst
+}
+
+// refused reads why the server refuses to create pods, which the Deployment repeats
+// from its ReplicaSet.
+func refused(deployment *appsv1.Deployment) failure {
+	if deployment == nil {
+		return failure{}
+	}
+	for _, c := range deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == "FailedCreate" {
+			return refusal(c.Message)
+		}
+	}
+	return failure{}
+}
+
+// refusal sorts the server's answer to the creation of a pod. What stands before
+// "is forbidden" names a pod that will never exist, another one each time.
+func refusal(message string) failure {
+	if _, cause, ok := strings.Cut(message, " is forbidden: "); ok {
+		message = cause
+	}
+	switch {
+	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "failed quota"):
+		return failure{reason: hlnr.FailureQuotaExceeded, message: message}
+	case strings.Contains(message, "violates PodSecurity"):
+		return failure{reason: hlnr.FailurePodSecurityViolation, message: message}
+	}
+	return failure{reason: hlnr.FailurePodRejected, message: message}
+}
+
+func diagnosePod(release *hlnr.VersionedMicroservice, pod *corev1.Pod, now time.Time) []failure {
+	var found []failure
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			found = append(found, failure{reason: hlnr.FailureUnschedulable, message: c.Message})
+		}
+	}
+	for _, c := range pod.Status.InitContainerStatuses {
+		found = append(found, stuck(c, "init container"))
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		f := stuck(c, "container")
+		if f.reason == "" {
+			f = unready(release, c, now)
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// stuck reads why a container does not run, or does not go on running.
+func stuck(c corev1.ContainerStatus, kind string) failure {
+	if c.Ready {
+		return failure{}
+	}
+	who := fmt.Sprintf("%s %q", kind, c.Name)
+	if w := c.State.Waiting; w != nil {
+		switch w.Reason {
+		case "ImagePullBackOff", "ErrImagePull", "RegistryUnavailable", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
+			return unpulled(who, c.Image, w)
+		case "InvalidImageName", "ErrInvalidImageName":
+			return failure{reason: hlnr.FailureInvalidImageName, message: join(who, fmt.Sprintf("image %q", c.Image), w.Message)}
+		case "CreateContainerConfigError":
+			return failure{reason: hlnr.FailureCreateContainerConfigError, message: join(who, w.Message)}
+		case "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "PostStartHookError", "StartError":
+			return failure{reason: hlnr.FailureCreateContainerError, message: join(who, w.Message)}
+		}
+	}
+	return crashed(c, who)
+}
+
+// missing matches the ways in which registries and container runtimes say that
+// there is no such image. What may also mean a lack of rights is not among them.
+var missing = regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`)
+
+// backOff is what the kubelet puts before the cause while it waits to try again.
+var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: )?`)
+
+func unpulled(who, image string, w *corev1.ContainerStateWaiting) failure {
+	cause := strings.TrimPrefix(backOff.ReplaceAllString(w.Message, ""), "ErrImagePull: ")
+	f := failure{reason: hlnr.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}
+	if missing.MatchString(cause) {
+		f.reason = hlnr.FailureImageNotFound
+	}
+	return f
+}
+
+// crashed tells of a container that ended. It holds while the next try runs, until
+// that is ready, so that the verdict does not come and go with each try.
+func crashed(c corev1.ContainerStatus, who string) failure {
+	end := c.State.Terminated
+	if end == nil {
+		end = c.LastTerminationState.Terminated
+	}
+	if end == nil {
+		return failure{}
+	}
+	how := fmt.Sprintf("exited with code %d", end.ExitCode)
+	if end.Signal != 0 {
+		how = fmt.Sprintf("was ended by signal %d", end.Signal)
+	}
+	if end.Reason != "" {
+		how += " (" + end.Reason + ")"
+	}
+	return failure{reason: hlnr.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
+}
+
+// grace is what a container without probes of its own in the template is given.
+const grace = 30 * time.Second
+
+// unready tells of a container that runs and has had the time that its probes give.
+func unready(release *hlnr.VersionedMicroservice, c corev1.ContainerStatus, now time.Time) failure {
+	if c.Ready || c.State.Running == nil {
+		return failure{}
+	}
+	startup, readiness := probes(release, c.Name)
+	probe := "readiness"
+	if startup != nil && (c.Started == nil || !*c.Started) {
+		probe = "startup"
+	}
+	due := c.State.Running.StartedAt.Add(max(grace, patience(startup)+patience(readiness)))
+	if now.Before(due) {
+		return failure{look: due}
+	}
+	return failure{
+		reason:  hlnr.FailureReadinessFailing,
+		message: fmt.Sprintf("container %q runs, and its %s probe does not succeed", c.Name, probe),
+	}
+}
+
+func probes(release *hlnr.VersionedMicroservice, container string) (startup, readiness *corev1.Probe) {
+	for i := range release.Spec.Template.Spec.Containers {
+		if c := &release.Spec.Template.Spec.Containers[i]; c.Name == container {
+			return c.StartupProbe, c.ReadinessProbe
+		}
+	}
+	return nil, nil
+}
+
+// patience is how long a probe may fail before that means anything, with the
+// defaults of the API server.
+func patience(p *corev1.Probe) time.Duration {
+	if p == nil {
+		return 0
+	}
+	period, failures := cmp.Or(p.PeriodSeconds, 10), cmp.Or(p.FailureThreshold, 3)
+	return time.Duration(p.InitialDelaySeconds+period*failures) * time.Second
+}
+
+// join puts a colon between the parts that say something.
+func join(parts ...string) string {
+	parts = slices.DeleteFunc(parts, func(part string) bool { return strings.TrimSpace(part) == "" })
+	return strings.Join(parts, ": ")
+}

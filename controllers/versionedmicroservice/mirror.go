@@ -1,0 +1,86 @@
+package versionedmicroservice
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// mirror is what a release repeats from its Microservice's ledger, for the reader.
+type mirror struct {
+	release  hlnr.ReleaseStatus
+	reason   string
+	step     string
+	decision *hlnr.HandledDecision
+}
+
+// mirrorOf reads the row of the release of that name; the zero mirror where there
+// is none.
+func mirrorOf(ms *hlnr.Microservice, name string) mirror {
+	if ms == nil {
+		return mirror{}
+	}
+	for i := range ms.Status.ReleaseGroups {
+		group := &ms.Status.ReleaseGroups[i]
+		for j := range group.Releases {
+			if row := &group.Releases[j]; row.VersionedMicroservice == name {
+				return mirror{release: row.Status, reason: row.Reason, step: stepOf(ms, group, name), decision: row.Decision.DeepCopy()}
+			}
+		}
+	}
+	return mirror{}
+}
+
+// stepOf words the step of a run, as in "2/3 Paused"; empty outside of the steps.
+func stepOf(ms *hlnr.Microservice, group *hlnr.ReleaseGroup, name string) string {
+	run := group.Run
+	if run == nil || run.Release != name || run.Step < 1 || ms.Spec.UpdateStrategy.Canary == nil {
+		return ""
+	}
+	steps := ms.Spec.UpdateStrategy.Canary.Steps
+	if int(run.Step) > len(steps) {
+		return ""
+	}
+	step := steps[run.Step-1]
+	word := "Programming"
+	switch {
+	case run.Interrupted:
+		word = "Interrupted"
+	case step.Approval != nil && run.Continued < run.Step:
+		word = "Approval"
+		if step.Name != "" {
+			word += " " + step.Name
+		}
+	case step.Pause != nil:
+		word = "Paused"
+	}
+	return fmt.Sprintf("%d/%d %s", run.Step, len(steps), word)
+}
+
+// changedRows names the releases whose mirror differs between two states of a
+// Microservice; before may be nil.
+func changedRows(before, now *hlnr.Microservice) []string {
+	var names []string
+	for i := range now.Status.ReleaseGroups {
+		for j := range now.Status.ReleaseGroups[i].Releases {
+			name := now.Status.ReleaseGroups[i].Releases[j].VersionedMicroservice
+			if before == nil || !equality.Semantic.DeepEqual(mirrorOf(before, name), mirrorOf(now, name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// into writes the mirror into a status. What the ledger does not say (any more)
+// stays as it was said last.
+func (m mirror) into(s *hlnr.VersionedMicroserviceStatus) {
+	s.Step = m.step
+	s.Release = cmp.Or(m.release, s.Release)
+	if m.decision != nil {
+		s.LastHandledDecision = m.decision
+	}
+}

@@ -1,0 +1,65 @@
+package versionedmicroservice
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/apply"
+)
+
+// plan is what a pass writes to children; the zero plan: nothing.
+type plan struct {
+	// create is the Deployment to create.
+	create *appsv1.Deployment
+	// amend is the Deployment as it should be, template and replicas aside.
+	amend *appsv1.Deployment
+	// restore is the Deployment with the template of the release, to be written if
+	// the server finds that this changes anything; else its template is taken for good.
+	restore *appsv1.Deployment
+	// scale is the number of replicas to set.
+	scale *int32
+	// budget is to be applied; retire is to be deleted.
+	budget, retire *policyv1.PodDisruptionBudget
+}
+
+// decide is pure: what is observed alone gives the plan.
+func decide(o *observed) plan {
+	var p plan
+	decideDeployment(o, &p)
+	decideBudget(o, &p)
+	return p
+}
+
+func decideDeployment(o *observed, p *plan) {
+	live := o.deployment
+	if live == nil {
+		p.create = resources.Deployment(o.release)
+		return
+	}
+	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, o.release) {
+		return // apply says why
+	}
+	hash, err := apply.Hash(live.Spec.Template)
+	if err != nil || hash != live.Annotations[resources.AnnotationTemplate] {
+		p.restore = resources.Restore(live, o.release)
+	}
+	if amended := resources.Amend(live, o.release); p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
+		p.amend = amended
+	}
+	if want := o.release.Spec.Replicas; live.Spec.Replicas == nil || *live.Spec.Replicas != want {
+		p.scale = &want
+	}
+}
+
+// decideBudget leaves the comparison of an existing budget to the writer.
+func decideBudget(o *observed, p *plan) {
+	if p.budget = resources.Budget(o.release); p.budget != nil {
+		return
+	}
+	if o.budget != nil && o.budget.DeletionTimestamp == nil && metav1.IsControlledBy(o.budget, o.release) {
+		p.retire = o.budget
+	}
+}

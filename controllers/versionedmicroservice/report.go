@@ -1,0 +1,159 @@
+package versionedmicroservice
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// The reasons of conditions, besides the words of status.failure.
+const (
+	reasonAvailable    = "Available"
+	reasonStarting     = "Starting"
+	reasonScaledToZero = "ScaledToZero"
+	reasonFailed       = "Failed"
+)
+
+// report is pure: the status that follows from what was observed and done, and when
+// to look again without being woken (zero: never).
+func report(o *observed, did outcome, now time.Time) (hlnr.VersionedMicroserviceStatus, time.Time) {
+	next := *o.release.Status.DeepCopy()
+	row := mirrorOf(o.microservice, o.release.Name)
+	row.into(&next)
+	if did.deployment == nil && (did.moved || !o.settled()) {
+		// The Deployment does not speak of this generation yet. A half-true report would
+		// be believed; the old one says by its generation that it is old.
+		return next, time.Time{}
+	}
+	f := fault(o, did, row, now)
+	next.ObservedGeneration = o.release.Generation
+	next.Selector = metav1.FormatLabelSelector(resources.Selector(o.release))
+	if images := o.release.Spec.Images; len(images) > 0 {
+		next.Image = images[0].Image
+	}
+	next.Failure, next.Message = f.reason, status.Line(f.message)
+	count(o, &next)
+	next.Ready = fmt.Sprintf("%d/%d", next.Available, o.release.Spec.Replicas)
+	conditions(o, did, f, &next)
+	return next, f.look
+}
+
+// fault is why the release is not available; the zero failure when it is, or when
+// only time is missing.
+func fault(o *observed, did outcome, row mirror, now time.Time) failure {
+	if o.short() {
+		if did.deployment != nil && did.deployment.Class == status.Terminal {
+			return failure{reason: did.deployment.Reason, message: did.deployment.Error()}
+		}
+		return diagnose(o.release, o.own(), o.pods, now)
+	}
+	if row.release == hlnr.ReleaseError && o.release.Spec.Replicas == 0 {
+		// The pods that showed it are gone; the reader still wants to know.
+		old := o.release.Status
+		return failure{reason: cmp.Or(old.Failure, row.reason, reasonFailed), message: old.Message}
+	}
+	return failure{}
+}
+
+// count writes the replicas. On the way up, between the first one and all of them,
+// nothing is counted: nobody decides by it, and it would cost a write each.
+func count(o *observed, next *hlnr.VersionedMicroserviceStatus) {
+	old, want := o.release.Status, o.release.Spec.Replicas
+	replicas, available := o.counted()
+	same := old.ObservedGeneration == o.release.Generation && old.Failure == next.Failure
+	if same && available < want && (available == old.Available || 0 < old.Available && old.Available < available) {
+		return
+	}
+	next.Replicas, next.Available = replicas, available
+}
+
+// conditions says whether the release is available, whether it is on its way there,
+// and what both come to.
+func conditions(o *observed, did outcome, f failure, next *hlnr.VersionedMicroserviceStatus) {
+	want := o.release.Spec.Replicas
+	set := func(kind string, value bool, reason, message string) {
+		status.Set(&next.Conditions, o.release.Generation, kind, status.True(value), reason, message)
+	}
+	switch {
+	case want == 0:
+		set(hlnr.ConditionAvailable, false, reasonScaledToZero, "no replicas are wanted")
+		set(hlnr.ConditionProgressing, false, reasonScaledToZero, "no replicas are wanted")
+	case o.short():
+		reason, message := cmp.Or(f.reason, reasonStarting), cmp.Or(f.message, fmt.Sprintf("fewer than %d replicas are available", want))
+		if did.deployment != nil && f.reason == "" {
+			reason, message = did.deployment.Reason, did.deployment.Error()
+		}
+		set(hlnr.ConditionAvailable, false, reason, message)
+		set(hlnr.ConditionProgressing, f.reason == "", reason, message)
+	default:
+		set(hlnr.ConditionAvailable, true, reasonAvailable, fmt.Sprintf("%d of %d replicas are available", want, want))
+		set(hlnr.ConditionProgressing, false, reasonAvailable, "")
+	}
+	ready(o, did, next)
+}
+
+// ready sums the other conditions up, as kstatus reads them.
+func ready(o *observed, did outcome, next *hlnr.VersionedMicroserviceStatus) {
+	generation, conds := o.release.Generation, &next.Conditions
+	available := meta.FindStatusCondition(*conds, hlnr.ConditionAvailable)
+	for _, err := range []*status.Error{did.deployment, did.budget} {
+		if err != nil && err.Class == status.Terminal {
+			status.Stalled(conds, generation, err.Reason, err.Error())
+			return
+		}
+	}
+	for _, err := range []*status.Error{did.deployment, did.budget} {
+		if err != nil {
+			status.Reconciling(conds, generation, err.Reason, err.Error())
+			return
+		}
+	}
+	switch {
+	case next.Release == hlnr.ReleaseError:
+		reason := cmp.Or(next.Failure, mirrorOf(o.microservice, o.release.Name).reason, reasonFailed)
+		status.Stalled(conds, generation, reason, cmp.Or(next.Message, "the release failed: decision Retry starts it again"))
+	case available.Status == metav1.ConditionTrue, available.Reason == reasonScaledToZero:
+		status.Ready(conds, generation, available.Reason, available.Message)
+	default:
+		status.Reconciling(conds, generation, available.Reason, available.Message)
+	}
+}
+
+// transition says that a status differs in what somebody decides or acts by, and
+// not only in its words.
+func transition(before, now hlnr.VersionedMicroserviceStatus) bool {
+	if before.ObservedGeneration != now.ObservedGeneration || before.Release != now.Release || before.Failure != now.Failure ||
+		before.Step != now.Step || (before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
+		return true
+	}
+	if len(before.Conditions) != len(now.Conditions) {
+		return true
+	}
+	for _, c := range now.Conditions {
+		old := meta.FindStatusCondition(before.Conditions, c.Type)
+		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// announce emits the events of a transition, after it was written.
+func announce(events status.Recorder, release *hlnr.VersionedMicroservice, before, now hlnr.VersionedMicroserviceStatus) {
+	was, is := meta.IsStatusConditionTrue(before.Conditions, hlnr.ConditionAvailable), meta.IsStatusConditionTrue(now.Conditions, hlnr.ConditionAvailable)
+	switch {
+	case is && !was:
+		events.Normal(release, reasonAvailable, "Run", fmt.Sprintf("%s replicas are available", now.Ready))
+	case now.Failure != "" && now.Failure != before.Failure:
+		events.Warning(release, now.Failure, "Run", now.Message)
+	case was && !is && release.Spec.Replicas > 0 && before.ObservedGeneration == now.ObservedGeneration:
+		events.Warning(release, "Unavailable", "Run", fmt.Sprintf("only %s replicas are available", now.Ready))
+	}
+}
