@@ -1,0 +1,224 @@
+package registry
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// Credential for a registry; the zero value is anonymous. It prints as
+// "anonymous" or "credential", never as what it holds.
+type Credential struct {
+	Username, Password string
+	// IdentityToken is exchanged for an access token; RegistryToken is one.
+	IdentityToken, RegistryToken string
+}
+
+// Anonymous tells whether there is no credential.
+func (c Credential) Anonymous() bool { return c == Credential{} }
+
+// String does not give the secret away.
+func (c Credential) String() string {
+	if c.Anonymous() {
+		return "anonymous"
+	}
+	return "credential"
+}
+
+// GoString does not give the secret away.
+func (c Credential) GoString() string { return c.String() }
+
+// MarshalJSON does not give the secret away.
+func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
+
+func (c Credential) authenticator() authn.Authenticator {
+	if c.Anonymous() {
+		return authn.Anonymous
+	}
+	return authn.FromConfig(authn.AuthConfig{
+		Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken,
+	})
+}
+
+// Secret is a pull secret: a Kubernetes Secret's name, type and data.
+type Secret struct {
+	Name string
+	Type string
+	Data map[string][]byte
+}
+
+// The types of Secrets that are read, and their keys.
+const (
+	TypeDockerConfigJSON = "kubernetes.io/dockerconfigjson" // .dockerconfigjson
+	TypeDockerConfig     = "kubernetes.io/dockercfg"        // .dockercfg
+	TypeBasicAuth        = "kubernetes.io/basic-auth"       // username, password; for any registry
+)
+
+// Match is the outcome of FindCredential.
+type Match struct {
+	// Found tells whether any Secret has a credential for the repository. Without it
+	// the caller must not go on anonymously when Secrets were named.
+	Found bool
+	// Credential found, and the name of its Secret.
+	Credential Credential
+	Secret     string
+}
+
+// FindCredential looks for the repository's credential: the entry with the
+// longest path that contains it, whole path segments only (an entry for
+// ghcr.io/org is none for ghcr.io/org-b), of equal ones that of the first Secret.
+// Host and port must be the same; docker.io goes by all its names; wildcards in
+// hosts are not read. A basic-auth Secret names no registry: it fits any, after
+// all others.
+//
+// The error names each Secret that cannot be read, and says nothing of what it
+// holds; the match counts beside it.
+func FindCredential(repository string, secrets ...Secret) (Match, error) {
+	repo, err := name.NewRepository(repository)
+	if err != nil {
+		return Match{}, badName("find credential", repository, "no repository", "write host/path without tag, digest and scheme")
+	}
+	target := repo.RegistryStr() + "/" + repo.RepositoryStr()
+	var best Match
+	longest := -1
+	var broken []string
+	for _, s := range secrets {
+		entries, err := s.entries()
+		if err != nil {
+			broken = append(broken, err.Error())
+			continue
+		}
+		for _, e := range entries {
+			if e.fits(target) && len(e.prefix) > longest {
+				longest = len(e.prefix)
+				best = Match{Found: true, Credential: e.credential, Secret: s.Name}
+			}
+		}
+	}
+	if len(broken) > 0 {
+		return best, fmt.Errorf("read pull secrets: %s", strings.Join(broken, "; "))
+	}
+	return best, nil
+}
+
+// entry is a credential and the prefix of repositories that it is for: host and
+// path without a trailing slash, "" for all.
+type entry struct {
+	prefix     string
+	credential Credential
+}
+
+func (e entry) fits(target string) bool {
+	return e.prefix == "" || target == e.prefix || strings.HasPrefix(target, e.prefix+"/")
+}
+
+// dockerConfigEntry is one registry of a docker configuration.
+type dockerConfigEntry struct {
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	Auth          string `json:"auth"`
+	IdentityToken string `json:"identitytoken"`
+	RegistryToken string `json:"registrytoken"`
+}
+
+// entries gives the Secret's credentials, in a fixed order.
+func (s Secret) entries() ([]entry, error) {
+	var auths map[string]dockerConfigEntry
+	switch s.Type {
+	case TypeBasicAuth:
+		c := Credential{Username: string(s.Data["username"]), Password: string(s.Data["password"])}
+		if c.Anonymous() {
+			return nil, fmt.Errorf("secret %q has neither username nor password: set both keys", s.Name)
+		}
+		return []entry{{"", c}}, nil
+	case TypeDockerConfigJSON:
+		var config struct {
+			Auths map[string]dockerConfigEntry `json:"auths"`
+		}
+		if err := s.decode(".dockerconfigjson", &config); err != nil {
+			return nil, err
+		}
+		auths = config.Auths
+	case TypeDockerConfig:
+		if err := s.decode(".dockercfg", &auths); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("secret %q has type %q: use %s, %s or %s", s.Name, s.Type, TypeDockerConfigJSON, TypeDockerConfig, TypeBasicAuth)
+	}
+	entries := make([]entry, 0, len(auths))
+	for key, auth := range auths {
+		c, err := auth.credential()
+		if err != nil {
+			return nil, fmt.Errorf("secret %q: entry %q: %w", s.Name, key, err)
+		}
+		if prefix := prefixOf(key); prefix != "" && !c.Anonymous() {
+			entries = append(entries, entry{prefix, c})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return strings.Compare(a.prefix+"\x00"+a.credential.Username, b.prefix+"\x00"+b.credential.Username)
+	})
+	return entries, nil
+}
+
+func (s Secret) decode(key string, into any) error {
+	data, ok := s.Data[key]
+	if !ok {
+		return fmt.Errorf("secret %q lacks the key %q", s.Name, key)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("secret %q: key %q is no docker configuration in JSON", s.Name, key)
+	}
+	return nil
+}
+
+func (d dockerConfigEntry) credential() (Credential, error) {
+	c := Credential{Username: d.Username, Password: d.Password, IdentityToken: d.IdentityToken, RegistryToken: d.RegistryToken}
+	if d.Auth == "" {
+		return c, nil
+	}
+	decoded, err := decodeBase64(d.Auth)
+	if err != nil {
+		return Credential{}, fmt.Errorf("auth is not base64 of username:password")
+	}
+	username, password, ok := strings.Cut(strings.TrimRight(string(decoded), "\x00"), ":")
+	if !ok {
+		return Credential{}, fmt.Errorf("auth is not base64 of username:password")
+	}
+	if c.Username == "" && c.Password == "" {
+		c.Username, c.Password = username, password
+	}
+	return c, nil
+}
+
+// decodeBase64 reads standard base64 with or without padding and line ends.
+func decodeBase64(s string) ([]byte, error) {
+	return base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(s), "="))
+}
+
+// prefixOf gives the normal form of a key: no scheme, no API version, lower-case
+// host, one name for Docker Hub.
+func prefixOf(key string) string {
+	key = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(key), "https://"), "http://")
+	host, path, _ := strings.Cut(key, "/")
+	switch path = strings.Trim(path, "/"); path {
+	case "v1", "v2":
+		path = ""
+	default:
+		path = strings.TrimPrefix(strings.TrimPrefix(path, "v1/"), "v2/")
+	}
+	switch host = strings.ToLower(host); host {
+	case "docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
+		host = name.DefaultRegistry
+	}
+	if path == "" {
+		return host
+	}
+	return host + "/" + path
+}

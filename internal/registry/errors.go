@@ -1,0 +1,216 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// Kind classifies what went wrong, by what is to be done about it.
+type Kind string
+
+// The kinds of errors.
+const (
+	// BadName: the repository, tag or digest cannot be read. Change the spec.
+	BadName Kind = "BadName"
+	// Unauthorized: the registry refuses the credential, or wants one (401, 403).
+	Unauthorized Kind = "Unauthorized"
+	// NotFound: no such repository, tag or digest, or no right to see it (404).
+	NotFound Kind = "NotFound"
+	// RateLimited: the registry asked for a pause; see Error.RetryAt.
+	RateLimited Kind = "RateLimited"
+	// Unreachable: no answer, or one of the server's own failures. Try again.
+	Unreachable Kind = "Unreachable"
+	// Untrusted: the registry's certificate or protocol is not what was expected.
+	Untrusted Kind = "Untrusted"
+	// Refused: the address is link-local or a metadata service, never dialled.
+	Refused Kind = "Refused"
+	// Malformed: an answer that is no registry's, or too large, or without end.
+	Malformed Kind = "Malformed"
+)
+
+// Transient tells whether time alone may mend an error of this kind.
+func (k Kind) Transient() bool { return k == Unreachable || k == RateLimited }
+
+// Error of a registry. Its message names what was done, on what, and the mend;
+// it is one line, the same for the same failure (no time, port or request
+// number), and holds no secret.
+type Error struct {
+	Kind Kind
+	// Op is what was tried: "list tags of".
+	Op string
+	// Object is the repository, with tag or digest where one was asked for.
+	Object string
+	// RetryAt is when the registry may be asked again; set for RateLimited only.
+	RetryAt time.Time
+
+	detail string // what the registry or the network said, in fixed words
+	mend   string
+	cause  error // never printed: may hold what a server sent
+}
+
+// Error gives the message.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.mend)
+}
+
+// Unwrap gives the cause, for errors.Is; do not print it.
+func (e *Error) Unwrap() error { return e.cause }
+
+// KindOf gives the kind of an error of this package, "" for any other.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return ""
+}
+
+func badName(op, object, detail, mend string) *Error {
+	return &Error{Kind: BadName, Op: op, Object: object, detail: detail, mend: mend}
+}
+
+// pausedError is what the gate answers while a pause holds.
+type pausedError struct{ until time.Time }
+
+func (*pausedError) Error() string { return "paused by the registry" }
+
+// blockedError is what the dialer answers for an address that is never dialled.
+type blockedError struct{ address string }
+
+func (e *blockedError) Error() string { return "address " + e.address + " is not dialled" }
+
+// Errors of reading an answer.
+var (
+	errTooLarge = errors.New("answer too large")
+	errPageLoop = errors.New("list of tags leads back to itself")
+	errSchema1  = errors.New("docker image manifest, schema 1")
+	errNoImage  = errors.New("neither an image nor an index")
+)
+
+// classify makes the one Error of a failure.
+func classify(op, object string, auth Credential, err error) *Error {
+	var done *Error
+	if errors.As(err, &done) {
+		return done
+	}
+	e := &Error{Op: op, Object: object, cause: err}
+	var paused *pausedError
+	var blocked *blockedError
+	var answer *transport.Error
+	switch {
+	case errors.As(err, &paused):
+		e.RetryAt = paused.until
+		e.set(RateLimited, "the registry asked for fewer requests (429)", "it is asked again after the pause; use a credential with a higher limit, or a longer spec.interval")
+	case errors.As(err, &blocked):
+		e.set(Refused, "the address "+blocked.address+" is link-local or a metadata service", "use a registry on another address")
+	case errors.Is(err, errTooLarge):
+		e.set(Malformed, "the answer is larger than a registry's may be", "check that spec.image names a registry")
+	case errors.Is(err, errPageLoop):
+		e.set(Malformed, "the list of tags leads back to itself", "mend the registry, or the proxy before it")
+	case errors.Is(err, errSchema1):
+		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a tool of today")
+	case errors.Is(err, errNoImage):
+		e.set(Malformed, "the tag names neither an image nor an index", "leave it out with spec.tagFilter.exclude")
+	case errors.As(err, &answer):
+		e.setAnswer(answer, auth)
+	default:
+		e.setNetwork(err)
+	}
+	return e
+}
+
+func (e *Error) set(kind Kind, detail, mend string) { e.Kind, e.detail, e.mend = kind, detail, mend }
+
+// setAnswer classifies an answer by its status. Of its text only the codes that
+// the specification knows are told: the rest may hold request numbers.
+func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
+	detail := fmt.Sprintf("the registry answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	if codes := knownCodes(answer.Errors); codes != "" {
+		detail += " (" + codes + ")"
+	}
+	switch code := answer.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		if auth.Anonymous() {
+			e.set(Unauthorized, detail, "no credential was sent: name a Secret in spec.imagePullSecrets, and check that the repository exists")
+			return
+		}
+		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its right to read the repository")
+	case code == http.StatusNotFound && isPing(answer):
+		e.set(Malformed, "no registry answers there", "check the host in spec.image")
+	case code == http.StatusNotFound && auth.Anonymous():
+		e.set(NotFound, detail, "check spec.image; a private repository needs spec.imagePullSecrets")
+	case code == http.StatusNotFound:
+		e.set(NotFound, detail, "check spec.image, and the credential's right to read it")
+	case code >= 500 || code == http.StatusRequestTimeout:
+		e.set(Unreachable, detail, "it is asked again")
+	default:
+		e.set(Malformed, detail, "check that spec.image names a registry")
+	}
+}
+
+func isPing(answer *transport.Error) bool {
+	return answer.Request != nil && answer.Request.URL != nil && strings.Trim(answer.Request.URL.Path, "/") == "v2"
+}
+
+// codes of the OCI distribution specification that explain a refusal.
+var codes = []transport.ErrorCode{transport.NameUnknownErrorCode, transport.ManifestUnknownErrorCode, transport.NameInvalidErrorCode,
+	transport.TagInvalidErrorCode, transport.UnauthorizedErrorCode, transport.DeniedErrorCode, transport.UnsupportedErrorCode,
+	transport.TooManyRequestsErrorCode, transport.UnavailableErrorCode}
+
+func knownCodes(diagnostics []transport.Diagnostic) string {
+	var known []string
+	for _, d := range diagnostics {
+		if slices.Contains(codes, d.Code) && !slices.Contains(known, string(d.Code)) {
+			known = append(known, string(d.Code))
+		}
+	}
+	slices.Sort(known)
+	return strings.Join(known, ", ")
+}
+
+// setNetwork classifies a failure without an answer, or with one that cannot be
+// read, in words without ports and times.
+func (e *Error) setNetwork(err error) {
+	var (
+		certificate *tls.CertificateVerificationError
+		authority   x509.UnknownAuthorityError
+		dns         *net.DNSError
+		operation   *net.OpError
+		request     *url.Error
+		syntax      *json.SyntaxError
+		mistyped    *json.UnmarshalTypeError
+	)
+	const again = "it is asked again; check the host in spec.image and the way to it"
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
+		e.set(Unreachable, "no full answer in time", "it is asked again; raise spec.timeout for a slow registry")
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+		e.set(Untrusted, "the registry speaks plain HTTP", "set spec.insecure if that is meant")
+	case errors.As(err, &certificate), errors.As(err, &authority):
+		e.set(Untrusted, "the registry's certificate is not trusted", "use one of a known authority for this host, still valid")
+	case errors.As(err, &dns):
+		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), again)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		e.set(Unreachable, "connection refused", again)
+	case errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		e.set(Unreachable, "the connection broke", again)
+	case errors.As(err, &syntax), errors.As(err, &mistyped):
+		e.set(Malformed, "the answer is no registry's", "check the host in spec.image")
+	default:
+		e.set(Malformed, "the answer cannot be used", "check the host in spec.image, or the proxy before the registry")
+	}
+}

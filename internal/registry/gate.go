@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+)
+
+// The pause after a 429: what Retry-After says, at most maxPause and at least
+// minPause; defaultPause when it says nothing that can be read.
+const (
+	minPause     = time.Second
+	defaultPause = time.Minute
+	maxPause     = time.Hour
+)
+
+// gate is the RoundTripper through which all requests with one credential to one
+// registry go, those to its token server and its storage included.
+type gate struct {
+	next    http.RoundTripper
+	clock   clock.Clock
+	bucket  *rate.Limiter
+	maxBody int64
+
+	mu    sync.Mutex
+	until time.Time // end of the pause
+}
+
+// RoundTrip lets a request pass when there is no pause and the bucket has a
+// token. It answers 429 with a *pausedError, which nothing retries.
+func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := g.admit(req.Context()); err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := g.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusTooManyRequests {
+		resp.Body.Close()
+		return nil, g.pause(resp.Header.Get("Retry-After"))
+	}
+	if req.Method != http.MethodHead {
+		resp.Body = &limitedBody{ReadCloser: resp.Body, left: g.maxBody}
+	}
+	return resp, nil
+}
+
+func (g *gate) admit(ctx context.Context) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	now := g.clock.Now()
+	turn := g.bucket.ReserveN(now, 1)
+	if delay := turn.DelayFrom(now); delay > 0 {
+		timer := g.clock.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			turn.CancelAt(g.clock.Now())
+			return ctx.Err()
+		case <-timer.C():
+		}
+	}
+	return g.check() // a pause may have begun meanwhile
+}
+
+func (g *gate) check() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.clock.Now().Before(g.until) {
+		return &pausedError{g.until}
+	}
+	return nil
+}
+
+func (g *gate) paused(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return now.Before(g.until)
+}
+
+// pause closes the gate for everybody. A pause is never shortened by a later
+// answer to an earlier request.
+func (g *gate) pause(retryAfter string) error {
+	now := g.clock.Now()
+	until := now.Add(pauseFor(retryAfter, now))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until.After(g.until) {
+		g.until = until
+	}
+	return &pausedError{g.until}
+}
+
+// pauseFor reads a Retry-After header: seconds or a date.
+func pauseFor(retryAfter string, now time.Time) time.Duration {
+	pause := defaultPause
+	if seconds, err := strconv.ParseUint(retryAfter, 10, 32); err == nil {
+		pause = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(retryAfter); err == nil {
+		pause = date.Sub(now)
+	}
+	return min(max(pause, minPause), maxPause)
+}
+
+// limitedBody fails with errTooLarge instead of giving more than left bytes.
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n - 1, errTooLarge
+	}
+	return n, err
+}
+
+// newTransport is the transport to registries. Addresses are checked after the
+// name is resolved, at the connection, so that no redirect, token server or name
+// leads around it. Behind a proxy (HTTPS_PROXY) the proxy must do so.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: refuseBlocked}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           100,
+		MaxIdleConnsPerHost:    8,
+		MaxConnsPerHost:        32,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  20 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// blocked are the networks that are never dialled: link-local ones, where clouds
+// keep their metadata services, and the metadata addresses outside of them.
+var blocked = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("fd00:ec2::254/128"),
+	netip.MustParsePrefix("100.100.100.200/32"),
+}
+
+// nat64 maps IPv4 addresses into IPv6 (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+func refuseBlocked(_, address string, _ syscall.RawConn) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("read address %q: %w", address, err)
+	}
+	ip := target.Addr().Unmap().WithZone("")
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	for _, network := range blocked {
+		if network.Contains(ip) {
+			return &blockedError{ip.String()}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+const opResolve = "resolve image"
+
+// digestAt is what a tag named, and when.
+type digestAt struct {
+	digest string
+	time   time.Time
+}
+
+func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, error) {
+	t, err := s.target(opResolve, r)
+	if err != nil {
+		return Image{}, err
+	}
+	if !version.IsTag(tag) {
+		return Image{}, badName(opResolve, r.Repository+":"+clip(tag), "no tag", "use letters, digits, _ . and -, at most 128")
+	}
+	return share(ctx, s, "resolve "+t.key+" "+tag, t.timeout, func(ctx context.Context) (Image, error) {
+		ref := t.repo.Tag(tag)
+		image, err := s.image(ctx, t, ref, r.MaxAge)
+		if err != nil {
+			return Image{}, t.fail(opResolve, ref.Name(), err)
+		}
+		return image, nil
+	})
+}
+
+// image asks for the digest unless it is known and fresh, and for what stands
+// behind it unless that is known.
+func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time.Duration) (Image, error) {
+	key := t.key + " " + ref.TagStr()
+	known, ok := s.digests.Get(key)
+	at, _ := known.(digestAt)
+	if !ok || s.clock.Since(at.time) >= maxAge {
+		now := s.clock.Now()
+		digest, err := t.head(ctx, ref)
+		if err != nil {
+			return Image{}, err
+		}
+		at = digestAt{digest, now}
+		s.digests.Add(key, at)
+	}
+	image, err := s.behind(ctx, t, at.digest)
+	image.Time = at.time
+	return image, err
+}
+
+// head gives the digest of a manifest: by HEAD, or by GET where the answer to
+// HEAD lacks something or HEAD is not allowed.
+func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
+	puller, err := t.login.puller(pageSize)
+	if err != nil {
+		return "", err
+	}
+	desc, err := puller.Head(ctx, ref)
+	if err == nil {
+		return desc.Digest.String(), nil
+	}
+	if classify(opResolve, ref.Name(), t.auth, err).Kind != Malformed {
+		return "", err
+	}
+	full, err := puller.Get(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return full.Digest.String(), nil
+}
+
+// behind gives what a digest names, which never changes: one GET for an index, a
+// second one, for the configuration, for an image.
+func (s *Scanner) behind(ctx context.Context, t target, digest string) (Image, error) {
+	key := t.key + " " + digest
+	if known, ok := s.images.Get(key); ok {
+		return known.(Image), nil
+	}
+	puller, err := t.login.puller(pageSize)
+	if err != nil {
+		return Image{}, err
+	}
+	desc, err := puller.Get(ctx, t.repo.Digest(digest))
+	if err != nil {
+		return Image{}, err
+	}
+	image, err := describe(desc)
+	if err != nil {
+		return Image{}, err
+	}
+	image.Digest = digest
+	s.images.Add(key, image)
+	return image, nil
+}
+
+// createdAnnotation says when an image was built, by the OCI image specification.
+const createdAnnotation = "org.opencontainers.image.created"
+
+func describe(desc *remote.Descriptor) (Image, error) {
+	switch {
+	case desc.MediaType.IsIndex():
+		index, err := v1.ParseIndexManifest(bytes.NewReader(desc.Manifest))
+		if err != nil {
+			return Image{}, err
+		}
+		created, _ := time.Parse(time.RFC3339, index.Annotations[createdAnnotation])
+		return Image{Platforms: indexPlatforms(index), Created: buildTime(created)}, nil
+	case desc.MediaType.IsImage():
+		return describeImage(desc)
+	case desc.MediaType.IsSchema1():
+		return Image{}, errSchema1
+	}
+	return Image{}, errNoImage
+}
+
+// describeImage reads the configuration, which says the platform. That of an
+// artifact has another form, and says none.
+func describeImage(desc *remote.Descriptor) (Image, error) {
+	manifest, err := v1.ParseManifest(bytes.NewReader(desc.Manifest))
+	if err != nil {
+		return Image{}, err
+	}
+	created, _ := time.Parse(time.RFC3339, manifest.Annotations[createdAnnotation])
+	if !manifest.Config.MediaType.IsConfig() {
+		return Image{Created: buildTime(created)}, nil
+	}
+	image, err := desc.Image()
+	if err != nil {
+		return Image{}, err
+	}
+	raw, err := image.RawConfigFile()
+	if err != nil {
+		return Image{}, err
+	}
+	var config struct {
+		v1.Platform
+		Created v1.Time `json:"created"`
+	}
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return Image{}, err
+	}
+	if created.IsZero() {
+		created = config.Created.Time
+	}
+	described := Image{Created: buildTime(created)}
+	if p, ok := platformName(&config.Platform); ok {
+		described.Platforms = []string{p}
+	}
+	return described, nil
+}
+
+// buildTime drops the times that reproducible builds write.
+func buildTime(t time.Time) time.Time {
+	if t.Year() < 1981 {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func indexPlatforms(index *v1.IndexManifest) []string {
+	var platforms []string
+	for _, m := range index.Manifests {
+		if p, ok := platformName(m.Platform); ok {
+			platforms = append(platforms, p)
+		}
+	}
+	slices.Sort(platforms)
+	return slices.Compact(platforms)
+}
+
+// platformName gives os/architecture[/variant]; false for an attestation, which
+// says unknown/unknown.
+func platformName(p *v1.Platform) (string, bool) {
+	if p == nil || p.OS == "" || p.Architecture == "" || p.OS == "unknown" || p.Architecture == "unknown" {
+		return "", false
+	}
+	parts := []string{p.OS, p.Architecture}
+	if p.Variant != "" {
+		parts = append(parts, p.Variant)
+	}
+	return strings.Join(parts, "/"), true
+}
+
+// supports compares platforms as container runtimes do: arm64 is arm64/v8, and
+// arm without a variant is arm/v7.
+func supports(platforms []string, wanted string) bool {
+	wantedOS, wantedArch, wantedVariant := splitPlatform(wanted)
+	for _, p := range platforms {
+		os, arch, variant := splitPlatform(p)
+		if arch == "arm" && variant == "" {
+			variant = "v7"
+		}
+		if os == wantedOS && arch == wantedArch && (wantedVariant == "" || variant == wantedVariant) {
+			return true
+		}
+	}
+	return false
+}
+
+func splitPlatform(p string) (os, arch, variant string) {
+	os, arch, _ = strings.Cut(p, "/")
+	arch, variant, _ = strings.Cut(arch, "/")
+	if arch == "arm64" && variant == "v8" {
+		variant = ""
+	}
+	return os, arch, variant
+}
+
+// clip keeps a foreign text short enough for a message.
+func clip(s string) string {
+	if len(s) > 128 {
+		return s[:128]
+	}
+	return s
+}
+
+const opGone = "prove the absence of"
+
+func (s *Scanner) gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
+	t, err := s.target(opGone, r)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	missing := []string{tag}
+	if digest != "" {
+		missing = append(missing, digest)
+	}
+	for _, identifier := range missing {
+		if there, err := t.exists(ctx, identifier); err != nil || there {
+			return false, err
+		}
+	}
+	there, err := t.exists(ctx, witness)
+	if err != nil || !there {
+		return false, err
+	}
+	s.digests.Remove(t.key + " " + tag)
+	return true, nil
+}
+
+// exists asks for a tag or a digest; only 404 is a no.
+func (t target) exists(ctx context.Context, identifier string) (bool, error) {
+	var ref name.Reference
+	if version.IsTag(identifier) {
+		ref = t.repo.Tag(identifier)
+	} else if _, err := v1.NewHash(identifier); err == nil {
+		ref = t.repo.Digest(identifier)
+	} else {
+		return false, badName(opGone, t.repo.Name()+":"+clip(identifier), "neither a tag nor a digest", "give one of them")
+	}
+	_, err := t.head(ctx, ref)
+	if err == nil {
+		return true, nil
+	}
+	failed := t.fail(opGone, ref.Name(), err)
+	if KindOf(failed) == NotFound {
+		return false, nil
+	}
+	return false, failed
+}

@@ -1,0 +1,311 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+// Request says where to look, as whom, and how fresh an answer must be.
+type Request struct {
+	// Repository without tag or digest: "ghcr.io/acme/web".
+	Repository string
+	// Insecure allows plain HTTP; to localhost and private IP addresses HTTP is
+	// allowed anyway.
+	Insecure bool
+	// Auth is the credential; zero is anonymous.
+	Auth Credential
+	// Timeout of the whole call, all pages included; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// MaxTags read; 0 is DefaultMaxTags.
+	MaxTags int
+	// MaxAge of an answer that may be shared; 0 asks the registry now (calls at the
+	// same time still share one).
+	MaxAge time.Duration
+}
+
+// Defaults of Request.
+const (
+	DefaultTimeout = 30 * time.Second
+	DefaultMaxTags = 10_000
+)
+
+// Scan is a list of tags.
+type Scan struct {
+	// Tags, sorted, each once. Shared with other callers: do not modify.
+	Tags []string
+	// Truncated: MaxTags or the page limit was reached and there are more. Registries
+	// list in any order, so the newest may be missing.
+	Truncated bool
+	// Checksum of Tags, in hexadecimal.
+	Checksum string
+	// Time at which the registry was asked. A caller that wants to be no staler than
+	// its interval asks again at Time plus interval.
+	Time time.Time
+}
+
+// Image is what a tag names.
+type Image struct {
+	// Digest of the manifest, or of the index for several platforms.
+	Digest string
+	// Platforms as "linux/amd64" or "linux/arm64/v8", sorted; empty when the image
+	// does not say, as charts and other artifacts do.
+	Platforms []string
+	// Created is when the image says that it was built; zero when it does not say,
+	// or says a time of reproducible builds (before 1981). Never proof of order.
+	Created time.Time
+	// Time at which the registry was asked for the digest.
+	Time time.Time
+}
+
+// Supports tells whether the image is there for a platform. A wanted platform
+// without variant takes any.
+func (i Image) Supports(platform string) bool { return supports(i.Platforms, platform) }
+
+// Options of a Scanner; the zero value is good for production.
+type Options struct {
+	// UserAgent of all requests; "" is "heighliner".
+	UserAgent string
+	// Clock for ages, pauses and the token bucket; nil is the real one.
+	Clock clock.Clock
+	// Transport under the gates; nil is one that refuses link-local and metadata
+	// addresses. Another one must do so itself.
+	Transport http.RoundTripper
+	// PerSecond requests and Burst for each registry and credential; 0 is 20 and 50.
+	PerSecond float64
+	Burst     int
+	// MaxPages of one list; 0 is 1000.
+	MaxPages int
+	// MaxBody is the number of bytes read of one answer; 0 is 8 MiB.
+	MaxBody int64
+	// Backoff between three tries after a failure of the server or the network; zero
+	// is 200 ms, then 600 ms.
+	Backoff remote.Backoff
+}
+
+// Sizes of the caches, in entries, and the age at which a login is made anew and
+// an idle one forgotten.
+const (
+	maxLists   = 512
+	maxDigests = 16_384
+	maxImages  = 4_096
+	loginAge   = time.Hour
+)
+
+// Scanner reads registries. It is safe for concurrent use, and meant to be one
+// for the whole process.
+type Scanner struct {
+	options Options
+	clock   clock.Clock
+	hashKey []byte // so that hashes of credentials mean nothing elsewhere
+
+	flights singleflight.Group
+	lists   *lru.Cache // of Scan
+	digests *lru.Cache // of digestAt
+	images  *lru.Cache // of Image, without Time
+
+	mu     sync.Mutex
+	logins map[loginKey]*login
+}
+
+// New makes a Scanner.
+func New(o Options) *Scanner {
+	o.UserAgent = cmp.Or(o.UserAgent, "heighliner")
+	o.PerSecond = cmp.Or(o.PerSecond, 20)
+	o.Burst = cmp.Or(o.Burst, 50)
+	o.MaxPages = cmp.Or(o.MaxPages, 1000)
+	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Transport == nil {
+		o.Transport = newTransport()
+	}
+	if o.Backoff.Steps == 0 {
+		o.Backoff = remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 3}
+	}
+	key := make([]byte, 32)
+	rand.Read(key) // never fails
+	return &Scanner{
+		options: o, clock: o.Clock, hashKey: key,
+		lists: lru.New(maxLists), digests: lru.New(maxDigests), images: lru.New(maxImages),
+		logins: map[loginKey]*login{},
+	}
+}
+
+// List gives the tags of the repository. Every error is an *Error, or the
+// context's when ctx ends first; a list without end or of 404 is an error.
+func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
+
+// Resolve gives the image that a tag names. The digest is asked for at most once
+// per MaxAge (HEAD, or GET where that does not answer fully), what stands behind
+// a digest once. Errors as for List.
+func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
+	return s.resolve(ctx, r, tag)
+}
+
+// Gone proves that an image does not exist any more: tag and digest answer 404
+// while witness, a tag or digest of the same repository that should exist,
+// answers, all asked now and with the same credential. False without an error
+// means that it exists, or that the witness is missing too. digest may be "",
+// when none was ever known.
+func (s *Scanner) Gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
+	return s.gone(ctx, r, tag, digest, witness)
+}
+
+// target is a request made ready: a parsed repository and the login for it.
+type target struct {
+	repo    name.Repository
+	login   *login
+	auth    Credential
+	timeout time.Duration
+	key     string // of everything that may be shared: registry, path, scheme, credential
+}
+
+func (s *Scanner) target(op string, r Request) (target, error) {
+	var options []name.Option
+	if r.Insecure {
+		options = append(options, name.Insecure)
+	}
+	repo, err := name.NewRepository(r.Repository, options...)
+	if err != nil {
+		return target{}, badName(op, r.Repository, "no repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
+	}
+	k := loginKey{repo.RegistryStr(), s.hash(r.Auth)}
+	return target{
+		repo: repo, login: s.login(k, r.Auth), auth: r.Auth,
+		timeout: cmp.Or(r.Timeout, DefaultTimeout),
+		key:     fmt.Sprintf("%s://%s %s", repo.Scheme(), repo.Name(), k.credential),
+	}, nil
+}
+
+// hash identifies a credential without giving it away.
+func (s *Scanner) hash(c Credential) string {
+	mac := hmac.New(sha256.New, s.hashKey)
+	for _, field := range []string{c.Username, c.Password, c.IdentityToken, c.RegistryToken} {
+		fmt.Fprintf(mac, "%d:%s", len(field), field)
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// share runs work once for all who ask for the same key at the same time. The
+// work outlives a caller that leaves, but not its timeout.
+func share[T any](ctx context.Context, s *Scanner, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
+	done := s.flights.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		return work(ctx)
+	})
+	select {
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	case result := <-done:
+		value, _ := result.Val.(T)
+		return value, result.Err
+	}
+}
+
+// loginKey is what shares a gate: a registry and a credential.
+type loginKey struct{ registry, credential string }
+
+// login is one credential at one registry: its gate, and the pullers that keep
+// its tokens.
+type login struct {
+	gate    *gate
+	options []remote.Option
+	clock   clock.Clock
+
+	mu         sync.Mutex
+	pullers    map[int]*remote.Puller // by page size
+	born       time.Time
+	used       time.Time
+	noPageSize bool
+}
+
+func (s *Scanner) login(k loginKey, auth Credential) *login {
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.logins[k]
+	if !ok {
+		for k, old := range s.logins {
+			if old.idle(now) {
+				delete(s.logins, k)
+			}
+		}
+		g := &gate{next: s.options.Transport, clock: s.clock, maxBody: s.options.MaxBody,
+			bucket: rate.NewLimiter(rate.Limit(s.options.PerSecond), s.options.Burst)}
+		l = &login{gate: g, clock: s.clock, options: []remote.Option{
+			remote.WithAuth(auth.authenticator()), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
+			remote.WithRetryBackoff(s.options.Backoff), remote.WithRetryStatusCodes(retried...),
+		}}
+		s.logins[k] = l
+	}
+	l.touch(now)
+	return l
+}
+
+// retried are the answers after which a request is made again at once. 429 is
+// not among them: it closes the gate.
+var retried = []int{http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
+	http.StatusServiceUnavailable, http.StatusGatewayTimeout, 522}
+
+func (l *login) touch(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = now
+}
+
+// idle tells whether nothing is lost by forgetting the login.
+func (l *login) idle(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Sub(l.used) > loginAge && !l.gate.paused(now)
+}
+
+// puller gives the one for a page size; 0 leaves the size to the registry. It is
+// made anew each hour, since it keeps something of every repository it saw.
+func (l *login) puller(pageSize int) (*remote.Puller, error) {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pullers == nil || now.Sub(l.born) > loginAge {
+		l.pullers, l.born = map[int]*remote.Puller{}, now
+	}
+	if p, ok := l.pullers[pageSize]; ok {
+		return p, nil
+	}
+	p, err := remote.NewPuller(append(l.options[:len(l.options):len(l.options)], remote.WithPageSize(pageSize))...)
+	if err != nil {
+		return nil, err
+	}
+	l.pullers[pageSize] = p
+	return p, nil
+}
+
+// fail classifies an error; a refused login is made anew the next time, in case
+// the registry changed how it wants to be asked.
+func (t target) fail(op, object string, err error) error {
+	e := classify(op, object, t.auth, err)
+	if e.Kind == Unauthorized {
+		t.login.mu.Lock()
+		t.login.pullers = nil
+		t.login.mu.Unlock()
+	}
+	return e
+}
