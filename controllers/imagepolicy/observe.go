@@ -1,0 +1,179 @@
+package imagepolicy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// observed is one ImagePolicy with what the cluster says about it.
+type observed struct {
+	policy *v1alpha1.ImagePolicy
+	// held are the versions that Microservices hold, and those that pins and domains
+	// name.
+	held []version.Held
+	// request to the registry.
+	request registry.Request
+	// selector is made from the specification; nil where problem says why.
+	selector *version.Selector
+	// platforms that an image must be there for.
+	platforms []string
+	// problem is what somebody must change.
+	problem *status.Error
+}
+
+func (o *observed) interval() time.Duration {
+	return max(5*time.Second, o.policy.Spec.Interval.Std(5*time.Minute))
+}
+
+// observe reads the cluster; it writes nothing.
+func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) (*observed, error) {
+	o := &observed{policy: policy, platforms: policy.Spec.Platforms}
+	if len(o.platforms) == 0 {
+		o.platforms = []string{r.platform}
+	}
+	selector, err := version.Compile(rules(&policy.Spec))
+	if err != nil {
+		o.problem = status.NewTerminal("InvalidSpec", fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	o.selector = selector
+	if err := r.observeHeld(ctx, o); err != nil {
+		return nil, err
+	}
+	o.request = registry.Request{
+		Repository: policy.Spec.Image,
+		Insecure:   policy.Spec.Insecure,
+		Timeout:    policy.Spec.Timeout.Std(registry.DefaultTimeout),
+		MaxTags:    int(policy.Spec.Limits.Tags),
+		MaxAge:     o.interval() - o.interval()/8,
+	}
+	if policy.Annotations[v1alpha1.AnnotationRequestedAt] != policy.Status.LastHandledRequest {
+		o.request.MaxAge = 0
+	}
+	return o, r.observeCredential(ctx, o)
+}
+
+// rules gives the specification in the terms of internal/version.
+func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
+	rules := version.Rules{
+		Level:    version.Level(spec.Versioning.Level),
+		Range:    spec.Versioning.Range,
+		GroupBy:  version.GroupBy(spec.Versioning.GroupBy),
+		TwoParts: version.TwoParts(spec.Versioning.TwoParts),
+		Deny:     spec.Deny,
+		Limits:   version.Limits{Groups: int(spec.Limits.Groups), ReleasesPerGroup: int(spec.Limits.ReleasesPerGroup)},
+	}
+	if f := spec.TagFilter; f != nil {
+		rules.TagFilter = version.TagFilter{Pattern: f.Pattern, Extract: f.Extract, Exclude: f.Exclude}
+	}
+	return rules
+}
+
+// observeHeld finds the versions that must stay offered: rows of the ledgers, pins
+// of Microservices, and domains with a version (protocol rule 4).
+func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
+	in := client.InNamespace(o.policy.Namespace)
+	var users v1alpha1.MicroserviceList
+	if err := r.List(ctx, &users, in, client.MatchingFields{indexUsers: o.policy.Name}); err != nil {
+		return fmt.Errorf("list Microservices: %w", err)
+	}
+	tags := map[string]string{}
+	for _, offered := range o.policy.Status.Releases {
+		tags[offered.Group+"/"+offered.SemVer.Version] = tagOf(offered.Images)
+	}
+	seen := map[version.Held]bool{}
+	hold := func(group, v string) {
+		h := version.Held{Group: group, Version: v, Tag: tags[group+"/"+v]}
+		if !seen[h] {
+			seen[h] = true
+			o.held = append(o.held, h)
+		}
+	}
+	for i := range users.Items {
+		ms := &users.Items[i]
+		for _, g := range ms.Status.ReleaseGroups {
+			for _, row := range g.Releases {
+				hold(g.Slug, row.SemVer.Version)
+			}
+		}
+		if m := ms.Spec.UpdateStrategy.Manual; m != nil {
+			if m.SemVer != nil {
+				hold("", m.SemVer.Version)
+			}
+			for _, g := range m.Groups {
+				hold("", g.Version)
+			}
+		}
+		var policies v1alpha1.NetworkPolicyList
+		if err := r.List(ctx, &policies, in, client.MatchingFields{indexPins: ms.Name}); err != nil {
+			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+		}
+		for j := range policies.Items {
+			for _, v := range pins(&policies.Items[j]) {
+				hold("", v)
+			}
+		}
+	}
+	return nil
+}
+
+// tagOf reads the tag of a release's first image, written repository:tag@digest.
+func tagOf(images []v1alpha1.ReleaseImage) string {
+	if len(images) == 0 {
+		return ""
+	}
+	ref, _, _ := strings.Cut(images[0].Image, "@")
+	if i := strings.LastIndex(ref, ":"); i > strings.LastIndex(ref, "/") {
+		return ref[i+1:]
+	}
+	return ""
+}
+
+// observeCredential reads the pull secrets, one by one and past the cache. One that
+// is missing, or that has no entry for the registry, is a problem: never go on as
+// nobody.
+func (r *Reconciler) observeCredential(ctx context.Context, o *observed) error {
+	var secrets []registry.Secret
+	for i, ref := range o.policy.Spec.ImagePullSecrets {
+		var s corev1.Secret
+		err := r.Get(ctx, client.ObjectKey{Namespace: o.policy.Namespace, Name: ref.Name}, &s)
+		if apierrors.IsNotFound(err) {
+			o.fault(status.NewTerminal("SecretNotFound", fmt.Errorf("spec.imagePullSecrets[%d].name: there is no Secret %q in this namespace; create it or correct the name", i, ref.Name)))
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("get Secret %q: %w", ref.Name, err)
+		}
+		secrets = append(secrets, registry.Secret{Name: s.Name, Type: string(s.Type), Data: s.Data})
+	}
+	if len(secrets) == 0 {
+		return nil
+	}
+	match, err := registry.FindCredential(o.policy.Spec.Image, secrets...)
+	switch {
+	case match.Found:
+		o.request.Auth = match.Credential
+	case err != nil:
+		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
+	default:
+		o.fault(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q; add one, or remove the list to look as nobody", o.policy.Spec.Image)))
+	}
+	return nil
+}
+
+// fault keeps the first problem.
+func (o *observed) fault(e *status.Error) {
+	if o.problem == nil {
+		o.problem = e
+	}
+}

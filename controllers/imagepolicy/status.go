@@ -1,0 +1,196 @@
+package imagepolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// report writes the status, if it differs, and tells of transitions.
+func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out outcome) error {
+	policy := o.policy
+	before := policy.DeepCopy()
+	st := &policy.Status
+	st.Releases, st.Withdrawn, st.Rejected, st.Candidates = out.releases, out.withdrawn, out.rejected, out.refused
+	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), source(policy)
+	st.LastHandledRequest = policy.Annotations[v1alpha1.AnnotationRequestedAt]
+	if out.decided || o.problem != nil {
+		st.ObservedGeneration = policy.Generation
+	}
+	if s.looked && (st.Scan == nil || st.Scan.Checksum != s.checksum || st.Scan.Tags != int32(s.tags)) {
+		st.Scan = &v1alpha1.ImageScan{Tags: int32(s.tags), Checksum: s.checksum, ChangedTime: metav1.NewTime(r.clock.Now())}
+	}
+	setConditions(o, s, out)
+	wrote, err := status.Patch(ctx, r.Client, FieldOwner, policy, before)
+	if err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	if wrote {
+		r.tell(policy, before)
+	}
+	return nil
+}
+
+func (r *Reconciler) tell(policy, before *v1alpha1.ImagePolicy) {
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionSourceReachable} {
+		r.events.Transition(policy, before.Status.Conditions, policy.Status.Conditions, kind, metav1.ConditionTrue, "Scan")
+	}
+	r.events.Transition(policy, before.Status.Conditions, policy.Status.Conditions, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "Scan")
+	if policy.Status.Latest != before.Status.Latest && policy.Status.Latest != "" {
+		r.events.Normal(policy, "NewVersion", "Scan", fmt.Sprintf("latest version is %s", policy.Status.Latest))
+	}
+	known := map[string]string{}
+	for _, rel := range before.Status.Releases {
+		known[rel.Group+"/"+rel.SemVer.Version] = rel.Images[0].Digest
+	}
+	for _, rel := range policy.Status.Releases {
+		if d := known[rel.Group+"/"+rel.SemVer.Version]; d != "" && d != rel.Images[0].Digest {
+			r.events.Warning(policy, "TagMoved", "Scan", fmt.Sprintf("the tag of version %s names another image now: it is a new release of the same version", rel.SemVer.Version))
+		}
+	}
+	gone := map[string]bool{}
+	for _, w := range before.Status.Withdrawn {
+		gone[w.Group+"/"+w.Version] = true
+	}
+	for _, w := range policy.Status.Withdrawn {
+		if gone[w.Group+"/"+w.Version] {
+			continue
+		}
+		what := "version " + w.Version
+		if w.Version == "" {
+			what = "all versions"
+		}
+		r.events.Warning(policy, string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s: withdrawn", what, w.Group))
+	}
+}
+
+// reportSuspended says that nothing is looked for.
+func (r *Reconciler) reportSuspended(ctx context.Context, policy *v1alpha1.ImagePolicy) error {
+	before := policy.DeepCopy()
+	policy.Status.ObservedGeneration = policy.Generation
+	policy.Status.LastHandledRequest = policy.Annotations[v1alpha1.AnnotationRequestedAt]
+	status.Ready(&policy.Status.Conditions, policy.Generation, "Suspended", "spec.suspend is set: what is offered stays offered")
+	_, err := status.Patch(ctx, r.Client, FieldOwner, policy, before)
+	return err
+}
+
+func setConditions(o *observed, s scanned, out outcome) {
+	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
+	setReachable(o, s)
+	setTruncated(o, s)
+	switch {
+	case o.problem != nil:
+		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())
+	case s.err != nil && !out.decided:
+		reason, message := failure(s.err)
+		if transient(s.err) {
+			status.Reconciling(conds, gen, reason, message)
+			return
+		}
+		status.Stalled(conds, gen, reason, message)
+	case s.err != nil && !transient(s.err):
+		reason, message := failure(s.err)
+		status.Stalled(conds, gen, reason, message+"; what is offered stays offered")
+	case len(out.releases) == 0 && s.err != nil:
+		reason, message := failure(s.err)
+		status.Reconciling(conds, gen, reason, message)
+	case len(out.releases) == 0:
+		status.Stalled(conds, gen, "NoVersions", noVersions(s, out))
+	default:
+		status.Ready(conds, gen, status.ReasonSucceeded, "offers "+count(out.releases))
+	}
+}
+
+// noVersions says why nothing is offered: the filter that refused the most.
+func noVersions(s scanned, out outcome) string {
+	if s.tags == 0 {
+		return "the repository has no tags yet"
+	}
+	var parts []string
+	for _, c := range out.rejected {
+		parts = append(parts, fmt.Sprintf("%s refused %d", c.Verdict, c.Count))
+	}
+	message := fmt.Sprintf("none of %d tags is offered: %s", s.tags, strings.Join(parts, ", "))
+	if len(out.refused) > 0 {
+		c := out.refused[0]
+		message += fmt.Sprintf("; for example %q: %s", c.Version, c.Reason)
+	}
+	return message
+}
+
+func setReachable(o *observed, s scanned) {
+	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
+	limited := s.err != nil && is(s.err, registry.RateLimited)
+	switch {
+	case limited:
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry asked for a pause until %s", retryTime(s.err).UTC().Format(time.RFC3339)))
+	case s.looked:
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "the registry answers")
+	}
+	switch {
+	case s.err != nil:
+		reason, message := failure(s.err)
+		status.Set(conds, gen, v1alpha1.ConditionSourceReachable, metav1.ConditionFalse, reason, message)
+	case s.looked:
+		status.Set(conds, gen, v1alpha1.ConditionSourceReachable, metav1.ConditionTrue, "Answered", "the registry answers")
+	case o.problem != nil:
+		status.Set(conds, gen, v1alpha1.ConditionSourceReachable, metav1.ConditionUnknown, o.problem.Reason, o.problem.Error())
+	}
+}
+
+func setTruncated(o *observed, s scanned) {
+	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
+	switch {
+	case !s.looked:
+	case s.truncated:
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: raise spec.limits.tags, or delete old tags", s.tags))
+	case len(s.result.Truncated) > 0:
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("groups beyond spec.limits.groups: %s; narrow spec.versioning.range, or raise the limit", strings.Join(s.result.Truncated, ", ")))
+	default:
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "all tags and groups are considered")
+	}
+}
+
+// failure gives the reason and message of a registry's error.
+func failure(err error) (reason, message string) {
+	var e *registry.Error
+	if errors.As(err, &e) {
+		return string(e.Kind), e.Error()
+	}
+	return "Failed", err.Error()
+}
+
+func transient(err error) bool {
+	var e *registry.Error
+	return !errors.As(err, &e) || e.Kind.Transient()
+}
+
+func retryTime(err error) time.Time {
+	var e *registry.Error
+	if errors.As(err, &e) {
+		return e.RetryAt
+	}
+	return time.Time{}
+}
+
+func latest(releases []v1alpha1.OfferedRelease) string {
+	if len(releases) == 0 {
+		return ""
+	}
+	return releases[0].SemVer.Version
+}
+
+func source(p *v1alpha1.ImagePolicy) string {
+	if p.Spec.Source != nil && p.Spec.Source.Pinned != nil {
+		return "pinned"
+	}
+	return "registry"
+}
