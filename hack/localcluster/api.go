@@ -116,6 +116,72 @@ func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
+// awaitRoutes waits until a gateway that was started again serves routes, when
+// there are any: it answers its ping, and 404 to all else, before.
+func (c *Config) awaitRoutes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	api, err := newAPI(c)
+	if err != nil {
+		return err
+	}
+	gateway := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer(c.path("netns"))}}
+	for {
+		served, err := routesServed(ctx, api, gateway)
+		if served {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the gateway's routes: %w", errors.Join(err, ctx.Err()))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// routesServed tells whether the gateway serves routes, or has none to serve.
+func routesServed(ctx context.Context, api *api, gateway *http.Client) (bool, error) {
+	var wanted struct {
+		Items []struct {
+			Status struct {
+				Parents []struct{ Conditions []condition }
+			}
+		}
+	}
+	if err := api.get(ctx, "/apis/gateway.networking.k8s.io/v1/httproutes", &wanted); err != nil {
+		return false, err
+	}
+	accepted := false
+	for _, route := range wanted.Items {
+		for _, parent := range route.Status.Parents {
+			accepted = accepted || slices.ContainsFunc(parent.Conditions, func(c condition) bool {
+				return c.Type == "Accepted" && c.Status == "True"
+			})
+		}
+	}
+	if !accepted {
+		return true, nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gatewayAPI+"/api/http/routers?per_page=1000", nil)
+	if err != nil {
+		return false, fmt.Errorf("ask gateway: %w", err)
+	}
+	response, err := gateway.Do(request)
+	if err != nil {
+		return false, fmt.Errorf("ask gateway: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return false, fmt.Errorf("ask gateway: %w", err)
+	}
+	var routers []struct{ Provider string }
+	if err := unmarshal(body, &routers); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(routers, func(r struct{ Provider string }) bool { return r.Provider == "kubernetesgateway" }), nil
+}
+
 // kubectl runs the cluster's own kubectl as admin.
 func (c *Config) kubectl(ctx context.Context, input string, arguments ...string) error {
 	command := exec.CommandContext(ctx, c.path("bin", "kubectl"), append([]string{"--kubeconfig", c.kubeconfig()}, arguments...)...)

@@ -25,6 +25,7 @@ const (
 	authPort       = 5001
 	gatewayPort    = 8000
 	tcpPort        = 9000
+	gatewayAPI     = "127.0.0.1:8080"
 	registryUser   = "demo"
 	registrySecret = "demo"
 	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"

@@ -260,7 +260,9 @@ func (c *Config) traefik() Part {
 			"--global.sendanonymoususage=false",
 			"--log.level=INFO",
 			"--ping=true",
-			"--entrypoints.traefik.address=127.0.0.1:8080",
+			"--api=true",
+			"--api.insecure=true", // on the loopback of the namespace, which no pod reaches
+			"--entrypoints.traefik.address=" + gatewayAPI,
 			fmt.Sprintf("--entrypoints.web.address=:%d", gatewayPort),
 			fmt.Sprintf("--entrypoints.tcp.address=:%d", tcpPort),
 			"--entrypoints.metrics.address=" + nodeAddress + ":8082",
@@ -273,7 +275,7 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesgateway.statusaddress.ip=" + nodeAddress,
 		},
 		Env:     []string{"KUBECONFIG=" + c.path("pki", "traefik.kubeconfig")},
-		Ready:   "http://127.0.0.1:8080/ping",
+		Ready:   "http://" + gatewayAPI + "/ping",
 		Address: fmt.Sprintf("%s:%d, :%d", nodeAddress, gatewayPort, tcpPort),
 	}
 }

@@ -249,7 +249,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	}
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       s.dial,
+		DialContext:       dialer(s.config.path("netns")),
 		// Whether the part lives is asked on the cluster's own loopback; who it is does not matter.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
@@ -293,18 +293,21 @@ func (s *supervisor) stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// dial connects from inside the network namespace.
-func (s *supervisor) dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
-	err = inNamespace(s.config.path("netns"), func() error {
-		var d net.Dialer
-		connection, err = d.DialContext(ctx, network, address)
-		return err
-	})
-	return connection, err
+// dialer gives a function that connects from inside the network namespace.
+func dialer(namespace string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
+		err = inNamespace(namespace, func() error {
+			var d net.Dialer
+			connection, err = d.DialContext(ctx, network, address)
+			return err
+		})
+		return connection, err
+	}
 }
 
 // forward accepts connections on the host and carries them into the cluster.
 func (s *supervisor) forward(ctx context.Context, listener net.Listener, address string) {
+	dial := dialer(s.config.path("netns"))
 	for {
 		outer, err := listener.Accept()
 		if err != nil {
@@ -317,7 +320,7 @@ func (s *supervisor) forward(ctx context.Context, listener net.Listener, address
 			defer outer.Close()
 			dialing, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			inner, err := s.dial(dialing, "tcp", address)
+			inner, err := dial(dialing, "tcp", address)
 			if err != nil {
 				return
 			}

@@ -134,7 +134,10 @@ func (c *cluster) keep(ctx context.Context, former Config, decision Decision) er
 	if err != nil {
 		return err
 	}
-	return api.awaitHealthy(ctx, 90*time.Second)
+	if err := api.awaitHealthy(ctx, 90*time.Second); err != nil {
+		return err
+	}
+	return c.config.awaitRoutes(ctx)
 }
 
 // start makes a cluster from nothing.
@@ -471,6 +474,11 @@ func (c *cluster) restart(ctx context.Context, part string, change func(*Config)
 	}
 	if err := control.start(ctx, part); err != nil {
 		return err
+	}
+	if part == "traefik" {
+		if err := config.awaitRoutes(ctx); err != nil {
+			return err
+		}
 	}
 	c.say("%s is ready again after %s", part, time.Since(started).Round(10*time.Millisecond))
 	return nil
