@@ -1,0 +1,92 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// write carries out a decision: Services, then the routes that name them, then
+// deletions of routes, then those of Services. What one object is refused does not
+// keep the others from being written; after an error that passes by itself nothing
+// more is done in this pass.
+func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes, error) {
+	w := writes{changed: map[string]bool{}, refused: map[string]*status.Error{}}
+	var failed []error
+	put := func(key string, obj client.Object) {
+		outcome, err := r.Writer.Apply(ctx, f.policy, obj)
+		if err == nil {
+			if outcome != apply.Unchanged {
+				w.changed[key] = true
+			}
+			return
+		}
+		class := status.Classify(err)
+		w.refused[key] = class
+		if class.Class == status.Transient {
+			failed = append(failed, err)
+		}
+	}
+	for _, s := range out.services {
+		put(serviceKey(s.Name), s.Build(f.policy, microserviceName(f.policy)))
+	}
+	if len(failed) > 0 {
+		return w, errors.Join(failed...)
+	}
+	for _, route := range out.routes {
+		obj := route.object.DeepCopy()
+		if old, ok := f.routes[route.Name]; ok {
+			// A pass that read an older route must not write over a newer one.
+			obj.SetUID(old.UID)
+			obj.SetResourceVersion(old.ResourceVersion)
+		}
+		put(routeName(route.Name), obj)
+	}
+	if len(failed) > 0 {
+		return w, errors.Join(failed...)
+	}
+	for _, name := range out.deleteRoutes {
+		if err := r.Writer.Delete(ctx, f.policy, f.routes[name].DeepCopy()); err != nil {
+			return w, fmt.Errorf("delete HTTPRoute %q: %w", name, err)
+		}
+	}
+	for _, name := range out.deleteServices {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.policy.Namespace, Name: name, UID: f.services[name].UID}}
+		if err := r.Writer.Delete(ctx, f.policy, s); err != nil {
+			return w, fmt.Errorf("delete Service %q: %w", name, err)
+		}
+	}
+	return w, nil
+}
+
+// announce emits the events of a status that was written, from what changed in it.
+func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
+	const action = "Route"
+	for kind, good := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionAccepted:     metav1.ConditionTrue,
+		v1alpha1.ConditionResolvedRefs: metav1.ConditionTrue,
+		v1alpha1.ConditionProgrammed:   metav1.ConditionTrue,
+		v1alpha1.ConditionNameConflict: metav1.ConditionFalse,
+		v1alpha1.ConditionDomainShared: metav1.ConditionFalse,
+	} {
+		r.Events.Transition(policy, before.Conditions, now.Conditions, kind, good, action)
+	}
+	if now.Summary.Split != before.Summary.Split && now.Summary.Split != "" {
+		r.Events.Normal(policy, "TrafficMoved", action, "the traffic is split "+now.Summary.Split)
+	}
+	for _, d := range now.Domains {
+		for _, old := range before.Domains {
+			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed {
+				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("domain %q moved from release group %q to %q without canary steps", d.Domain, old.Group, d.Group))
+			}
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package networkpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+const gatewayAPIMissing = "spec.provider.gateway: the API server does not know HTTPRoute of gateway.networking.k8s.io/v1: install the Gateway API, or leave spec.provider out"
+
+// problem is what keeps a condition from being True.
+type problem struct {
+	reason, message string
+}
+
+// stalls says whether somebody must change the specification or a referent.
+func (p problem) stalls() bool {
+	switch p.reason {
+	case reasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed:
+		return false
+	}
+	return true
+}
+
+// classes of the reasons of domains: to which condition they belong.
+var (
+	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonNotRoutable, reasonTooManyDomains, reasonGatewayAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
+	refReasons  = []string{reasonParentNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
+)
+
+// conditions sets all conditions of a status whose other fields are done.
+func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
+	generation := r.policy.Generation
+	spec, refs, traffic := r.specProblem(now), r.refProblem(now), r.trafficProblem(now)
+	set := func(kind string, p *problem, good string) {
+		if p != nil {
+			status.Set(&now.Conditions, generation, kind, metav1.ConditionFalse, p.reason, p.message)
+			return
+		}
+		status.Set(&now.Conditions, generation, kind, metav1.ConditionTrue, kind, good)
+	}
+	set(v1alpha1.ConditionAccepted, spec, "the specification makes sense")
+	set(v1alpha1.ConditionResolvedRefs, refs, "all that is named exists")
+	if f := r.microservice; f != nil || traffic != nil {
+		set(v1alpha1.ConditionProgrammed, traffic, r.programmedText(now))
+	}
+	r.nameConflict(now)
+	r.domainShared(now)
+	first := spec
+	for _, p := range []*problem{refs, traffic} {
+		if first == nil {
+			first = p
+		}
+	}
+	switch {
+	case first == nil:
+		status.Ready(&now.Conditions, generation, v1alpha1.ConditionProgrammed, r.programmedText(now))
+	case first.stalls():
+		status.Stalled(&now.Conditions, generation, first.reason, first.message)
+	default:
+		status.Reconciling(&now.Conditions, generation, first.reason, first.message)
+	}
+}
+
+func (r *reporter) programmedText(now *v1alpha1.NetworkPolicyStatus) string {
+	if now.Summary.Domains == "" {
+		return "the Services lead to the active releases"
+	}
+	return fmt.Sprintf("%s domains are programmed", now.Summary.Domains)
+}
+
+func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
+	if routed(r.policy) && !r.gatewayAPI {
+		return &problem{reasonGatewayAPIMissing, gatewayAPIMissing}
+	}
+	for _, key := range sortedKeys(r.writes.refused) {
+		if err := r.writes.refused[key]; err.Reason == status.ReasonInvalid || err.Reason == status.ReasonForbidden {
+			return &problem{err.Reason, err.Error()}
+		}
+	}
+	return domainProblem(now, specReasons)
+}
+
+func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
+	if r.microservice == nil {
+		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", microserviceName(r.policy))}
+	}
+	if routed(r.policy) && r.gatewayAPI {
+		if v := r.parentMissing(); v.reason != "" {
+			return &problem{v.reason, v.message}
+		}
+	}
+	return domainProblem(now, refReasons)
+}
+
+func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem {
+	for _, d := range now.Domains {
+		if slices.Contains(reasons, d.Reason) {
+			return &problem{d.Reason, d.Message}
+		}
+	}
+	return nil
+}
+
+// trafficProblem is what keeps traffic from flowing as it should. A group that has
+// no active release yet does not count while another one is served: versions, and
+// previews, come and fail without a change of this policy.
+func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
+	if r.microservice == nil {
+		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
+			return r.samePast(now)
+		}
+		return &problem{reasonNoMicroservice, fmt.Sprintf("Microservice %q does not exist", microserviceName(r.policy))}
+	}
+	serving := slices.ContainsFunc(now.Domains, func(d v1alpha1.DomainStatus) bool { return d.Programmed })
+	for _, d := range now.Domains {
+		if d.Reason == "" || d.Programmed && d.Reason != reasonNoReadyEndpoints || d.Reason == reasonNoActiveRelease && serving {
+			continue
+		}
+		return &problem{d.Reason, d.Message}
+	}
+	active := false
+	for _, g := range r.out.groups {
+		report := find(now.Groups, g.slug)
+		if live(g.group) && activeOf(g.group) != nil {
+			active = true
+			if g.mode == v1alpha1.SplitWhole && report.Reason != "" {
+				return &problem{report.Reason, report.Message}
+			}
+		}
+	}
+	if !active {
+		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", microserviceName(r.policy))}
+	}
+	return r.gatewayProblem()
+}
+
+// samePast keeps Programmed as it was: without a Microservice nothing is written.
+func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
+	c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed)
+	if c.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return &problem{c.Reason, c.Message}
+}
+
+// gatewayProblem names a Gateway that says of itself that it is not programmed.
+func (r *reporter) gatewayProblem() *problem {
+	for i, p := range r.parents() {
+		g := r.gateway(p)
+		if g == nil {
+			continue
+		}
+		c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+		if c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == g.Generation {
+			return &problem{reasonGatewayUnprogrammed, fmt.Sprintf("spec.provider.gateway.parentRefs[%d]: Gateway %q is not programmed: %s: %s", i, gatewayKey(r.policy.Namespace, p), c.Reason, c.Message)}
+		}
+	}
+	return nil
+}
+
+func find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
+	for _, g := range groups {
+		if g.Slug == slug {
+			return g
+		}
+	}
+	return v1alpha1.GroupTraffic{}
+}
+
+// nameConflict names the objects that somebody else has.
+func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
+	var texts []string
+	for _, key := range sortedKeys(r.writes.refused) {
+		if err := r.writes.refused[key]; err.Reason == status.ReasonNameConflict {
+			texts = append(texts, err.Error())
+		}
+	}
+	switch {
+	case len(texts) > 0:
+		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionNameConflict, metav1.ConditionTrue, reasonNameConflict, strings.Join(texts, "; "))
+	case r.microservice != nil:
+		status.Remove(&now.Conditions, v1alpha1.ConditionNameConflict)
+	}
+}
+
+// domainShared says that a domain moves between groups without steps (rule 9). Where
+// the Microservice has canary steps it says so before the first move.
+func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
+	if r.microservice == nil {
+		return
+	}
+	groups := r.liveGroups()
+	moves := len(groups) > 1 ||
+		len(groups) == 1 && r.microservice.Spec.UpdateStrategy.Canary != nil && !wholeLevel(groups[0])
+	if moves {
+		for i, d := range r.policy.Spec.Domains {
+			if d.Release == nil && groupsPolicy(d) == v1alpha1.GroupsNewest {
+				status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
+					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: use {{.ReleaseGroupName}} in it, or versioning.groupBy Major or All in the ImagePolicy", i, d.Domain))
+				return
+			}
+		}
+	}
+	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
+}
+
+// wholeLevel says whether a group is the only one that there will be: with groupBy
+// All it bears the name of its level.
+func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
+	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
+}

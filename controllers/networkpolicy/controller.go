@@ -1,0 +1,245 @@
+// Package networkpolicy is the controller of networkpolicies.hlnr.io: it writes the
+// Services and HTTPRoutes that lead to the releases of a Microservice, and reports
+// what they are known to carry.
+//
+// A pass observes (observe.go), decides (decide.go, domains.go: pure), writes
+// (apply.go) and reports (report.go, accept.go, conditions.go: pure).
+package networkpolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/finalizers,verbs=update
+// +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// fieldOwner of all that this controller writes.
+const fieldOwner = "heighliner-networkpolicy"
+
+// lookAgain is when a policy looks for what no watch tells of.
+const lookAgain = time.Minute
+
+// Writer writes the children of a policy. It is apply.Writer but for tests.
+type Writer interface {
+	Apply(ctx context.Context, owner, desired client.Object) (apply.Outcome, error)
+	Delete(ctx context.Context, owner, obj client.Object) error
+}
+
+// Reconciler makes what policies say true.
+type Reconciler struct {
+	// Client reads through the cache, and writes.
+	Client client.Client
+	// Live reads past the cache.
+	Live client.Reader
+	// Writer of Services and HTTPRoutes.
+	Writer Writer
+	// Events of policies.
+	Events status.Recorder
+	// Now is the clock.
+	Now func() time.Time
+
+	routing *routing
+}
+
+// Options of the controller. The zero value has defaults.
+type Options struct {
+	// Concurrency is the number of policies that are looked at at a time. Default: 2.
+	Concurrency int
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// SetupWithManager registers the controller. Where the API server does not know the
+// Gateway API yet, policies that need it say so, and it is looked for each minute.
+func SetupWithManager(mgr ctrl.Manager, opts Options) error {
+	for field, index := range indexes {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, index); err != nil {
+			return fmt.Errorf("index %s: %w", field, err)
+		}
+	}
+	r := &Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
+		Events: status.Recorder{Events: mgr.GetEventRecorder("heighliner")},
+		Now:    opts.Now,
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	c, err := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
+		For(&v1alpha1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&corev1.Service{}).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
+		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
+		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2)}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("build controller networkpolicy: %w", err)
+	}
+	r.routing = &routing{mapper: mgr.GetRESTMapper(), watch: func() error { return r.watchRoutes(mgr, c) }}
+	return r.routing.look()
+}
+
+// Reconcile makes one pass over a policy.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var policy v1alpha1.NetworkPolicy
+	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil || policy.DeletionTimestamp != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
+	}
+	if routed(&policy) {
+		if err := r.routing.look(); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	f, err := r.observe(ctx, &policy)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	out := decide(f)
+	w, failed := r.write(ctx, f, out)
+	now, wake := report(f, out, w)
+	if err := r.save(ctx, &policy, now); err != nil {
+		return ctrl.Result{}, errors.Join(failed, err)
+	}
+	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
+		return ctrl.Result{}, failed
+	}
+	return ctrl.Result{RequeueAfter: r.again(f, w, wake)}, nil
+}
+
+// save writes the status, once and only if it changed, and tells of transitions.
+func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, now v1alpha1.NetworkPolicyStatus) error {
+	before := policy.DeepCopy()
+	policy.Status = now
+	wrote, err := status.Patch(ctx, r.Client, fieldOwner, policy, before, status.AtResourceVersion)
+	if err == nil && wrote {
+		r.announce(policy, before.Status, now)
+	}
+	return err
+}
+
+// again is when to look at a policy without being woken.
+func (r *Reconciler) again(f *facts, w writes, wake time.Duration) time.Duration {
+	earlier := func(after time.Duration) {
+		if after > 0 && (wake == 0 || after < wake) {
+			wake = after
+		}
+	}
+	for _, err := range w.refused {
+		earlier(err.After)
+	}
+	if routed(f.policy) && !f.gatewayAPI {
+		earlier(lookAgain)
+	}
+	return wake
+}
+
+// routing knows whether the API server has the Gateway API, and starts the watches
+// when it has.
+type routing struct {
+	mapper meta.RESTMapper
+	watch  func() error
+
+	mu   sync.Mutex
+	seen bool
+	next time.Time
+}
+
+func (g *routing) known() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen
+}
+
+// look asks the API server, at most once in half a minute.
+func (g *routing) look() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen || time.Now().Before(g.next) {
+		return nil
+	}
+	for _, kind := range []string{"HTTPRoute", "Gateway"} {
+		_, err := g.mapper.RESTMapping(gatewayv1.SchemeGroupVersion.WithKind(kind).GroupKind(), "v1")
+		if meta.IsNoMatchError(err) {
+			g.next = time.Now().Add(lookAgain / 2)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look for %s of the Gateway API: %w", kind, err)
+		}
+	}
+	if err := g.watch(); err != nil {
+		return err
+	}
+	g.seen = true
+	return nil
+}
+
+func (r *Reconciler) watchRoutes(mgr ctrl.Manager, c controller.Controller) error {
+	owned := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.NetworkPolicy{}, handler.OnlyControllerOwner())
+	if err := c.Watch(source.Kind(mgr.GetCache(), &gatewayv1.HTTPRoute{}, owned)); err != nil {
+		return fmt.Errorf("watch HTTPRoutes: %w", err)
+	}
+	named := handler.TypedEnqueueRequestsFromMapFunc(r.byGateway)
+	if err := c.Watch(source.Kind(mgr.GetCache(), &gatewayv1.Gateway{}, named, gatewayChanged)); err != nil {
+		return fmt.Errorf("watch Gateways: %w", err)
+	}
+	return nil
+}
+
+// gatewayChanged leaves out the counters that each route of a Gateway moves.
+var gatewayChanged = predicate.TypedFuncs[*gatewayv1.Gateway]{
+	UpdateFunc: func(e event.TypedUpdateEvent[*gatewayv1.Gateway]) bool {
+		return e.ObjectOld.Generation != e.ObjectNew.Generation ||
+			!equality.Semantic.DeepEqual(e.ObjectOld.Status.Conditions, e.ObjectNew.Status.Conditions)
+	},
+}
+
+// claimsChanged lets through what may free or take a host.
+var claimsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
+		return !slices.Equal(claimed(old), claimed(now)) || !equality.Semantic.DeepEqual(old.Spec.Provider, now.Spec.Provider) ||
+			(old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil)
+	},
+}
+
+func claimed(p *v1alpha1.NetworkPolicy) []string {
+	var out []string
+	for _, d := range p.Status.Domains {
+		out = append(out, fmt.Sprint(d.Domain, d.Path, d.Reason == reasonDomainConflict, d.Reason == reasonPinnedUnavailable))
+	}
+	return out
+}

@@ -1,0 +1,630 @@
+package networkpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// decision is what a pass is to write, and what it says of groups and domains. It
+// follows from facts alone.
+type decision struct {
+	// services in the order of writing: those of releases first.
+	services []resources.Service
+	// routes in the order of writing: those that gain hosts before those that lose
+	// some.
+	routes []*routeDecision
+	// deleteRoutes and deleteServices by name. Services are deleted last.
+	deleteRoutes   []string
+	deleteServices []string
+	groups         []*groupDecision
+	rows           []*row
+	// followed is the group of the policy's own Service; nil where there is none.
+	followed *v1alpha1.ReleaseGroup
+}
+
+// routeDecision is one HTTPRoute.
+type routeDecision struct {
+	resources.Route
+	// slug of the group whose releases are behind.
+	slug string
+	// object as it is applied.
+	object *gatewayv1.HTTPRoute
+	rows   []*row
+}
+
+// groupDecision is what the routes and Services of a group are to carry.
+type groupDecision struct {
+	group *v1alpha1.ReleaseGroup
+	slug  string
+	mode  v1alpha1.SplitMode
+	// weights by release, adding up to 100; nil where nothing is to be written.
+	weights map[string]int
+	masked  []string
+	pinned  []string
+	// true where weights name only releases that the ledger gives traffic: then
+	// they answer its revision. Otherwise they are what was written last, because
+	// nothing that should serve has a ready endpoint.
+	answers bool
+	// reason and message why the group cannot be confirmed, apart from what live
+	// objects say.
+	reason, message string
+}
+
+type decider struct {
+	*facts
+	ledger ledger
+	// releases by name of the Service that leads to them.
+	releases map[string]string
+}
+
+// decide is pure, and the same for any order in which objects were listed.
+func decide(f *facts) *decision {
+	d := newDecider(f)
+	if f.microservice == nil {
+		return &decision{}
+	}
+	out := &decision{rows: d.rows()}
+	for _, g := range d.ledger.groups {
+		out.groups = append(out.groups, d.group(g, out.rows))
+	}
+	d.addServices(out)
+	d.addRoutes(out)
+	d.obsolete(out)
+	return out
+}
+
+func newDecider(f *facts) *decider {
+	d := &decider{facts: f, ledger: readLedger(f.microservice), releases: map[string]string{}}
+	for name := range d.ledger.rows {
+		d.releases[f.releaseService(name)] = name
+	}
+	for name, s := range f.services {
+		if ofRelease(s) {
+			d.releases[name] = s.Spec.Selector[v1alpha1.LabelRelease]
+		}
+	}
+	return d
+}
+
+// group decides the split of one group.
+func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
+	out := &groupDecision{group: g, slug: g.Slug, mode: v1alpha1.SplitWhole}
+	var routable, refused *row
+	for _, r := range rows {
+		if r.group != g {
+			continue
+		}
+		if r.pin {
+			if r.pinned != "" && !slices.Contains(out.pinned, r.pinned) {
+				out.pinned = append(out.pinned, r.pinned)
+			}
+			continue
+		}
+		// A domain that cannot be routed does not turn a split into a whole move:
+		// then nothing of the group may count as programmed.
+		out.mode = v1alpha1.SplitWeighted
+		if r.routable() {
+			routable = r
+		} else if refused == nil {
+			refused = r
+		}
+	}
+	slices.Sort(out.pinned)
+	if !live(g) {
+		out.answers = true
+		return out
+	}
+	last := d.carriedWeights(g.Slug)
+	prev := d.report(g.Slug)
+	var shares []release.Share
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		name := r.VersionedMicroservice
+		shares = append(shares, release.Share{
+			Release: name, Status: release.Status(r.Status), Weight: int(r.Weight),
+			Ready: d.ready(name), Available: r.Available,
+			Masked: slices.Contains(prev.Masked, name) && last[name] == 0,
+		})
+	}
+	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
+	out.weights, out.masked = release.Split(shares)
+	out.answers = out.weights != nil
+	if !out.answers {
+		out.weights, out.answers = hold(last, g)
+	}
+	active := activeOf(g)
+	switch {
+	case active == nil:
+		out.reason = reasonNoActiveRelease
+		out.message = fmt.Sprintf("release group %q has no active release yet", g.Name)
+	case out.mode == v1alpha1.SplitWeighted && routable == nil && refused != nil:
+		out.reason, out.message = refused.reason, refused.message
+	case len(out.weights) == 0 || !out.answers:
+		out.reason = reasonNoReadyEndpoints
+		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
+	}
+	return out
+}
+
+// hold says what a group's routes carry while no release that should serve has a
+// ready endpoint: what was written last, without what the ledger turned down. Only
+// where nothing of it may stay do the asked weights go in, since an empty rule
+// would answer no better.
+func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
+	if len(last) == 0 {
+		return nil, false
+	}
+	asked, eligible, earlier := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, r := range g.Releases {
+		name := r.VersionedMicroservice
+		serves := r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary
+		if serves && r.Weight > 0 {
+			asked[name] = int(r.Weight)
+		}
+		switch {
+		case last[name] == 0:
+		case serves:
+			eligible[name] = last[name]
+		case r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0:
+			earlier[name] = last[name]
+		}
+	}
+	switch {
+	case len(eligible) > 0:
+		return scale(eligible), true
+	case len(earlier) > 0:
+		return scale(earlier), false
+	case len(asked) > 0:
+		return scale(asked), true
+	}
+	return last, false
+}
+
+// scale makes weights add up to 100; the largest takes what rounding leaves.
+func scale(weights map[string]int) map[string]int {
+	names := sortedKeys(weights)
+	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
+	total := 0
+	for _, w := range weights {
+		total += w
+	}
+	out, rest := make(map[string]int, len(weights)), 100
+	for _, name := range names[1:] {
+		out[name] = max(1, weights[name]*100/total)
+		rest -= out[name]
+	}
+	out[names[0]] = rest
+	return out
+}
+
+// carriedWeights are the weights that live routes give the releases of a group. Of
+// several routes the one with the highest revision tells.
+func (d *decider) carriedWeights(slug string) map[string]int {
+	best, bestRevision := map[string]int(nil), int64(-1)
+	for _, name := range sortedKeys(d.routes) {
+		route := d.routes[name]
+		s, _ := resources.StampOf(route)
+		if d.groupOfRoute(route) != slug || route.DeletionTimestamp != nil || pinRoute(route) || s.Revision <= bestRevision {
+			continue
+		}
+		best, bestRevision = d.backendsOf(route), s.Revision
+	}
+	return best
+}
+
+// groupOfRoute is the slug of the group whose releases are behind a live route.
+func (d *decider) groupOfRoute(route *gatewayv1.HTTPRoute) string {
+	return route.Labels[v1alpha1.LabelGroup]
+}
+
+// backendsOf are the releases behind a live route with their weights.
+func (d *decider) backendsOf(route *gatewayv1.HTTPRoute) map[string]int {
+	out := map[string]int{}
+	for _, rule := range route.Spec.Rules {
+		for _, b := range rule.BackendRefs {
+			weight := 1
+			if b.Weight != nil {
+				weight = int(*b.Weight)
+			}
+			if name, ok := d.releases[string(b.Name)]; ok {
+				out[name] = weight
+			}
+		}
+	}
+	return out
+}
+
+// addServices decides the Services: one for each row of the ledger, then those that
+// follow the active release of a group, then the policy's own.
+func (d *decider) addServices(out *decision) {
+	for _, g := range d.ledger.groups {
+		for i := range g.Releases {
+			name := g.Releases[i].VersionedMicroservice
+			out.services = append(out.services, resources.Service{
+				Name: d.releaseService(name), Release: name, Group: g.Slug, OfRelease: true,
+			})
+		}
+	}
+	slices.SortFunc(out.services, func(a, b resources.Service) int { return cmp.Compare(a.Name, b.Name) })
+	for _, g := range d.liveGroups() {
+		out.services = d.follow(out.services, resources.GroupServiceName(d.policy.Name, g.Slug), g, g.Slug)
+	}
+	current := ""
+	if g := d.ledger.groupOf[d.selected(d.policy.Name)]; g != nil {
+		current = g.Slug
+	}
+	if g := d.choose(d.liveGroups(), current); g != nil {
+		out.followed = g
+		out.services = d.follow(out.services, d.policy.Name, g, "")
+	}
+}
+
+// follow adds a Service that leads to a group's active release. It moves only to a
+// release that has a ready endpoint, and stays where it is until then.
+func (d *decider) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
+	selected := d.selected(name)
+	active := activeOf(g)
+	target := selected
+	if active != nil {
+		_, known := d.ledger.rows[selected]
+		if want := active.VersionedMicroservice; selected == "" || !known || d.ready(want) {
+			target = want
+		}
+	}
+	if target == "" {
+		return services
+	}
+	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
+	if old, ok := d.services[name]; ok && target == selected {
+		// The stamp tells when the selector moved, so that a step of a canary writes
+		// no Service.
+		if stamp, stamped := resources.StampOf(old); stamped && stamp.Ledger == s.Stamp.Ledger && stamp.Group == s.Stamp.Group {
+			s.Stamp = stamp
+		}
+	}
+	return append(services, s)
+}
+
+func (d *decider) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
+	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, Ledger: types.UID(d.ledger.uid), Sequence: d.ledger.sequence}
+}
+
+// routeKey tells which rows share routes.
+type routeKey struct {
+	target, path, port string
+}
+
+// addRoutes puts the rows into HTTPRoutes.
+func (d *decider) addRoutes(out *decision) {
+	if !d.gatewayAPI {
+		return
+	}
+	groups := map[string]*groupDecision{}
+	for _, g := range out.groups {
+		groups[g.slug] = g
+	}
+	buckets := map[routeKey][]*row{}
+	for _, r := range out.rows {
+		if !r.routable() {
+			continue
+		}
+		if r.pinned == "" && len(groups[r.group.Slug].weights) == 0 {
+			continue // Nothing that could answer has a ready endpoint, and nothing did.
+		}
+		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
+			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("spec.domains[%d].release.version: release %q has no ready endpoint yet", r.entry, r.pinned))
+			continue
+		}
+		key := routeKey{r.target, r.path, r.port.Name}
+		buckets[key] = append(buckets[key], r)
+	}
+	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b routeKey) int {
+		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port))
+	})
+	for _, key := range keys {
+		for i, rows := range d.allocate(key, buckets[key]) {
+			if len(rows) > 0 {
+				name := resources.RouteName(d.policy.Name, key.target, key.path, key.port, i)
+				out.routes = append(out.routes, d.route(name, rows, groups))
+			}
+		}
+	}
+	slices.SortStableFunc(out.routes, func(a, b *routeDecision) int {
+		return cmp.Compare(d.loses(a), d.loses(b))
+	})
+}
+
+// carriesPin says whether a live route leads the row's host to its release already.
+func (d *decider) carriesPin(r *row) bool {
+	for _, route := range d.routes {
+		if route.DeletionTimestamp == nil && pinRoute(route) && pathOf(route) == r.path &&
+			slices.Contains(hostsOf(route), r.host) && d.backendsOf(route)[r.pinned] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// allocate spreads rows over routes of at most resources.MaxHostnames hosts. A host
+// stays in the live route that has it, because the age of a route decides who gets
+// a host that two claim; a new one goes into the first with room.
+func (d *decider) allocate(key routeKey, rows []*row) [][]*row {
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.host, b.host) })
+	var out [][]*row
+	at := func(i int) *[]*row {
+		for len(out) <= i {
+			out = append(out, nil)
+		}
+		return &out[i]
+	}
+	var fresh []*row
+	for _, r := range rows {
+		i := d.placed(key, r.host)
+		if i < 0 {
+			fresh = append(fresh, r)
+			continue
+		}
+		*at(i) = append(*at(i), r)
+	}
+	i := 0
+	for _, r := range fresh {
+		for len(*at(i)) >= resources.MaxHostnames {
+			i++
+		}
+		*at(i) = append(*at(i), r)
+	}
+	for _, part := range out {
+		slices.SortFunc(part, func(a, b *row) int { return cmp.Compare(a.host, b.host) })
+	}
+	return out
+}
+
+// placed is the index of the live route of key that has host; -1 where none has.
+func (d *decider) placed(key routeKey, host string) int {
+	for i := range maxRows / resources.MaxHostnames {
+		name := resources.RouteName(d.policy.Name, key.target, key.path, key.port, i)
+		if route, ok := d.routes[name]; ok && route.DeletionTimestamp == nil && slices.Contains(hostsOf(route), host) {
+			return i
+		}
+	}
+	return -1
+}
+
+// loses is 1 where a route is to lose hosts that it has.
+func (d *decider) loses(r *routeDecision) int {
+	if old, ok := d.routes[r.Name]; ok {
+		for _, host := range hostsOf(old) {
+			if !slices.Contains(r.Hostnames, host) {
+				return 1
+			}
+		}
+	}
+	return 0
+}
+
+func (d *decider) route(name string, rows []*row, groups map[string]*groupDecision) *routeDecision {
+	first := rows[0]
+	g := groups[first.group.Slug]
+	out := &routeDecision{slug: g.slug, rows: rows, Route: resources.Route{
+		Name: name, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group),
+	}}
+	for _, r := range rows {
+		out.Hostnames = append(out.Hostnames, r.host)
+	}
+	weights := g.weights
+	if first.pinned != "" {
+		weights = map[string]int{first.pinned: 100}
+	}
+	for _, release := range sortedKeys(weights) {
+		if w := weights[release]; w > 0 {
+			out.Backends = append(out.Backends, resources.Backend{Service: d.releaseService(release), Weight: int32(w)})
+		}
+	}
+	old := d.routes[name]
+	if old != nil {
+		out.Stamp = d.routeStamp(old, out.Stamp, g, first.pinned != "")
+	}
+	out.object = out.Build(d.policy, microserviceName(d.policy))
+	if first.pinned != "" {
+		out.object.Labels[v1alpha1.LabelRelease] = first.pinned
+	}
+	if old != nil {
+		out.object.Spec.ParentRefs = append(out.object.Spec.ParentRefs, d.parentsToKeep(old)...)
+	}
+	return out
+}
+
+// routeStamp is the stamp of a route that is there already. A route that holds what
+// was written before does not answer the present revision, and one with a pin
+// answers every one.
+func (d *decider) routeStamp(old *gatewayv1.HTTPRoute, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
+	was, ok := resources.StampOf(old)
+	if !ok || was.Ledger != stamp.Ledger || was.Group != stamp.Group {
+		return stamp
+	}
+	if was.Revision == stamp.Revision || pinned || !g.answers {
+		return was
+	}
+	return stamp
+}
+
+// parentsToKeep are Gateways that serve a route and are no longer named: they go
+// when all that are named have accepted it, so that a wrong name takes nothing
+// away.
+func (d *decider) parentsToKeep(old *gatewayv1.HTTPRoute) []gatewayv1.ParentReference {
+	named := map[string]bool{}
+	accepted := true
+	for _, p := range d.parents() {
+		named[gatewayKey(d.policy.Namespace, p)] = true
+		accepted = accepted && acceptance(old, p).accepted
+	}
+	if accepted {
+		return nil
+	}
+	var kept []gatewayv1.ParentReference
+	for _, p := range old.Spec.ParentRefs {
+		if key := refNamespace(p, old.Namespace) + "/" + string(p.Name); !named[key] {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// obsolete decides what is deleted. A route goes only when the hosts that are still
+// wanted are accepted elsewhere; a Service goes only when its release has no row
+// and no written object names it.
+func (d *decider) obsolete(out *decision) {
+	wanted := map[string]*routeDecision{}
+	byHost := map[string]*routeDecision{}
+	for _, r := range out.routes {
+		wanted[r.Name] = r
+		for _, host := range r.Hostnames {
+			byHost[host+r.Path] = r
+		}
+	}
+	vanished := d.vanished()
+	named := map[string]bool{}
+	for _, r := range out.routes {
+		for _, b := range r.Backends {
+			named[b.Service] = true
+		}
+	}
+	for _, name := range sortedKeys(d.routes) {
+		route := d.routes[name]
+		for service := range servicesOf(route) {
+			named[service] = true
+		}
+		if wanted[name] != nil || route.DeletionTimestamp != nil || !d.gatewayAPI || vanished[d.groupOfRoute(route)] {
+			continue
+		}
+		replaced := true
+		for _, host := range hostsOf(route) {
+			if by := byHost[host+pathOf(route)]; by != nil {
+				replaced = replaced && d.settled(by)
+			}
+		}
+		if replaced {
+			out.deleteRoutes = append(out.deleteRoutes, name)
+		}
+	}
+	keep := map[string]bool{}
+	for _, s := range out.services {
+		keep[s.Name] = true
+	}
+	selected := d.referenced()
+	for _, name := range sortedKeys(d.services) {
+		s := d.services[name]
+		if keep[name] || named[name] || s.DeletionTimestamp != nil {
+			continue
+		}
+		if ofRelease(s) && selected[s.Spec.Selector[v1alpha1.LabelRelease]] || !ofRelease(s) && vanished[s.Labels[v1alpha1.LabelGroup]] {
+			continue
+		}
+		if name == d.policy.Name && len(d.ledger.groups) == 0 {
+			continue
+		}
+		out.deleteServices = append(out.deleteServices, name)
+	}
+}
+
+// vanished are groups that live objects carry and the ledger does not know. A group
+// leaves by its phase Closing, in which its routes go; one that is simply not there
+// belongs to a ledger that was made anew. Its objects stay until some group has an
+// active release that answers.
+func (d *decider) vanished() map[string]bool {
+	for _, g := range d.liveGroups() {
+		if a := activeOf(g); a != nil && d.ready(a.VersionedMicroservice) {
+			return nil
+		}
+	}
+	out := map[string]bool{}
+	consider := func(slug string) {
+		if slug != "" && d.ledger.bySlug[slug] == nil {
+			out[slug] = true
+		}
+	}
+	for _, s := range d.services {
+		consider(s.Labels[v1alpha1.LabelGroup])
+	}
+	for _, r := range d.routes {
+		consider(d.groupOfRoute(r))
+	}
+	return out
+}
+
+// referenced are the releases that the last report named, and those that live
+// Services of groups select.
+func (d *decider) referenced() map[string]bool {
+	out := map[string]bool{}
+	for _, g := range d.policy.Status.Groups {
+		for _, name := range g.References {
+			out[name] = true
+		}
+	}
+	for _, s := range d.services {
+		if !ofRelease(s) {
+			out[s.Spec.Selector[v1alpha1.LabelRelease]] = true
+		}
+	}
+	return out
+}
+
+func hostsOf(route *gatewayv1.HTTPRoute) []string {
+	hosts := make([]string, 0, len(route.Spec.Hostnames))
+	for _, h := range route.Spec.Hostnames {
+		hosts = append(hosts, string(h))
+	}
+	return hosts
+}
+
+// pathOf is the path prefix of a route of ours.
+func pathOf(route *gatewayv1.HTTPRoute) string {
+	for _, rule := range route.Spec.Rules {
+		for _, m := range rule.Matches {
+			if m.Path != nil && m.Path.Value != nil {
+				return *m.Path.Value
+			}
+		}
+	}
+	return "/"
+}
+
+// pinRoute says whether a route of ours leads to one pinned release.
+func pinRoute(route *gatewayv1.HTTPRoute) bool { return route.Labels[v1alpha1.LabelRelease] != "" }
+
+func servicesOf(route *gatewayv1.HTTPRoute) map[string]bool {
+	out := map[string]bool{}
+	for _, rule := range route.Spec.Rules {
+		for _, b := range rule.BackendRefs {
+			out[string(b.Name)] = true
+		}
+	}
+	return out
+}
+
+func refNamespace(p gatewayv1.ParentReference, fallback string) string {
+	if p.Namespace != nil && *p.Namespace != "" {
+		return string(*p.Namespace)
+	}
+	return fallback
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// versionOf is the version of a release for people, its name where the ledger no
+// longer knows it.
+func (l ledger) versionOf(release string) string {
+	if r := l.rows[release]; r != nil {
+		return r.SemVer.Version
+	}
+	return release
+}

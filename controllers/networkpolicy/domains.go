@@ -1,0 +1,437 @@
+package networkpolicy
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Reasons of domains, groups and conditions.
+const (
+	reasonInvalidDomain       = "InvalidDomain"
+	reasonDomainConflict      = "DomainConflict"
+	reasonGroupNotFound       = "GroupNotFound"
+	reasonNoActiveRelease     = "NoActiveRelease"
+	reasonNoReadyEndpoints    = "NoReadyEndpoints"
+	reasonPinnedUnavailable   = "PinnedReleaseUnavailable"
+	reasonParentNotFound      = "ParentNotFound"
+	reasonNotAccepted         = "NotAccepted"
+	reasonNoMatchingListener  = "NoMatchingListener"
+	reasonGatewayAPIMissing   = "GatewayAPIMissing"
+	reasonGatewayUnprogrammed = "GatewayNotProgrammed"
+	reasonNotRoutable         = "PortNotRoutable"
+	reasonTooManyDomains      = "TooManyDomains"
+	reasonPending             = "Pending"
+	reasonNameConflict        = "NameConflict"
+	reasonNoMicroservice      = "MicroserviceNotFound"
+)
+
+// maxRows is the number of rendered hosts that a policy's status holds.
+const maxRows = 512
+
+// row is one rendered host and what it leads to.
+type row struct {
+	// entry is the index in spec.domains.
+	entry int
+	host  string
+	path  string
+	port  v1alpha1.NetworkPort
+	// target tells which rows may share a route: those that lead to the same thing
+	// now and always.
+	target string
+	// group that the row leads to; nil where there is none.
+	group *v1alpha1.ReleaseGroup
+	// pinned is the release of a row with a version.
+	pinned string
+	pin    bool
+	// shared rows move between groups.
+	shared bool
+	// reason and message why the row is not routed, or what is wrong with it.
+	reason, message string
+	// kept rows are live although the specification no longer gives them, because
+	// what it gives instead is no host.
+	kept bool
+}
+
+// routable says whether a route is to carry the row.
+func (r *row) routable() bool {
+	return r.host != "" && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
+}
+
+var (
+	fieldPattern = regexp.MustCompile(`\{\{ ?\.([A-Za-z]+) ?\}\}`)
+	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version) ?\}\}`)
+)
+
+// templated says whether a domain holds a field of the group.
+func templated(domain string) bool { return groupFields.MatchString(domain) }
+
+// groupsPolicy of a domain, its default included.
+func groupsPolicy(d v1alpha1.Domain) v1alpha1.GroupsPolicy {
+	switch {
+	case d.Groups != nil:
+		return d.Groups.Policy
+	case templated(d.Domain):
+		return v1alpha1.GroupsEach
+	}
+	return v1alpha1.GroupsNewest
+}
+
+// render fills the fields of a domain for a group, which may be nil.
+func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
+	ms := microserviceName(p)
+	values := map[string]string{"Name": p.Name, "Microservice": ms, "Namespace": p.Namespace}
+	if g != nil {
+		values["ReleaseGroupName"], values["StreamName"], values["FullName"] = g.Slug, g.Name, ms+"-"+g.Slug
+		if a := activeOf(g); a != nil {
+			values["Version"] = a.SemVer.Version
+		}
+	}
+	var missing string
+	host := fieldPattern.ReplaceAllStringFunc(domain, func(field string) string {
+		name := fieldPattern.FindStringSubmatch(field)[1]
+		value, ok := values[name]
+		if !ok && missing == "" {
+			missing = name
+		}
+		return value
+	})
+	if missing != "" {
+		return "", fmt.Errorf("field {{.%s}} has no value here", missing)
+	}
+	return host, checkHost(host)
+}
+
+// checkHost says what keeps text from being the host name of a route.
+func checkHost(host string) error {
+	name, wildcard := strings.CutPrefix(host, "*.")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return fmt.Errorf("%q is an address, not a host name", host)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(host) > validation.DNS1123SubdomainMaxLength {
+		return fmt.Errorf("%q is no host name in lower-case letters, digits, '-' and '.' of at most 253 characters", host)
+	}
+	if wildcard && !strings.Contains(name, ".") && name == "" {
+		return fmt.Errorf("%q is no host name", host)
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if len(label) > validation.DNS1123LabelMaxLength {
+			return fmt.Errorf("label %q of %q has more than 63 characters", label, host)
+		}
+	}
+	return nil
+}
+
+// rows renders the domains of the specification, in order, newest group first.
+func (d *decider) rows() []*row {
+	if !routed(d.policy) {
+		return nil
+	}
+	var rows []*row
+	for i, entry := range d.policy.Spec.Domains {
+		rows = append(rows, d.entryRows(i, entry)...)
+	}
+	if len(rows) > maxRows {
+		rows = rows[:maxRows]
+		last := rows[maxRows-1]
+		last.group, last.pinned, last.kept = nil, "", false
+		last.reason = reasonTooManyDomains
+		last.message = fmt.Sprintf("spec.domains render to more than %d hosts: remove entries, or name groups", maxRows)
+	}
+	d.keepInvalid(rows)
+	d.settleClaims(rows)
+	return rows
+}
+
+func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
+	base := row{entry: i, path: entry.Path, port: d.portOf(entry)}
+	if base.path == "" {
+		base.path = "/"
+	}
+	var rows []*row
+	if entry.Release != nil {
+		rows = []*row{d.pinRow(base, entry)}
+	} else {
+		rows = d.groupRows(base, entry)
+	}
+	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
+		for _, r := range rows {
+			r.fail(reasonNotRoutable, fmt.Sprintf("spec.domains[%d].port %q has protocol %s: a domain needs a port with protocol HTTP", i, base.port.Name, p))
+		}
+	}
+	return rows
+}
+
+func (r *row) fail(reason, message string) {
+	if r.reason == "" {
+		r.reason, r.message = reason, message
+	}
+}
+
+func (d *decider) portOf(entry v1alpha1.Domain) v1alpha1.NetworkPort {
+	for _, p := range d.policy.Spec.Ports {
+		if p.Name == entry.Port {
+			return p
+		}
+	}
+	return d.policy.Spec.Ports[0]
+}
+
+// groupRows are the rows of a domain that leads to groups.
+func (d *decider) groupRows(base row, entry v1alpha1.Domain) []*row {
+	policy := groupsPolicy(entry)
+	candidates := d.liveGroups()
+	var names []string
+	if policy == v1alpha1.GroupsNamed && entry.Groups != nil {
+		names = entry.Groups.Names
+		candidates = named(candidates, names)
+	}
+	if policy == v1alpha1.GroupsEach || policy == v1alpha1.GroupsNamed && templated(entry.Domain) {
+		rows := make([]*row, 0, len(candidates))
+		for _, g := range candidates {
+			r := base
+			r.target, r.group = "group/"+g.Slug, g
+			if r = d.renderRow(r, entry); r.host != "" || r.reason == reasonInvalidDomain {
+				rows = append(rows, &r)
+			}
+		}
+		return append(rows, d.missingGroups(base, entry, names)...)
+	}
+	r := base
+	r.shared, r.target = true, "newest"
+	if policy == v1alpha1.GroupsNamed {
+		r.target = "named/" + strings.Join(names, ",")
+	}
+	r.group = d.choose(candidates, d.carriedBy(entry, r.path))
+	if r.group == nil && templated(entry.Domain) {
+		return d.missingGroups(base, entry, names)
+	}
+	r = d.renderRow(r, entry)
+	if r.group == nil {
+		r.fail(reasonNoActiveRelease, "there is no release group yet that the domain could lead to")
+		if policy == v1alpha1.GroupsNamed {
+			r.reason = reasonGroupNotFound
+			r.message = fmt.Sprintf("spec.domains[%d].groups.names: none of %q is a release group of Microservice %q", base.entry, names, microserviceName(d.policy))
+		}
+	}
+	return []*row{&r}
+}
+
+// renderRow fills in the host of a row.
+func (d *decider) renderRow(r row, entry v1alpha1.Domain) row {
+	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
+		return r // There is no version to name yet.
+	}
+	host, err := render(entry.Domain, d.policy, r.group)
+	if err != nil {
+		mend := "write a host name"
+		if templated(entry.Domain) {
+			mend = "use {{.ReleaseGroupName}}, which always is a DNS label, or shorten the rest"
+		}
+		r.fail(reasonInvalidDomain, fmt.Sprintf("spec.domains[%d].domain: %v: %s", r.entry, err, mend))
+		return r
+	}
+	r.host = host
+	if r.group != nil && activeOf(r.group) == nil {
+		// Not a failure of the row: what is live for the group stays.
+		r.message = fmt.Sprintf("release group %q has no active release yet", r.group.Name)
+	}
+	return r
+}
+
+// missingGroups are rows for names that no group has.
+func (d *decider) missingGroups(base row, entry v1alpha1.Domain, names []string) []*row {
+	var rows []*row
+	for _, name := range names {
+		if len(named(d.liveGroups(), []string{name})) > 0 {
+			continue
+		}
+		r := base
+		r.fail(reasonGroupNotFound, fmt.Sprintf("spec.domains[%d].groups.names: %q is no release group of Microservice %q", base.entry, name, microserviceName(d.policy)))
+		rows = append(rows, &r)
+	}
+	return rows
+}
+
+// pinRow is the row of a domain with a version (rule 33): it leads to a release
+// that is active, canary or kept, and never deploys one.
+func (d *decider) pinRow(base row, entry v1alpha1.Domain) *row {
+	r := base
+	r.pin, r.target = true, "version/"+entry.Release.Version
+	r.group, r.pinned = d.pinned(entry.Release.Version)
+	if r.pinned == "" {
+		host, _ := render(entry.Domain, d.policy, nil)
+		r.host = host
+		r.fail(reasonPinnedUnavailable, fmt.Sprintf("spec.domains[%d].release.version: no release of version %q is active, canary or kept: name one that is, or wait until it is deployed", r.entry, entry.Release.Version))
+		return &r
+	}
+	r = d.renderRow(r, entry)
+	r.message = ""
+	return &r
+}
+
+// pinned finds the release that a pin to version serves: the active one, else a
+// canary, else the one that was active last; the newest group first.
+func (d *decider) pinned(version string) (*v1alpha1.ReleaseGroup, string) {
+	var best *v1alpha1.Release
+	rank := func(r *v1alpha1.Release) int64 {
+		switch {
+		case r.Status == v1alpha1.ReleaseActive:
+			return 1 << 62
+		case r.Status == v1alpha1.ReleaseCanary:
+			return 1 << 61
+		case r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0:
+			return r.Promoted
+		}
+		return 0
+	}
+	for _, g := range d.liveGroups() {
+		for i := range g.Releases {
+			r := &g.Releases[i]
+			if r.SemVer.Version == version && rank(r) > 0 && (best == nil || rank(r) > rank(best)) {
+				best = r
+			}
+		}
+		if best != nil {
+			return g, best.VersionedMicroservice
+		}
+	}
+	return nil, ""
+}
+
+func (d *decider) liveGroups() []*v1alpha1.ReleaseGroup {
+	return slices.DeleteFunc(slices.Clone(d.ledger.groups), func(g *v1alpha1.ReleaseGroup) bool { return !live(g) })
+}
+
+// named picks groups by name or slug, in the order of names.
+func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseGroup {
+	var picked []*v1alpha1.ReleaseGroup
+	for _, name := range names {
+		for _, g := range groups {
+			if (g.Name == name || g.Slug == name) && !slices.Contains(picked, g) {
+				picked = append(picked, g)
+			}
+		}
+	}
+	return picked
+}
+
+// choose picks the group that something shared leads to (rule 9): the first of
+// candidates whose active release has ready endpoints, if it comes before the
+// current one; until then the current one, as long as it has an active release. It
+// never moves back because of endpoints that come and go.
+func (d *decider) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
+	var withActive *v1alpha1.ReleaseGroup
+	for _, g := range candidates {
+		active := activeOf(g)
+		if active == nil {
+			continue
+		}
+		if g.Slug == current || d.ready(active.VersionedMicroservice) {
+			return g
+		}
+		if withActive == nil {
+			withActive = g
+		}
+	}
+	for _, g := range candidates {
+		if g.Slug == current {
+			return g
+		}
+	}
+	if withActive != nil {
+		return withActive
+	}
+	if len(candidates) > 0 {
+		return candidates[0]
+	}
+	return nil
+}
+
+// carriedBy is the slug of the group to which a live route leads the host of a
+// shared domain. Where the host itself depends on the group, the report of the
+// last pass tells.
+func (d *decider) carriedBy(entry v1alpha1.Domain, path string) string {
+	if templated(entry.Domain) {
+		for _, g := range d.liveGroups() {
+			if host, err := render(entry.Domain, d.policy, g); err == nil {
+				if slug := d.hostGroup(host, path); slug != "" {
+					return slug
+				}
+			}
+		}
+		return ""
+	}
+	host, err := render(entry.Domain, d.policy, nil)
+	if err != nil {
+		return ""
+	}
+	return d.hostGroup(host, path)
+}
+
+func (d *decider) hostGroup(host, path string) string {
+	for _, name := range sortedKeys(d.routes) {
+		route := d.routes[name]
+		if route.DeletionTimestamp == nil && pathOf(route) == path && slices.Contains(hostsOf(route), host) {
+			return d.groupOfRoute(route)
+		}
+	}
+	return ""
+}
+
+// keepInvalid keeps live what a domain that renders to no host name has led to
+// until now: bad input takes nothing away.
+func (d *decider) keepInvalid(rows []*row) {
+	wanted := map[string]bool{}
+	for _, r := range rows {
+		wanted[r.host+r.path] = true
+	}
+	for _, r := range rows {
+		if r.reason != reasonInvalidDomain || r.group == nil {
+			continue
+		}
+		for _, name := range sortedKeys(d.routes) {
+			route := d.routes[name]
+			if route.DeletionTimestamp != nil || pathOf(route) != r.path || d.groupOfRoute(route) != r.group.Slug {
+				continue
+			}
+			for _, host := range hostsOf(route) {
+				if !wanted[host+r.path] && !r.kept {
+					r.host, r.kept = host, true
+					wanted[host+r.path] = true
+				}
+			}
+		}
+	}
+}
+
+// settleClaims turns down hosts that an older policy holds, or an earlier entry.
+func (d *decider) settleClaims(rows []*row) {
+	own := map[string]int{}
+	for _, r := range rows {
+		if r.host == "" {
+			continue
+		}
+		key := r.host + r.path
+		for _, c := range d.claims {
+			if c.host == r.host && c.path == r.path {
+				r.kept = false
+				r.fail(reasonDomainConflict, fmt.Sprintf("spec.domains[%d].domain: %q with path %q is held by networkpolicies.hlnr.io %q, which is older: use another host or path", r.entry, r.host, r.path, c.policy))
+			}
+		}
+		if first, taken := own[key]; taken {
+			r.kept = false
+			r.fail(reasonDomainConflict, fmt.Sprintf("spec.domains[%d].domain: %q with path %q is held by spec.domains[%d] already: use another host or path, or {{.ReleaseGroupName}}", r.entry, r.host, r.path, first))
+			continue
+		}
+		if r.reason == "" || r.kept {
+			own[key] = r.entry
+		}
+	}
+}

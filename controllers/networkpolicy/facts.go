@@ -1,0 +1,150 @@
+package networkpolicy
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// facts is all that a decision rests on, as read in one pass.
+type facts struct {
+	policy *v1alpha1.NetworkPolicy
+	// microservice that the policy routes to; nil where there is none.
+	microservice *v1alpha1.Microservice
+	// services and routes that the policy owns, by name; those that are being
+	// deleted included.
+	services map[string]*corev1.Service
+	routes   map[string]*gatewayv1.HTTPRoute
+	// endpoints by name of the policy's Services.
+	endpoints map[string]endpoints
+	// claims of older policies on the same parents.
+	claims []claim
+	// gateways by "namespace/name", as far as they exist.
+	gateways map[string]*gatewayv1.Gateway
+	// gatewayAPI says that the API server knows HTTPRoute and Gateway.
+	gatewayAPI bool
+	now        time.Time
+}
+
+// endpoints of one Service, by identity.
+type endpoints struct {
+	all, ready []string
+}
+
+// claim is a host and path that another policy holds.
+type claim struct {
+	host, path, policy string
+}
+
+// microserviceName is the name that the policy refers to.
+func microserviceName(p *v1alpha1.NetworkPolicy) string {
+	if p.Spec.MicroserviceRef != nil {
+		return p.Spec.MicroserviceRef.Name
+	}
+	return p.Name
+}
+
+// routed says whether the policy has a provider that routes.
+func routed(p *v1alpha1.NetworkPolicy) bool {
+	return p.Spec.Provider != nil && p.Spec.Provider.Gateway != nil
+}
+
+func (f *facts) parents() []v1alpha1.ParentReference {
+	if !routed(f.policy) {
+		return nil
+	}
+	return f.policy.Spec.Provider.Gateway.ParentRefs
+}
+
+// gateway that a parent reference names; nil where it does not exist.
+func (f *facts) gateway(p v1alpha1.ParentReference) *gatewayv1.Gateway {
+	return f.gateways[gatewayKey(f.policy.Namespace, p)]
+}
+
+func gatewayKey(namespace string, p v1alpha1.ParentReference) string {
+	if p.Namespace != "" {
+		namespace = p.Namespace
+	}
+	return namespace + "/" + p.Name
+}
+
+func (f *facts) releaseService(release string) string {
+	return resources.ReleaseServiceName(f.policy.Name, microserviceName(f.policy), release)
+}
+
+// ready says whether a release has a ready endpoint now, by its own Service.
+func (f *facts) ready(release string) bool {
+	return len(f.endpoints[f.releaseService(release)].ready) > 0
+}
+
+// selected is the release that a live Service of the policy selects.
+func (f *facts) selected(service string) string {
+	s, ok := f.services[service]
+	if !ok || s.DeletionTimestamp != nil {
+		return ""
+	}
+	return s.Spec.Selector[v1alpha1.LabelRelease]
+}
+
+// ofRelease says whether a Service of the policy belongs to one release.
+func ofRelease(s *corev1.Service) bool {
+	return s.Labels[v1alpha1.LabelRelease] != ""
+}
+
+// report of a group in the policy's present status.
+func (f *facts) report(slug string) v1alpha1.GroupTraffic {
+	i := slices.IndexFunc(f.policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
+	if i < 0 {
+		return v1alpha1.GroupTraffic{Slug: slug}
+	}
+	return f.policy.Status.Groups[i]
+}
+
+// activeOf is the active release of a group; nil where there is none.
+func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		if g.Releases[i].Status == v1alpha1.ReleaseActive {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+func live(g *v1alpha1.ReleaseGroup) bool { return g.Phase != v1alpha1.GroupClosing }
+
+// ledger finds groups and rows of a Microservice's status.
+type ledger struct {
+	groups []*v1alpha1.ReleaseGroup
+	// row and group by name of the release.
+	rows     map[string]*v1alpha1.Release
+	groupOf  map[string]*v1alpha1.ReleaseGroup
+	bySlug   map[string]*v1alpha1.ReleaseGroup
+	uid      string
+	sequence int64
+}
+
+func readLedger(m *v1alpha1.Microservice) ledger {
+	l := ledger{
+		rows: map[string]*v1alpha1.Release{}, groupOf: map[string]*v1alpha1.ReleaseGroup{},
+		bySlug: map[string]*v1alpha1.ReleaseGroup{},
+	}
+	if m == nil {
+		return l
+	}
+	l.uid, l.sequence = string(m.UID), m.Status.Sequence
+	for i := range m.Status.ReleaseGroups {
+		g := &m.Status.ReleaseGroups[i]
+		l.groups = append(l.groups, g)
+		l.bySlug[g.Slug] = g
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			l.rows[r.VersionedMicroservice], l.groupOf[r.VersionedMicroservice] = r, g
+		}
+	}
+	return l
+}

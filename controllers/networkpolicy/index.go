@@ -1,0 +1,109 @@
+package networkpolicy
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Indexes of policies.
+const (
+	indexMicroservice = "networkpolicy.microservice"
+	indexHost         = "networkpolicy.host"
+	indexParent       = "networkpolicy.parent"
+)
+
+// indexes by field: what a change of a referent looks its referrers up by.
+var indexes = map[string]client.IndexerFunc{
+	indexMicroservice: func(o client.Object) []string {
+		return []string{microserviceName(o.(*v1alpha1.NetworkPolicy))}
+	},
+	indexHost: func(o client.Object) []string {
+		var hosts []string
+		for _, d := range o.(*v1alpha1.NetworkPolicy).Status.Domains {
+			hosts = append(hosts, d.Domain)
+		}
+		return union(hosts, nil)
+	},
+	indexParent: func(o client.Object) []string {
+		p := o.(*v1alpha1.NetworkPolicy)
+		if !routed(p) {
+			return nil
+		}
+		var keys []string
+		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
+			keys = append(keys, gatewayKey(p.Namespace, ref))
+		}
+		return union(keys, nil)
+	},
+}
+
+// byMicroservice enqueues the policies that refer to a Microservice.
+func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{indexMicroservice: m.GetName()})
+}
+
+// byGateway enqueues the policies that name a Gateway.
+func (r *Reconciler) byGateway(ctx context.Context, g *gatewayv1.Gateway) []reconcile.Request {
+	return r.requests(ctx, client.MatchingFields{indexParent: g.Namespace + "/" + g.Name})
+}
+
+// byHosts enqueues the other policies that render a host which a policy renders.
+func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.Request {
+	self := client.ObjectKeyFromObject(o)
+	seen := map[types.NamespacedName]bool{self: true}
+	var out []reconcile.Request
+	for _, d := range o.(*v1alpha1.NetworkPolicy).Status.Domains {
+		for _, request := range r.requests(ctx, client.MatchingFields{indexHost: d.Domain}) {
+			if !seen[request.NamespacedName] {
+				seen[request.NamespacedName] = true
+				out = append(out, request)
+			}
+		}
+	}
+	return out
+}
+
+// byLabel enqueues the policy of whose Service an EndpointSlice is.
+func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[v1alpha1.LabelPolicy]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var list v1alpha1.NetworkPolicyList
+	if err := r.Client.List(ctx, &list, options...); err != nil {
+		return nil // Only a cache that is not started fails; its start enqueues everything.
+	}
+	out := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
+}
+
+// CacheOptions says what a manager's cache needs to hold for this controller: only
+// the Services, and the EndpointSlices of Services, that policies made.
+func CacheOptions() map[client.Object]cache.ByObject {
+	made := labels.SelectorFromValidatedSet(nil)
+	if exists, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil); err == nil {
+		made = made.Add(*exists)
+	}
+	return map[client.Object]cache.ByObject{
+		&corev1.Service{}:            {Label: made},
+		&discoveryv1.EndpointSlice{}: {Label: made, Transform: cache.TransformStripManagedFields()},
+	}
+}

@@ -1,0 +1,250 @@
+package networkpolicy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// observe reads all that a decision rests on; it writes nothing.
+func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*facts, error) {
+	f := &facts{policy: policy, now: r.Now(), gatewayAPI: r.routing.known()}
+	for _, read := range []func(context.Context, *facts) error{
+		r.readServices, r.readEndpoints, r.readRoutes, r.readGateways, r.readMicroservice, r.readClaims,
+	} {
+		if err := read(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (r *Reconciler) readServices(ctx context.Context, f *facts) error {
+	var list corev1.ServiceList
+	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
+		return fmt.Errorf("list Services: %w", err)
+	}
+	f.services = map[string]*corev1.Service{}
+	for i := range list.Items {
+		if s := &list.Items[i]; metav1.IsControlledBy(s, f.policy) {
+			f.services[s.Name] = s
+		}
+	}
+	return nil
+}
+
+// readEndpoints reads the EndpointSlices of the policy's Services: they bear the
+// Services' labels.
+func (r *Reconciler) readEndpoints(ctx context.Context, f *facts) error {
+	var list discoveryv1.EndpointSliceList
+	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
+		return fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	f.endpoints = map[string]endpoints{}
+	for i := range list.Items {
+		s := &list.Items[i]
+		name := s.Labels[discoveryv1.LabelServiceName]
+		if _, ours := f.services[name]; !ours || s.DeletionTimestamp != nil {
+			continue
+		}
+		e := f.endpoints[name]
+		for _, endpoint := range s.Endpoints {
+			id := identity(endpoint)
+			if id == "" {
+				continue
+			}
+			e.all = append(e.all, id)
+			if serving(endpoint) {
+				e.ready = append(e.ready, id)
+			}
+		}
+		f.endpoints[name] = e
+	}
+	return nil
+}
+
+// identity of an endpoint: its pod, whatever the address family.
+func identity(e discoveryv1.Endpoint) string {
+	if e.TargetRef != nil && e.TargetRef.UID != "" {
+		return string(e.TargetRef.UID)
+	}
+	return cmp.Or(slices.Concat(e.Addresses, []string{""})...)
+}
+
+// serving says whether gateways send requests to an endpoint: it is ready, and not
+// on its way out. An absent condition means ready.
+func serving(e discoveryv1.Endpoint) bool {
+	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
+}
+
+func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
+	f.routes = map[string]*gatewayv1.HTTPRoute{}
+	if !f.gatewayAPI {
+		return nil
+	}
+	var list gatewayv1.HTTPRouteList
+	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
+		return fmt.Errorf("list HTTPRoutes: %w", err)
+	}
+	for i := range list.Items {
+		if route := &list.Items[i]; metav1.IsControlledBy(route, f.policy) {
+			f.routes[route.Name] = route
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) readGateways(ctx context.Context, f *facts) error {
+	f.gateways = map[string]*gatewayv1.Gateway{}
+	if !f.gatewayAPI {
+		return nil
+	}
+	for _, p := range f.parents() {
+		key := client.ObjectKey{Namespace: cmp.Or(p.Namespace, f.policy.Namespace), Name: p.Name}
+		var g gatewayv1.Gateway
+		switch err := r.Client.Get(ctx, key, &g); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("get Gateway %q: %w", key, err)
+		default:
+			f.gateways[gatewayKey(f.policy.Namespace, p)] = &g
+		}
+	}
+	return nil
+}
+
+// readClaims finds older policies, of all namespaces, that hold a host on one of
+// the policy's parents. They are asked by what they report, so that nobody renders
+// the templates of somebody else.
+func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
+	if !routed(f.policy) || f.microservice == nil {
+		return nil
+	}
+	seen := map[string]bool{"": true}
+	var others []v1alpha1.NetworkPolicy
+	for _, row := range newDecider(f).rows() {
+		if seen[row.host] {
+			continue
+		}
+		seen[row.host] = true
+		var list v1alpha1.NetworkPolicyList
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: row.host}); err != nil {
+			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+		}
+		others = append(others, list.Items...)
+	}
+	f.claims = claimsOf(f.policy, others)
+	return nil
+}
+
+// claimsOf are the claims of policies that are older than p and share a parent.
+func claimsOf(p *v1alpha1.NetworkPolicy, others []v1alpha1.NetworkPolicy) []claim {
+	var out []claim
+	for i := range others {
+		o := &others[i]
+		if o.UID == p.UID || o.DeletionTimestamp != nil || !older(o, p) || !shareParent(o, p) {
+			continue
+		}
+		for _, d := range o.Status.Domains {
+			if d.URL != "" && d.Reason != reasonDomainConflict && d.Reason != reasonPinnedUnavailable {
+				out = append(out, claim{host: d.Domain, path: cmp.Or(d.Path, "/"), policy: o.Namespace + "/" + o.Name})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b claim) int {
+		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.host, b.host), cmp.Compare(a.path, b.path))
+	})
+	return slices.Compact(out)
+}
+
+// older orders policies by age, then by name, as routes are.
+func older(a, b *v1alpha1.NetworkPolicy) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+}
+
+// shareParent says whether two policies name the same Gateway, and not different
+// listeners of it.
+func shareParent(a, b *v1alpha1.NetworkPolicy) bool {
+	if !routed(a) || !routed(b) {
+		return false
+	}
+	for _, p := range a.Spec.Provider.Gateway.ParentRefs {
+		for _, q := range b.Spec.Provider.Gateway.ParentRefs {
+			if gatewayKey(a.Namespace, p) == gatewayKey(b.Namespace, q) &&
+				(p.SectionName == "" || q.SectionName == "" || p.SectionName == q.SectionName) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// readMicroservice reads the ledger. One that is behind what was written to routes
+// comes from a cache that lags, and is read from the server: nothing is ever
+// decided on it. If the server's is behind as well, the ledger was made anew, and
+// what was written counts no longer.
+func (r *Reconciler) readMicroservice(ctx context.Context, f *facts) error {
+	key := client.ObjectKey{Namespace: f.policy.Namespace, Name: microserviceName(f.policy)}
+	var m v1alpha1.Microservice
+	err := r.Client.Get(ctx, key, &m)
+	if err == nil && behind(&m, f) {
+		m = v1alpha1.Microservice{}
+		err = r.Live.Get(ctx, key, &m)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Microservice %q: %w", key.Name, err)
+	}
+	f.microservice = &m
+	return nil
+}
+
+// behind says whether a live object was written from a later state of the ledger.
+func behind(m *v1alpha1.Microservice, f *facts) bool {
+	late := func(o metav1.Object) bool {
+		s, ok := resources.StampOf(o)
+		if !ok {
+			return false
+		}
+		if s.Ledger != m.UID {
+			return s.Sequence > 0 // Another Microservice: which of the two is there, the server knows.
+		}
+		return s.Sequence > m.Status.Sequence || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
+			return g.Slug == s.Group && s.Revision > g.TrafficRevision
+		})
+	}
+	for _, s := range f.services {
+		if late(s) {
+			return true
+		}
+	}
+	for _, route := range f.routes {
+		if late(route) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownObjects selects the children of a policy.
+func ownObjects(f *facts) []client.ListOption {
+	return []client.ListOption{
+		client.InNamespace(f.policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.policy.Name},
+	}
+}

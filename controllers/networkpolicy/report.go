@@ -1,0 +1,492 @@
+package networkpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// writes is what became of the objects of a decision.
+type writes struct {
+	// changed names the objects that this pass wrote: what is known of them is of
+	// the time before.
+	changed map[string]bool
+	// refused names the objects that could not be written, with the cause: a name
+	// that somebody else has, or a value that the server does not take.
+	refused map[string]*status.Error
+}
+
+func (w writes) touched(name string) bool { return w.changed[name] || w.refused[name] != nil }
+
+func serviceKey(name string) string { return "Service/" + name }
+func routeName(name string) string  { return "HTTPRoute/" + name }
+
+// reporter turns facts, decision and writes into a status. It is pure.
+type reporter struct {
+	*decider
+	out    *decision
+	writes writes
+	// wake is when the report wants to be looked at again; 0: when something changes.
+	wake time.Duration
+}
+
+// report gives the policy's new status, and the time after which to look again.
+func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, time.Duration) {
+	r := &reporter{decider: newDecider(f), out: out, writes: w}
+	now := *f.policy.Status.DeepCopy()
+	now.ObservedGeneration = f.policy.Generation
+	now.Microservice = microserviceName(f.policy)
+	now.Provider = "services"
+	if routed(f.policy) {
+		now.Provider = "gateway"
+	}
+	if f.microservice != nil {
+		now.Groups = r.groupReports()
+		now.Domains = r.domainReports()
+		now.Summary.Domains, now.URL = countDomains(now.Domains)
+		now.Summary.Split = r.split(now.Summary.Split)
+	}
+	r.conditions(&now)
+	return now, r.wake
+}
+
+// groupReports are the reports of all groups of the ledger, and of those that only
+// live objects still carry.
+func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
+	var out []v1alpha1.GroupTraffic
+	for _, g := range r.out.groups {
+		out = append(out, r.groupReport(g))
+	}
+	for slug := range r.carriedSlugs() {
+		if r.ledger.bySlug[slug] == nil {
+			prev := r.report(slug)
+			prev.References = union(r.written(slug), nil)
+			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects go when another group serves"
+			out = append(out, prev)
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.GroupTraffic) int { return strings.Compare(a.Slug, b.Slug) })
+	return out
+}
+
+// carriedSlugs are the groups that live objects were written for.
+func (r *reporter) carriedSlugs() map[string]bool {
+	out := map[string]bool{}
+	for _, s := range r.services {
+		if slug := s.Labels[v1alpha1.LabelGroup]; slug != "" && !ofRelease(s) {
+			out[slug] = true
+		}
+	}
+	for _, route := range r.routes {
+		if slug := r.groupOfRoute(route); slug != "" {
+			out[slug] = true
+		}
+	}
+	return out
+}
+
+func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
+	prev := r.report(g.slug)
+	written := r.written(g.slug)
+	v := r.groupVerdict(g, written, prev)
+	out := v1alpha1.GroupTraffic{Slug: g.slug, Split: g.mode, Pinned: g.pinned}
+	if v.accepted {
+		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
+		out.ConfirmedTime = prev.ConfirmedTime
+		if out.ConfirmedTime == nil || prev.Revision != out.Revision || !sameSet(prev.References, out.References) {
+			out.ConfirmedTime = &metav1.MicroTime{Time: r.now}
+		}
+		return out
+	}
+	// Until it is confirmed, everything counts that was or is written.
+	out.References = union(prev.References, written)
+	out.Masked = union(prev.Masked, g.masked)
+	if prev.Revision <= g.group.TrafficRevision { // Else it is of another ledger.
+		out.Revision, out.ConfirmedTime = prev.Revision, prev.ConfirmedTime
+	}
+	out.Reason, out.Message = v.reason, status.Line(v.message)
+	switch {
+	case !v.pending:
+	case !r.inGrace(g):
+		out.Reason = cmp.Or(v.late, v.reason)
+	case out.Revision > 0:
+		out.Reason, out.Message = prev.Reason, prev.Message
+	}
+	return out
+}
+
+// written are the releases of a group that any object names, as it was read or as
+// it is written in this pass.
+func (r *reporter) written(slug string) []string {
+	var out []string
+	add := func(release, fallback string) {
+		owner := fallback
+		if g := r.ledger.groupOf[release]; g != nil {
+			owner = g.Slug
+		}
+		if release != "" && owner == slug && !slices.Contains(out, release) {
+			out = append(out, release)
+		}
+	}
+	for _, route := range r.routes {
+		for release := range r.backendsOf(route) {
+			add(release, r.groupOfRoute(route))
+		}
+	}
+	for _, s := range r.services {
+		if !ofRelease(s) {
+			stamp, _ := resources.StampOf(s)
+			add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
+		}
+	}
+	for _, route := range r.out.routes {
+		for _, b := range route.Backends {
+			add(r.releases[b.Service], route.slug)
+		}
+	}
+	for _, s := range r.out.services {
+		if !s.OfRelease && r.writes.refused[serviceKey(s.Name)] == nil {
+			add(s.Release, s.Stamp.Group)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// groupVerdict says whether every object of a group carries its revision, and is
+// accepted.
+func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
+	if !live(g.group) {
+		if len(written) > 0 || r.carriedSlugs()[g.slug] {
+			return verdict{pending: true, reason: reasonPending, message: "the routes and Services of the group are being deleted"}
+		}
+		return verdict{accepted: true}
+	}
+	if g.mode == v1alpha1.SplitWeighted && !r.gatewayAPI {
+		return verdict{reason: reasonGatewayAPIMissing, message: gatewayAPIMissing}
+	}
+	if g.reason != "" {
+		return verdict{reason: g.reason, message: g.message}
+	}
+	for _, check := range []func(*groupDecision) verdict{r.routesVerdict, r.servicesVerdict} {
+		if v := check(g); !v.accepted {
+			return v
+		}
+	}
+	if left := difference(prev.References, written); len(left) > 0 {
+		if v := r.sharedVerdict(); !v.accepted {
+			return v
+		}
+	}
+	return verdict{accepted: true}
+}
+
+// routesVerdict is about the routes of a group: those that are to be, and those
+// that are to go.
+func (r *reporter) routesVerdict(g *groupDecision) verdict {
+	wanted := map[string]bool{}
+	for _, route := range r.out.routes {
+		wanted[route.Name] = true
+		if route.slug != g.slug {
+			continue
+		}
+		if v := r.routeState(route); !v.accepted {
+			return v
+		}
+	}
+	for _, name := range sortedKeys(r.routes) {
+		if !wanted[name] && r.groupOfRoute(r.routes[name]) == g.slug {
+			return verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("HTTPRoute %q is being deleted", name)}
+		}
+	}
+	return verdict{accepted: true}
+}
+
+func (r *reporter) routeState(route *routeDecision) verdict {
+	if err := r.writes.refused[routeName(route.Name)]; err != nil {
+		return verdict{reason: err.Reason, message: err.Error()}
+	}
+	v := r.routeVerdict(route)
+	if v.accepted && r.writes.touched(routeName(route.Name)) {
+		return verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("HTTPRoute %q is being written", route.Name)}
+	}
+	return v
+}
+
+// servicesVerdict is about the Services that follow a group.
+func (r *reporter) servicesVerdict(g *groupDecision) verdict {
+	for _, s := range r.out.services {
+		if s.OfRelease || s.Stamp.Group != g.slug {
+			continue
+		}
+		if err := r.writes.refused[serviceKey(s.Name)]; err != nil {
+			// The rest goes on, unless the Service is all that the group has.
+			if g.mode == v1alpha1.SplitWhole && s.Group == g.slug {
+				return verdict{reason: err.Reason, message: err.Error()}
+			}
+			continue
+		}
+		v := r.followVerdict(s, g.group)
+		if v.accepted && r.writes.touched(serviceKey(s.Name)) {
+			v = verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("Service %q is being written", s.Name)}
+		}
+		if !v.accepted {
+			return v
+		}
+	}
+	return verdict{accepted: true}
+}
+
+// sharedVerdict is about what moves between groups: releases that it has left are
+// named until it is where it should be.
+func (r *reporter) sharedVerdict() verdict {
+	for _, route := range r.out.routes {
+		if v := r.routeState(route); route.rows[0].shared && !v.accepted {
+			return v
+		}
+	}
+	for _, s := range r.out.services {
+		if s.Name != r.policy.Name || r.writes.refused[serviceKey(s.Name)] != nil || r.out.followed == nil {
+			continue
+		}
+		if v := r.followVerdict(s, r.out.followed); !v.accepted || r.writes.touched(serviceKey(s.Name)) {
+			return verdict{pending: true, reason: reasonPending, message: v.message}
+		}
+	}
+	return verdict{accepted: true}
+}
+
+// inGrace says whether the routes of a group were written so lately that no answer
+// is no fault, and sees to it that somebody looks when that is over.
+func (r *reporter) inGrace(g *groupDecision) bool {
+	at := time.Time{}
+	if g.group.TrafficTime != nil {
+		at = g.group.TrafficTime.Time
+	}
+	for _, route := range r.out.routes {
+		if route.slug == g.slug {
+			at = later(at, r.routeWritten(route))
+		}
+	}
+	return r.fresh(at)
+}
+
+func (r *reporter) routeWritten(route *routeDecision) time.Time {
+	if r.writes.changed[routeName(route.Name)] {
+		return r.now
+	}
+	if old, ok := r.routes[route.Name]; ok {
+		return writtenAt(old)
+	}
+	return r.now
+}
+
+func (r *reporter) fresh(at time.Time) bool {
+	left := at.Add(grace).Sub(r.now)
+	if left <= 0 {
+		return false
+	}
+	if r.wake == 0 || left < r.wake {
+		r.wake = left
+	}
+	return true
+}
+
+// domainReports are the rows as people read them.
+func (r *reporter) domainReports() []v1alpha1.DomainStatus {
+	var out []v1alpha1.DomainStatus
+	for _, row := range r.out.rows {
+		out = append(out, r.domainReport(row))
+	}
+	return out
+}
+
+func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
+	out := v1alpha1.DomainStatus{Domain: row.host, Path: row.path, Reason: row.reason, Message: status.Line(row.message)}
+	if out.Path == "/" {
+		out.Path = ""
+	}
+	if row.host == "" {
+		out.Domain = r.policy.Spec.Domains[row.entry].Domain
+		return out
+	}
+	out.URL = r.url(row.host, row.path)
+	if row.group != nil {
+		out.Group = row.group.Slug
+	}
+	route := r.routeOf(row)
+	if route == nil {
+		if out.Reason == "" {
+			out.Reason, out.Message = r.whyUnrouted(row)
+		}
+		return out
+	}
+	prev := r.previous(out.Domain, out.Path)
+	v := r.routeState(route)
+	if v.pending && prev != nil && prev.Programmed && r.fresh(r.routeWritten(route)) {
+		return *prev
+	}
+	if !v.accepted {
+		if v.pending && !r.fresh(r.routeWritten(route)) {
+			v.reason = cmp.Or(v.late, v.reason)
+		}
+		out.Reason, out.Message = v.reason, status.Line(v.message)
+		return out
+	}
+	if _, found, known := r.listener(row.host); known && !found {
+		out.Reason = reasonNoMatchingListener
+		out.Message = fmt.Sprintf("spec.domains[%d].domain: no HTTP or HTTPS listener of the Gateways has a hostname for %q: add one, or change the domain", row.entry, row.host)
+		return out
+	}
+	out.Programmed = true
+	for _, b := range route.Backends {
+		release := r.releases[b.Service]
+		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.ledger.versionOf(release), Weight: b.Weight})
+	}
+	if g := r.groupDecision(row.group); g != nil && row.pinned == "" && g.reason == reasonNoReadyEndpoints {
+		out.Reason, out.Message = g.reason, g.message
+	}
+	return out
+}
+
+func (r *reporter) previous(domain, path string) *v1alpha1.DomainStatus {
+	for i := range r.policy.Status.Domains {
+		if p := &r.policy.Status.Domains[i]; p.Domain == domain && p.Path == path {
+			return p
+		}
+	}
+	return nil
+}
+
+func (r *reporter) routeOf(want *row) *routeDecision {
+	for _, route := range r.out.routes {
+		if slices.Contains(route.rows, want) {
+			return route
+		}
+	}
+	return nil
+}
+
+func (r *reporter) groupDecision(g *v1alpha1.ReleaseGroup) *groupDecision {
+	for _, d := range r.out.groups {
+		if d.group == g {
+			return d
+		}
+	}
+	return nil
+}
+
+// whyUnrouted says why a row that is in order is in no route.
+func (r *reporter) whyUnrouted(row *row) (reason, message string) {
+	if !r.gatewayAPI {
+		return reasonGatewayAPIMissing, gatewayAPIMissing
+	}
+	if g := r.groupDecision(row.group); g != nil && g.reason != "" {
+		return g.reason, status.Line(g.message)
+	}
+	return reasonNoReadyEndpoints, "nothing that the domain leads to has a ready endpoint"
+}
+
+func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
+	if len(domains) == 0 {
+		return "", ""
+	}
+	programmed := 0
+	for _, d := range domains {
+		if d.Programmed {
+			programmed++
+			if url == "" {
+				url = d.URL
+			}
+		}
+	}
+	return fmt.Sprintf("%d/%d", programmed, len(domains)), url
+}
+
+// splitGroups is how many groups the summary of the split names.
+const splitGroups = 3
+
+// split is what the newest groups are known to carry. It stays as it was while
+// something is on its way.
+func (r *reporter) split(prev string) string {
+	var parts []string
+	groups := 0
+	for _, g := range r.out.groups {
+		if !live(g.group) || activeOf(g.group) == nil {
+			continue
+		}
+		if groups++; groups > splitGroups {
+			continue
+		}
+		text, known := r.groupSplit(g)
+		if !known {
+			return prev
+		}
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	if groups > splitGroups {
+		parts = append(parts, fmt.Sprintf("+%d", groups-splitGroups))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *reporter) groupSplit(g *groupDecision) (text string, known bool) {
+	if g.mode == v1alpha1.SplitWhole {
+		for _, s := range r.out.services {
+			if !s.OfRelease && s.Group == g.slug {
+				return r.ledger.versionOf(s.Release) + "=100", true
+			}
+		}
+		return "", true
+	}
+	for _, route := range r.out.routes {
+		if route.slug != g.slug || route.rows[0].pinned != "" {
+			continue
+		}
+		v := r.routeState(route)
+		if v.pending {
+			return "", false
+		}
+		if !v.accepted {
+			return "", true
+		}
+		var parts []string
+		for _, b := range slices.SortedFunc(slices.Values(route.Backends), func(a, b resources.Backend) int {
+			return strings.Compare(r.ledger.versionOf(r.releases[a.Service]), r.ledger.versionOf(r.releases[b.Service]))
+		}) {
+			parts = append(parts, fmt.Sprintf("%s=%d", r.ledger.versionOf(r.releases[b.Service]), b.Weight))
+		}
+		return strings.Join(parts, " "), true
+	}
+	return "", true
+}
+
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// difference is what a has and b has not.
+func difference(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
+
+func sameSet(a, b []string) bool { return slices.Equal(union(a, nil), union(b, nil)) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,67 @@
+package resources
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// maxName is the length of a DNS label, which names of Services must be.
+const maxName = 63
+
+// GroupServiceName is the name of the Service that follows the active release of
+// a group: the policy's name and the group's slug, and a hash where that is too
+// long.
+func GroupServiceName(policy, slug string) string {
+	name := policy + "-" + slug
+	if len(name) <= maxName {
+		return name
+	}
+	return join(name, "g"+digest(policy, slug))
+}
+
+// ReleaseServiceName is the name of the Service of one release. It always ends in
+// a hash, so that no two policies, and no group's Service, can meet in it.
+func ReleaseServiceName(policy, microservice, release string) string {
+	short := strings.TrimPrefix(release, microservice+"-")
+	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
+}
+
+// RouteName is the name of the index-th route of a target: what its hosts lead
+// to, under which path and to which port. It ends in a hash for the same reason.
+func RouteName(policy, target, path, port string, index int) string {
+	short := label(target)
+	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
+}
+
+// join puts tail behind name, which is cut so that the whole is a DNS label.
+func join(name, tail string) string {
+	if room := maxName - len(tail) - 1; len(name) > room {
+		name = name[:room]
+	}
+	return strings.TrimRight(name, "-") + "-" + tail
+}
+
+// label turns free text into the characters of a DNS label.
+func label(text string) string {
+	return strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + ('a' - 'A')
+		}
+		return '-'
+	}, text), "-")
+}
+
+// digest is a short hash of parts. The length of each goes in, so that "a-b" and
+// "c" differ from "a" and "b-c".
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:8]
+}

@@ -1,0 +1,57 @@
+package resources
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// AnnotationLedger on routes and group Services says from which state of which
+// Microservice they were written: "<uid>/<sequence>". A Microservice that was
+// deleted and made anew counts its revisions from the start; the uid tells.
+const AnnotationLedger = "hlnr.io/ledger"
+
+// Stamp is the state of the ledger that an object carries.
+type Stamp struct {
+	// Group is the slug of the group.
+	Group string
+	// Revision is the group's traffic revision.
+	Revision int64
+	// Ledger is the UID of the Microservice.
+	Ledger types.UID
+	// Sequence of the Microservice's status.
+	Sequence int64
+}
+
+// StampOf reads the stamp of an object; ok is false where there is none.
+func StampOf(o metav1.Object) (s Stamp, ok bool) {
+	group, revision, found := strings.Cut(o.GetAnnotations()[v1alpha1.AnnotationRevision], "=")
+	if !found {
+		return Stamp{}, false
+	}
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil {
+		return Stamp{}, false
+	}
+	s = Stamp{Group: group, Revision: n}
+	if uid, sequence, found := strings.Cut(o.GetAnnotations()[AnnotationLedger], "/"); found {
+		s.Ledger = types.UID(uid)
+		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // Unreadable: as old as can be.
+	}
+	return s, true
+}
+
+func (s Stamp) annotations() map[string]string {
+	if s.Group == "" {
+		return nil
+	}
+	return map[string]string{
+		v1alpha1.AnnotationRevision: fmt.Sprintf("%s=%d", s.Group, s.Revision),
+		AnnotationLedger:            fmt.Sprintf("%s/%d", s.Ledger, s.Sequence),
+	}
+}

@@ -1,0 +1,292 @@
+package networkpolicy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// world plays the API server, the endpoint controller and the gateway around the
+// pure parts of the controller: it carries decisions out in memory.
+type world struct {
+	t        fatal
+	policy   *v1alpha1.NetworkPolicy
+	ms       *v1alpha1.Microservice
+	services map[string]*corev1.Service
+	routes   map[string]*gatewayv1.HTTPRoute
+	// pods that are ready, by release; a release without an entry has none.
+	ready    map[string]int
+	gateways map[string]*gatewayv1.Gateway
+	claims   []claim
+	foreign  map[string]bool
+	// lag keeps EndpointSlices of following Services as they were.
+	lag    map[string]string
+	noAPI  bool
+	now    time.Time
+	writes int
+}
+
+type fatal interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
+	port := intstr.FromInt32(8080)
+	return &world{
+		t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		policy: &v1alpha1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "policy", Generation: 1},
+			Spec: v1alpha1.NetworkPolicySpec{
+				Ports:    []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: &port, Protocol: v1alpha1.ProtocolHTTP}},
+				Provider: &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}}},
+				Domains:  []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}.shop.example.com"}},
+			},
+		},
+		ms: &v1alpha1.Microservice{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
+			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
+		},
+		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, ready: map[string]int{},
+		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
+		foreign:  map[string]bool{}, lag: map[string]string{},
+	}
+}
+
+func gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gatewayv1.Gateway {
+	l := gatewayv1.Listener{Name: "web", Port: gatewayv1.PortNumber(port), Protocol: protocol}
+	if hostname != "" {
+		l.Hostname = new(gatewayv1.Hostname(hostname))
+	}
+	return &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "public", Generation: 1},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "traefik", Listeners: []gatewayv1.Listener{l}},
+	}
+}
+
+// group of releases; each is "name version status weight", promoted in order of
+// mention from the last.
+func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
+	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
+	for i, text := range releases {
+		var r v1alpha1.Release
+		if _, err := fmt.Sscanf(text, "%s %s %s %d", &r.VersionedMicroservice, &r.SemVer.Version, &r.Status, &r.Weight); err != nil {
+			panic(err)
+		}
+		r.Available = r.Status != v1alpha1.ReleasePending
+		if r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseDeprecated {
+			r.Promoted = int64(len(releases) - i)
+		}
+		g.Releases = append(g.Releases, r)
+	}
+	return g
+}
+
+// ledger replaces the groups by a later state.
+func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
+	w.ms = w.ms.DeepCopy()
+	w.ms.Status.Sequence++
+	w.ms.Status.ReleaseGroups = groups
+}
+
+func (w *world) facts() *facts {
+	f := &facts{
+		policy: w.policy.DeepCopy(), services: w.services, routes: w.routes,
+		endpoints: map[string]endpoints{}, claims: w.claims, gateways: w.gateways, gatewayAPI: !w.noAPI, now: w.now,
+	}
+	if w.ms != nil {
+		f.microservice = w.ms.DeepCopy()
+	}
+	for name, s := range w.services {
+		release := s.Spec.Selector[v1alpha1.LabelRelease]
+		if old, lags := w.lag[name]; lags {
+			release = old
+		}
+		var e endpoints
+		for i := range w.ready[release] {
+			e.all = append(e.all, fmt.Sprintf("%s-%d", release, i))
+		}
+		e.ready = e.all
+		f.endpoints[name] = e
+	}
+	return f
+}
+
+// pass makes one pass of the controller.
+func (w *world) pass() (*decision, v1alpha1.NetworkPolicyStatus) {
+	w.t.Helper()
+	f := w.facts()
+	out := decide(f)
+	done := w.carryOut(f, out)
+	now, _ := report(f, out, done)
+	if mustJSON(now) != mustJSON(w.policy.Status) {
+		w.writes++
+	}
+	w.policy.Status = now
+	w.check()
+	return out, now
+}
+
+// carryOut does what apply.go does, in the same order.
+func (w *world) carryOut(f *facts, out *decision) writes {
+	done := writes{changed: map[string]bool{}, refused: map[string]*status.Error{}}
+	w.services, w.routes = maps.Clone(w.services), maps.Clone(w.routes)
+	for _, s := range out.services {
+		if w.foreign[s.Name] {
+			done.refused[serviceKey(s.Name)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("Service %q exists", s.Name)}
+			continue
+		}
+		built := s.Build(f.policy, "shop")
+		if old, ok := w.services[s.Name]; !ok || mustJSON(old) != mustJSON(built) {
+			done.changed[serviceKey(s.Name)] = true
+			w.writes++
+		}
+		w.services[s.Name] = built
+	}
+	for _, route := range out.routes {
+		next := route.object.DeepCopy()
+		old, ok := w.routes[route.Name]
+		if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && carries(old, next) {
+			continue
+		}
+		next.Generation, next.UID = 1, types.UID(route.Name)
+		if ok {
+			next.Generation, next.Status = old.Generation, old.Status
+			if mustJSON(old.Spec) != mustJSON(next.Spec) {
+				next.Generation++
+			}
+		}
+		next.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldOwner, Time: &metav1.Time{Time: w.now}}}
+		done.changed[routeName(route.Name)] = true
+		w.writes++
+		w.routes[route.Name] = next
+	}
+	for _, name := range out.deleteRoutes {
+		w.writes++
+		delete(w.routes, name)
+	}
+	for _, name := range out.deleteServices {
+		w.writes++
+		delete(w.services, name)
+	}
+	return done
+}
+
+// accept lets all parents that exist accept all routes.
+func (w *world) accept() {
+	routes := map[string]*gatewayv1.HTTPRoute{}
+	for name, route := range w.routes {
+		route = route.DeepCopy()
+		route.Status.Parents = nil
+		for _, p := range route.Spec.ParentRefs {
+			if w.gateways[refNamespace(p, route.Namespace)+"/"+string(p.Name)] != nil {
+				route.Status.Parents = append(route.Status.Parents, answer(p, route.Generation, metav1.ConditionTrue, "Accepted"))
+			}
+		}
+		routes[name] = route
+	}
+	w.routes = routes
+}
+
+func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {
+	return gatewayv1.RouteParentStatus{ParentRef: p, ControllerName: "example.com/gateway", Conditions: []metav1.Condition{
+		{Type: string(gatewayv1.RouteConditionAccepted), Status: accepted, Reason: reason, ObservedGeneration: generation},
+		{Type: string(gatewayv1.RouteConditionResolvedRefs), Status: metav1.ConditionTrue, Reason: "ResolvedRefs", ObservedGeneration: generation},
+	}}
+}
+
+// settle passes and accepts until nothing is written any more.
+func (w *world) settle() v1alpha1.NetworkPolicyStatus {
+	w.t.Helper()
+	for range 12 {
+		before, unanswered := w.writes, mustJSON(w.routes)
+		w.pass()
+		w.accept()
+		if w.writes == before && mustJSON(w.routes) == unanswered {
+			return w.policy.Status
+		}
+	}
+	w.t.Fatalf("still writing after 12 passes")
+	return v1alpha1.NetworkPolicyStatus{}
+}
+
+// check holds what must be true after every pass.
+func (w *world) check() {
+	w.t.Helper()
+	for name, route := range w.routes {
+		sum := 0
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				sum += int(deref(b.Weight))
+				if w.services[string(b.Name)] == nil {
+					w.t.Fatalf("route %s names Service %s, which is not there", name, b.Name)
+				}
+				if deref(b.Weight) <= 0 {
+					w.t.Fatalf("route %s gives %s weight %d", name, b.Name, deref(b.Weight))
+				}
+			}
+		}
+		if sum != 100 {
+			w.t.Fatalf("weights of route %s add up to %d", name, sum)
+		}
+		if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
+			w.t.Fatalf("route %s has %d hosts", name, n)
+		}
+	}
+}
+
+// split of a host as it is written: "1.1.0=90 1.2.0=10"; empty where no route has it.
+func (w *world) split(host string) string {
+	w.t.Helper()
+	d := newDecider(w.facts())
+	var parts []string
+	for _, route := range w.routes {
+		if !slices.Contains(hostsOf(route), host) {
+			continue
+		}
+		for release, weight := range d.backendsOf(route) {
+			parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(release), weight))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func (w *world) traffic(slug string) v1alpha1.GroupTraffic { return find(w.policy.Status.Groups, slug) }
+
+func (w *world) condition(kind string) string {
+	for _, c := range w.policy.Status.Conditions {
+		if c.Type == kind {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+func mustJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func want[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
