@@ -1,0 +1,162 @@
+package harness
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// maxAuditLine bounds one event; at the Metadata level they stay below some kilobytes.
+const maxAuditLine = 1 << 20
+
+// Leases is the resource of leader election, for AuditFilter.IgnoreResources.
+const Leases = "leases.coordination.k8s.io"
+
+// AuditFilter says which writes are counted.
+type AuditFilter struct {
+	// Since and Until bound the arrival of the request, Until excluded; a zero Until is no bound.
+	Since, Until time.Time
+	// UserAgentPrefix of the writer, such as "heighliner/"; empty counts everybody.
+	UserAgentPrefix string
+	// IgnoreResources are left out, named as "leases.coordination.k8s.io", or "pods" for the core group.
+	IgnoreResources []string
+}
+
+// Writes counts the requests of one kind.
+type Writes struct {
+	UserAgent string
+	// Resource is resource.group with the subresource after a slash, such as "microservices.hlnr.io/status".
+	Resource string
+	Verb     string
+	Count    int
+	// Refused is how many of Count were answered with an error, such as a conflict.
+	Refused int
+}
+
+// String reads as one line of a table of writes.
+func (w Writes) String() string {
+	return fmt.Sprintf("%d x %s %s by %s (%d refused)", w.Count, w.Verb, w.Resource, w.UserAgent, w.Refused)
+}
+
+// AuditWrites counts the create, update, patch, delete and deletecollection requests in an API server's audit log of JSON
+// lines, grouped by user agent, resource and verb and sorted by them. Each request counts once, whether granted or
+// refused; dry runs do not count. Rotated files beside path are read too. A last line without an end is still being
+// written and is left out.
+func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
+	files, err := auditFiles(path, filter.Since)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[Writes]*Writes{} // by what identifies a group
+	for _, file := range files {
+		if err := readAudit(file, func(event *auditv1.Event) { filter.count(event, counts) }); err != nil {
+			return nil, fmt.Errorf("read audit log %s: %w", file, err)
+		}
+	}
+	var writes []Writes
+	for _, group := range counts {
+		writes = append(writes, *group)
+	}
+	slices.SortFunc(writes, func(a, b Writes) int {
+		return cmp.Or(cmp.Compare(a.UserAgent, b.UserAgent), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
+	})
+	return writes, nil
+}
+
+// auditFiles gives the log and the files that rotation made of it since then: audit-TIME.log beside audit.log.
+func auditFiles(path string, since time.Time) ([]string, error) {
+	extension := filepath.Ext(path)
+	rotated, err := filepath.Glob(strings.TrimSuffix(path, extension) + "-*" + extension)
+	if err != nil {
+		return nil, fmt.Errorf("find rotated audit logs: %w", err)
+	}
+	files := []string{path}
+	for _, file := range rotated {
+		if info, err := os.Stat(file); err == nil && !info.ModTime().Before(since) {
+			files = append(files, file)
+		}
+	}
+	return files, nil
+}
+
+func readAudit(path string, each func(*auditv1.Event)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	reader := bufio.NewReaderSize(file, maxAuditLine)
+	for number := 1; ; number++ {
+		line, err := reader.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		each(&event)
+	}
+}
+
+func (f AuditFilter) count(event *auditv1.Event, counts map[Writes]*Writes) {
+	if !f.matches(event) {
+		return
+	}
+	key := Writes{UserAgent: event.UserAgent, Resource: resourceOf(event.ObjectRef), Verb: event.Verb}
+	if event.ObjectRef.Subresource != "" {
+		key.Resource += "/" + event.ObjectRef.Subresource
+	}
+	group := counts[key]
+	if group == nil {
+		group = &Writes{UserAgent: key.UserAgent, Resource: key.Resource, Verb: key.Verb}
+		counts[key] = group
+	}
+	group.Count++
+	if event.ResponseStatus != nil && event.ResponseStatus.Code >= 400 {
+		group.Refused++
+	}
+}
+
+func (f AuditFilter) matches(event *auditv1.Event) bool {
+	arrived := event.RequestReceivedTimestamp.Time
+	switch {
+	case event.Stage != auditv1.StageResponseComplete && event.Stage != auditv1.StagePanic: // a request has an event per stage
+		return false
+	case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, event.Verb):
+		return false
+	case event.ObjectRef == nil || isDryRun(event.RequestURI):
+		return false
+	case !strings.HasPrefix(event.UserAgent, f.UserAgentPrefix):
+		return false
+	case arrived.Before(f.Since) || !f.Until.IsZero() && !arrived.Before(f.Until):
+		return false
+	}
+	return !slices.Contains(f.IgnoreResources, resourceOf(event.ObjectRef))
+}
+
+func resourceOf(object *auditv1.ObjectReference) string {
+	if object.APIGroup == "" {
+		return object.Resource
+	}
+	return object.Resource + "." + object.APIGroup
+}
+
+func isDryRun(requestURI string) bool {
+	parsed, err := url.ParseRequestURI(requestURI)
+	return err == nil && parsed.Query().Has("dryRun")
+}

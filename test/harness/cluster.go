@@ -1,0 +1,80 @@
+package harness
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// userAgent tells the harness's writes from those of Heighliner in the audit log.
+const userAgent = "heighliner-harness"
+
+// Addresses is where the parts of a test cluster are found. Those with "internal" in their comment are as pods and the
+// kubelet see them.
+type Addresses struct {
+	// Kubeconfig file: HLNR_KUBECONFIG, else KUBECONFIG, else the local cluster's.
+	Kubeconfig string
+	// Registry without credentials: HLNR_REGISTRY, default 127.0.0.1:5000.
+	Registry string
+	// RegistryInternal is the same one, internal: HLNR_REGISTRY_INTERNAL, default 10.250.0.1:5000.
+	RegistryInternal string
+	// AuthRegistry asks for basic credentials: HLNR_AUTH_REGISTRY, default 127.0.0.1:5001.
+	AuthRegistry string
+	// AuthRegistryInternal is the same one, internal: HLNR_AUTH_REGISTRY_INTERNAL, default 10.250.0.1:5001.
+	AuthRegistryInternal string
+	// Gateway for HTTP: HLNR_GATEWAY, default 127.0.0.1:8000.
+	Gateway string
+	// AuditLog of the API server: HLNR_AUDIT_LOG, default the local cluster's.
+	AuditLog string
+}
+
+// AddressesFrom reads the addresses from the environment, with the defaults of hack/localcluster.
+func AddressesFrom(getenv func(string) string) Addresses {
+	return Addresses{
+		Kubeconfig:           cmp.Or(getenv("HLNR_KUBECONFIG"), getenv("KUBECONFIG"), "/var/lib/heighliner-localcluster/kubeconfig"),
+		Registry:             cmp.Or(getenv("HLNR_REGISTRY"), "127.0.0.1:5000"),
+		RegistryInternal:     cmp.Or(getenv("HLNR_REGISTRY_INTERNAL"), "10.250.0.1:5000"),
+		AuthRegistry:         cmp.Or(getenv("HLNR_AUTH_REGISTRY"), "127.0.0.1:5001"),
+		AuthRegistryInternal: cmp.Or(getenv("HLNR_AUTH_REGISTRY_INTERNAL"), "10.250.0.1:5001"),
+		Gateway:              cmp.Or(getenv("HLNR_GATEWAY"), "127.0.0.1:8000"),
+		AuditLog:             cmp.Or(getenv("HLNR_AUDIT_LOG"), "/var/lib/heighliner-localcluster/audit/audit.log"),
+	}
+}
+
+// URL is what to open in a browser for a domain behind the gateway. Names under localhost lead to loopback by themselves.
+func (a Addresses) URL(domain string) string {
+	_, port, err := net.SplitHostPort(a.Gateway)
+	if err != nil || port == "80" {
+		return "http://" + domain + "/"
+	}
+	return "http://" + net.JoinHostPort(domain, port) + "/"
+}
+
+// Cluster is an open test cluster.
+type Cluster struct {
+	Addresses
+	// Config is for clients of one's own making.
+	Config *rest.Config
+	// Client reads from the API server without a cache, and can watch.
+	Client client.WithWatch
+}
+
+// OpenCluster makes a client for the kinds of scheme. It does not dial: the first request tells whether the API server answers.
+func OpenCluster(scheme *runtime.Scheme, addresses Addresses) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", addresses.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig %q: %w; run `make cluster-up` or set HLNR_KUBECONFIG", addresses.Kubeconfig, err)
+	}
+	config.UserAgent = userAgent
+	config.QPS, config.Burst = 100, 200
+	opened, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client for %s: %w", config.Host, err)
+	}
+	return &Cluster{Addresses: addresses, Config: config, Client: opened}, nil
+}

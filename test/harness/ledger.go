@@ -1,0 +1,302 @@
+package harness
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+const (
+	// recentSeconds is how far back Recent can look.
+	recentSeconds = 60
+	// histogramMax is the longest latency told apart; the load's request timeout stays below it.
+	histogramMax = time.Minute
+)
+
+// Ledger counts requests by phase and version. A request belongs to the phase in which it was sent, however late its
+// answer comes. The ledger reads no clock: every call says when it happened. It is safe for concurrent use.
+type Ledger struct {
+	mu       sync.Mutex
+	phases   []*phase // in order of their first mark
+	current  *phase
+	recent   [recentSeconds]second
+	keep     int
+	failures []Failure
+	failed   int
+}
+
+// Ticket stands for one request under way. It comes from Send and goes back through Done, once.
+type Ticket struct {
+	phase *phase
+	sent  time.Time
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	// Version is what the X-Version header told; empty without an answer or without the header.
+	Version string
+	// Status is the HTTP status; 0 without an answer.
+	Status int
+	// Failure says why the request counts as failed; empty for a good answer.
+	Failure string
+}
+
+type phase struct {
+	name     string
+	started  time.Time
+	counts   Counts
+	latency  *hdrhistogram.Histogram // of good answers, in microseconds
+	versions map[string]*hdrhistogram.Histogram
+}
+
+// second holds the counts of one second of the wall clock; index is that second, so that an old lap is told from this one.
+type second struct {
+	index  int64
+	counts Counts
+}
+
+// NewLedger opens the first phase at now. It keeps the details of the first keep failures and counts all.
+func NewLedger(firstPhase string, now time.Time, keep int) *Ledger {
+	l := &Ledger{keep: keep}
+	l.Mark(firstPhase, now)
+	return l
+}
+
+// Mark begins a phase; a name that was used before goes on with that phase.
+func (l *Ledger) Mark(name string, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, known := range l.phases {
+		if known.name == name {
+			l.current = known
+			return
+		}
+	}
+	l.current = &phase{name: name, started: now, latency: newHistogram(), versions: map[string]*hdrhistogram.Histogram{}}
+	l.phases = append(l.phases, l.current)
+}
+
+// Send counts a request as sent in the current phase.
+func (l *Ledger) Send(now time.Time) Ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current.counts.Sent++
+	l.secondOf(now).Sent++
+	return Ticket{phase: l.current, sent: now}
+}
+
+// Done counts how the request of a ticket ended.
+func (l *Ledger) Done(ticket Ticket, now time.Time, outcome Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ticket.phase.counts.add(outcome)
+	l.secondOf(now).add(outcome)
+	took := now.Sub(ticket.sent)
+	if outcome.Failure == "" {
+		ticket.phase.record(outcome.Version, took)
+		return
+	}
+	l.failed++
+	if len(l.failures) < l.keep {
+		l.failures = append(l.failures, Failure{At: ticket.sent, Took: took, Phase: ticket.phase.name, Outcome: outcome})
+	}
+}
+
+// Split gives the versions' shares of a phase's good answers; nil for a name that was never marked.
+func (l *Ledger) Split(phaseName string) Split {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, known := range l.phases {
+		if known.name == phaseName {
+			return known.counts.Split()
+		}
+	}
+	return nil
+}
+
+// Recent gives the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent is
+// counted when sent, Answered and Failed when ended.
+func (l *Ledger) Recent(now time.Time, within time.Duration) Counts {
+	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var total Counts
+	for index := now.Unix() - seconds; index < now.Unix(); index++ {
+		if slot := &l.recent[index%recentSeconds]; slot.index == index {
+			total.merge(slot.counts)
+		}
+	}
+	return total
+}
+
+// Failed counts the failed requests of all phases.
+func (l *Ledger) Failed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+// Report gives everything counted so far.
+func (l *Ledger) Report() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total := phase{name: "total", started: l.phases[0].started, latency: newHistogram(), versions: map[string]*hdrhistogram.Histogram{}}
+	report := Report{Failures: slices.Clone(l.failures), FailuresOmitted: l.failed - len(l.failures)}
+	for _, each := range l.phases {
+		report.Phases = append(report.Phases, each.report())
+		total.merge(each)
+	}
+	report.Total = total.report()
+	return report
+}
+
+func (l *Ledger) secondOf(now time.Time) *Counts {
+	index := now.Unix()
+	slot := &l.recent[index%recentSeconds]
+	if slot.index != index {
+		*slot = second{index: index}
+	}
+	return &slot.counts
+}
+
+func (p *phase) record(version string, took time.Duration) {
+	if p.versions[version] == nil {
+		p.versions[version] = newHistogram()
+	}
+	micros := min(max(took, time.Microsecond), histogramMax).Microseconds()
+	_ = p.latency.RecordValue(micros) // within the histogram's bounds, so it cannot fail
+	_ = p.versions[version].RecordValue(micros)
+}
+
+func (p *phase) merge(other *phase) {
+	p.counts.merge(other.counts)
+	p.latency.Merge(other.latency)
+	for version, histogram := range other.versions {
+		if p.versions[version] == nil {
+			p.versions[version] = newHistogram()
+		}
+		p.versions[version].Merge(histogram)
+	}
+}
+
+func (p *phase) report() Phase {
+	versions := map[string]Latency{}
+	for version, histogram := range p.versions {
+		versions[version] = latencyOf(histogram)
+	}
+	return Phase{Name: p.name, Started: p.started, Counts: p.counts.clone(), Latency: latencyOf(p.latency), VersionLatency: versions}
+}
+
+// newHistogram holds 1 microsecond to histogramMax with an error below one percent.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, histogramMax.Microseconds(), 2)
+}
+
+func latencyOf(histogram *hdrhistogram.Histogram) Latency {
+	at := func(percentile float64) time.Duration {
+		return time.Duration(histogram.ValueAtPercentile(percentile)) * time.Microsecond
+	}
+	return Latency{P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(histogram.Max()) * time.Microsecond}
+}
+
+// Counts is what became of the requests of a phase or a stretch of time. Sent less Answered and Failed is under way.
+type Counts struct {
+	// Sent requests; their version is known only from their answer.
+	Sent int
+	// Answered counts good answers.
+	Answered int
+	// Failed counts the rest: no answer in time, a broken connection, a bad status, an answer without a version.
+	Failed int
+	// Versions splits Answered and Failed by what X-Version told; "" is a failure that told no version.
+	Versions map[string]VersionCounts
+}
+
+// VersionCounts is one version's part of Counts.
+type VersionCounts struct {
+	Answered int
+	Failed   int
+}
+
+// Split gives the versions' shares of the good answers.
+func (c Counts) Split() Split {
+	answered := map[string]int{}
+	for version, counts := range c.Versions {
+		if counts.Answered > 0 {
+			answered[version] = counts.Answered
+		}
+	}
+	return SplitOf(answered)
+}
+
+func (c *Counts) add(outcome Outcome) {
+	if outcome.Failure == "" {
+		c.merge(Counts{Answered: 1, Versions: map[string]VersionCounts{outcome.Version: {Answered: 1}}})
+		return
+	}
+	c.merge(Counts{Failed: 1, Versions: map[string]VersionCounts{outcome.Version: {Failed: 1}}})
+}
+
+func (c *Counts) merge(other Counts) {
+	c.Sent += other.Sent
+	c.Answered += other.Answered
+	c.Failed += other.Failed
+	if c.Versions == nil && len(other.Versions) > 0 {
+		c.Versions = map[string]VersionCounts{}
+	}
+	for version, counts := range other.Versions {
+		sum := c.Versions[version]
+		sum.Answered += counts.Answered
+		sum.Failed += counts.Failed
+		c.Versions[version] = sum
+	}
+}
+
+func (c Counts) clone() Counts {
+	c.Versions = maps.Clone(c.Versions)
+	return c
+}
+
+// Latency holds percentiles of good answers, within one percent, from the moment a request was due to be sent.
+type Latency struct {
+	P50, P90, P99, Max time.Duration
+}
+
+// Phase is what happened from one mark to the next.
+type Phase struct {
+	// Name as marked.
+	Name string
+	// Started is the first mark of that name.
+	Started time.Time
+	Counts
+	// Latency of all versions.
+	Latency Latency
+	// VersionLatency of each version that gave a good answer.
+	VersionLatency map[string]Latency
+}
+
+// Failure is one failed request.
+type Failure struct {
+	// At is when the request was due to be sent; Took is the time from there to its end.
+	At   time.Time
+	Took time.Duration
+	// Phase is the one it was sent in.
+	Phase string
+	Outcome
+}
+
+// Report is a ledger's content at one moment.
+type Report struct {
+	// Host that the requests named.
+	Host string
+	// Phases in order of their first mark.
+	Phases []Phase
+	// Total over all phases.
+	Total Phase
+	// Failures in the order in which they ended: the first ones, as many as were to be kept.
+	Failures []Failure
+	// FailuresOmitted counts the failures without details.
+	FailuresOmitted int
+}

@@ -1,0 +1,274 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Bounds of a load: it is a measuring instrument for one machine, not a stress tool.
+const (
+	maxRate     = 2000.0
+	maxDuration = 2 * time.Hour
+	maxCount    = 1_000_000
+	maxInFlight = 512
+	maxTimeout  = 30 * time.Second
+	// maxAnswer is how much of an answer is read.
+	maxAnswer = 1 << 20
+)
+
+// LoadConfig says what a load sends. Zero values mean the default, where there is one.
+type LoadConfig struct {
+	// Gateway is dialled for every request: a loopback address and port, such as 127.0.0.1:8000. Required.
+	Gateway string
+	// Host is sent as the Host header, with or without a port: the domain of the microservice. Required.
+	Host string
+	// Path and query; default "/".
+	Path string
+	// Header is sent with every request, for routes that match headers.
+	Header http.Header
+	// Rate in requests per second, above 0, at most 2000. Required.
+	Rate float64
+	// Count ends the load after so many requests, at most 1,000,000; 0 leaves the end to Duration.
+	Count int
+	// Duration ends the load after that time, at most 2h; 0 leaves the end to Count. One of the two is required.
+	Duration time.Duration
+	// Timeout of one request, at most 30s; default 10s.
+	Timeout time.Duration
+	// NoKeepAlive opens a connection for every request. Without it, connections are reused, and a request that meets a
+	// reused connection's orderly end is sent again over a new one, as HTTP clients do.
+	NoKeepAlive bool
+	// Phase names the first phase; default "start".
+	Phase string
+	// KeepFailures is how many failures are kept with details; default 20.
+	KeepFailures int
+}
+
+func (c LoadConfig) withDefaults() LoadConfig {
+	if c.Path == "" {
+		c.Path = "/"
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.Phase == "" {
+		c.Phase = "start"
+	}
+	if c.KeepFailures == 0 {
+		c.KeepFailures = 20
+	}
+	return c
+}
+
+func (c LoadConfig) validate() error {
+	if err := CheckLoopback(c.Gateway); err != nil {
+		return fmt.Errorf("check gateway: %w", err)
+	}
+	switch {
+	case c.Host == "":
+		return errors.New("check host: is required: name the microservice's domain")
+	case !(c.Rate > 0 && c.Rate <= maxRate): // written so that NaN is refused
+		return fmt.Errorf("check rate: must be above 0 and at most %g per second, not %g", maxRate, c.Rate)
+	case c.Count < 0 || c.Count > maxCount:
+		return fmt.Errorf("check count: must be 0 to %d, not %d", maxCount, c.Count)
+	case c.Duration < 0 || c.Duration > maxDuration:
+		return fmt.Errorf("check duration: must be 0s to %s, not %s", maxDuration, c.Duration)
+	case c.Count == 0 && c.Duration == 0:
+		return errors.New("check end: set count or duration, a load without an end is refused")
+	case c.Timeout < 0 || c.Timeout > maxTimeout:
+		return fmt.Errorf("check timeout: must be above 0s and at most %s, not %s", maxTimeout, c.Timeout)
+	case c.Path[0] != '/':
+		return fmt.Errorf("check path: must begin with /, not %q", c.Path)
+	case c.KeepFailures < 0:
+		return fmt.Errorf("check keepFailures: must be at least 0, not %d", c.KeepFailures)
+	}
+	return nil
+}
+
+// CheckLoopback refuses every address but a literal loopback IP with a port, so that no test traffic leaves the machine.
+func CheckLoopback(address string) error {
+	parsed, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("parse address %q: must be an IP and a port such as 127.0.0.1:8000", address)
+	}
+	if !parsed.Addr().IsLoopback() {
+		return fmt.Errorf("refuse address %q: only loopback addresses are sent to", address)
+	}
+	return nil
+}
+
+// Load sends requests at a constant rate, whether or not earlier ones were answered, and counts what becomes of each.
+type Load struct {
+	config  LoadConfig
+	url     *url.URL
+	client  *http.Client
+	ledger  *Ledger
+	slots   chan struct{} // bounds the requests under way
+	flights sync.WaitGroup
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+// StartLoad begins to send. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests
+// under way then still get their answers. The error names the field of config that is wrong.
+func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	target, err := url.Parse("http://" + config.Host + config.Path)
+	if err != nil {
+		return nil, fmt.Errorf("parse host and path: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	l := &Load{
+		config: config,
+		url:    target,
+		client: newClient(config),
+		ledger: NewLedger(config.Phase, time.Now(), config.KeepFailures),
+		slots:  make(chan struct{}, maxInFlight),
+		stop:   stop,
+		ended:  make(chan struct{}),
+	}
+	go l.run(ctx)
+	return l, nil
+}
+
+func newClient(config LoadConfig) *http.Client {
+	dialer := &net.Dialer{Timeout: config.Timeout}
+	return &http.Client{
+		Timeout:       config.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{ // no Proxy: the environment must not send the load elsewhere
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, network, config.Gateway)
+			},
+			DisableKeepAlives:   config.NoKeepAlive,
+			MaxIdleConnsPerHost: maxInFlight,
+			IdleConnTimeout:     30 * time.Second,
+		},
+	}
+}
+
+// Mark begins a phase: requests sent from now on count to it. A name that was used before goes on with that phase.
+func (l *Load) Mark(phase string) { l.ledger.Mark(phase, time.Now()) }
+
+// Split gives the versions' shares of a phase's good answers; nil for an unknown phase.
+func (l *Load) Split(phase string) Split { return l.ledger.Split(phase) }
+
+// Recent gives the counts of the whole seconds that ended within the given time, 1s to 59s.
+func (l *Load) Recent(within time.Duration) Counts { return l.ledger.Recent(time.Now(), within) }
+
+// Report gives everything counted so far.
+func (l *Load) Report() Report {
+	report := l.ledger.Report()
+	report.Host = l.config.Host
+	return report
+}
+
+// Stop ends the sending, waits for the requests under way and gives the final report. It can be called again.
+func (l *Load) Stop() Report {
+	l.stop()
+	return l.Wait()
+}
+
+// Wait waits for the load's own end, then for the requests under way, and gives the final report.
+func (l *Load) Wait() Report {
+	<-l.ended
+	return l.Report()
+}
+
+// run sends each request when the schedule says. A delay of this machine is made up for by sending at once what is due,
+// and latency counts from the moment a request was due, so that a stall shows in the latencies.
+func (l *Load) run(ctx context.Context) {
+	defer close(l.ended)
+	defer l.client.CloseIdleConnections()
+	defer l.flights.Wait()
+	defer l.stop()
+
+	schedule := schedule{start: time.Now(), config: l.config}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for n := 0; ; n++ {
+		due, ok := schedule.due(n)
+		if !ok {
+			return
+		}
+		timer.Reset(time.Until(due))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		l.launch(ctx, due)
+	}
+}
+
+// schedule says when each request is due.
+type schedule struct {
+	start  time.Time
+	config LoadConfig
+}
+
+// due gives the moment of request n, counted from 0, and false when the load ends before it.
+func (s schedule) due(n int) (time.Time, bool) {
+	offset := time.Duration(float64(n) / s.config.Rate * float64(time.Second))
+	if s.config.Count > 0 && n >= s.config.Count || s.config.Duration > 0 && offset >= s.config.Duration {
+		return time.Time{}, false
+	}
+	return s.start.Add(offset), true
+}
+
+func (l *Load) launch(ctx context.Context, due time.Time) {
+	ticket := l.ledger.Send(due)
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		l.ledger.Done(ticket, time.Now(), Outcome{Failure: fmt.Sprintf("not sent: %d requests are under way", maxInFlight)})
+		return
+	}
+	l.flights.Go(func() {
+		defer func() { <-l.slots }()
+		outcome := l.request(context.WithoutCancel(ctx)) // the end of the load is no failure of what is under way
+		l.ledger.Done(ticket, time.Now(), outcome)
+	})
+}
+
+func (l *Load) request(ctx context.Context) Outcome {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url.String(), nil)
+	if err != nil {
+		return Outcome{Failure: err.Error()}
+	}
+	if l.config.Header != nil {
+		request.Header = l.config.Header.Clone()
+	}
+	response, err := l.client.Do(request)
+	if err != nil {
+		return Outcome{Failure: err.Error()}
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
+	return judge(response.StatusCode, response.Header.Get("X-Version"), err)
+}
+
+// judge decides whether an answer is a good one: complete, with a status of 200 to 399 and from an application that
+// tells its version.
+func judge(status int, version string, readErr error) Outcome {
+	outcome := Outcome{Version: version, Status: status}
+	switch {
+	case readErr != nil:
+		outcome.Failure = fmt.Sprintf("answer %d broke off: %v", status, readErr)
+	case status < 200 || status > 399:
+		outcome.Failure = fmt.Sprintf("answer %d", status)
+	case version == "":
+		outcome.Failure = fmt.Sprintf("answer %d without X-Version", status)
+	}
+	return outcome
+}

@@ -1,0 +1,197 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+const (
+	// frameEvery is the pace of the live picture, plainEvery that of the lines which stand for it without a terminal.
+	frameEvery = 250 * time.Millisecond
+	plainEvery = 5 * time.Second
+	// frameWindow is the time that a picture's split and rate speak of.
+	frameWindow = 5 * time.Second
+	// plainWidth is the width without a terminal.
+	plainWidth = 120
+)
+
+// Frame is the picture of one moment.
+type Frame struct {
+	// Label says what the split is of, such as the domain; empty for none.
+	Label string
+	// Split of the last seconds; empty before the first answer.
+	Split Split
+	// PerSecond is the rate of answers, good and bad, over the last seconds.
+	PerSecond float64
+	// Failed requests since the load began.
+	Failed int
+}
+
+// Frame gives the load's last seconds as a picture. The rate needs five seconds to be true.
+func (l *Load) Frame() Frame {
+	recent := l.Recent(frameWindow)
+	return Frame{
+		Split:     recent.Split(),
+		PerSecond: float64(recent.Answered+recent.Failed) / frameWindow.Seconds(),
+		Failed:    l.ledger.Failed(),
+	}
+}
+
+// Render draws the frame as one line of at most width characters: with bars as long as fit, then without, then cut.
+func (f Frame) Render(width int) string {
+	for _, cells := range []int{20, 10, 5} {
+		if line := f.line(cells); utf8.RuneCountInString(line) <= width {
+			return line
+		}
+	}
+	line := []rune(f.line(0))
+	return string(line[:min(len(line), max(width, 0))])
+}
+
+func (f Frame) line(cells int) string {
+	var parts []string
+	if f.Label != "" {
+		parts = append(parts, f.Label)
+	}
+	if len(f.Split) == 0 {
+		parts = append(parts, "no answers yet")
+	}
+	for i, percent := range f.Split.Percents() {
+		share := f.Split[i]
+		words := []string{share.Version, bar(share.Fraction, cells), fmt.Sprintf("%d%%", percent)}
+		if cells == 0 {
+			words = []string{words[0], words[2]}
+		}
+		parts = append(parts, strings.Join(words, " "))
+	}
+	parts = append(parts, fmt.Sprintf("%.0f req/s", f.PerSecond), fmt.Sprintf("%d failed", f.Failed))
+	return strings.Join(parts, "  ")
+}
+
+// bar fills a part of the cells; a share that is not nothing gets one at least.
+func bar(fraction float64, cells int) string {
+	full := int(math.Round(fraction * float64(cells)))
+	if fraction > 0 {
+		full = max(full, 1)
+	}
+	full = min(full, cells)
+	return strings.Repeat("█", full) + strings.Repeat("░", cells-full)
+}
+
+// Picture keeps a live line at the foot of a terminal, under the text that is written through it. Where the output is no
+// terminal it writes a plain line every five seconds instead. It is safe for concurrent use.
+type Picture struct {
+	out   io.Writer
+	width func() (columns int, terminal bool)
+
+	mu     sync.Mutex
+	source func() Frame
+	text   []byte // written so far without the end of its line
+	drawn  bool   // the live line stands on the terminal
+}
+
+// NewPicture writes to out, and shows nothing until Show. The output counts as a terminal when it is one.
+func NewPicture(out io.Writer) *Picture {
+	return &Picture{out: out, width: func() (int, bool) { return widthOf(out) }}
+}
+
+func widthOf(out io.Writer) (int, bool) {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return plainWidth, false
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return plainWidth, false
+	}
+	return width - 1, true // a full last column would wrap in some terminals
+}
+
+// Show makes source the one that is drawn, such as a load's Frame; nil shows nothing.
+func (p *Picture) Show(source func() Frame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.source = source
+	p.clear()
+}
+
+// Run draws until ctx ends, then takes the live line away and writes what text was left.
+func (p *Picture) Run(ctx context.Context) {
+	every := plainEvery
+	if _, terminal := p.width(); terminal {
+		every = frameEvery
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.finish()
+			return
+		case <-ticker.C:
+			p.mu.Lock()
+			p.draw()
+			p.mu.Unlock()
+		}
+	}
+}
+
+// Write writes the whole lines of text above the live line; the begin of a line waits for its end.
+func (p *Picture) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text = append(p.text, text...)
+	end := bytes.LastIndexByte(p.text, '\n') + 1
+	if end == 0 {
+		return len(text), nil
+	}
+	wasDrawn := p.drawn
+	p.clear()
+	_, err := p.out.Write(p.text[:end])
+	p.text = append(p.text[:0], p.text[end:]...)
+	if wasDrawn {
+		p.draw()
+	}
+	return len(text), err
+}
+
+func (p *Picture) draw() {
+	if p.source == nil {
+		return
+	}
+	width, terminal := p.width()
+	line := p.source().Render(width)
+	if !terminal {
+		fmt.Fprintln(p.out, line)
+		return
+	}
+	fmt.Fprint(p.out, "\r\x1b[K"+line)
+	p.drawn = true
+}
+
+func (p *Picture) clear() {
+	if p.drawn {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+func (p *Picture) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	if len(p.text) > 0 {
+		fmt.Fprintf(p.out, "%s\n", p.text)
+		p.text = nil
+	}
+}

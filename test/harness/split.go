@@ -1,0 +1,77 @@
+package harness
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Split holds the versions' shares in the order of semantic versions, other names after them.
+type Split []Share
+
+// Share is one version's part of the good answers.
+type Share struct {
+	Version string
+	// Answered requests.
+	Answered int
+	// Fraction of all answered requests, 0 to 1.
+	Fraction float64
+}
+
+// SplitOf gives the shares of counts of answers by version; nil when there were none.
+func SplitOf(answered map[string]int) Split {
+	total := 0
+	for _, count := range answered {
+		total += count
+	}
+	if total == 0 {
+		return nil
+	}
+	split := make(Split, 0, len(answered))
+	for version, count := range answered {
+		split = append(split, Share{Version: version, Answered: count, Fraction: float64(count) / float64(total)})
+	}
+	slices.SortFunc(split, func(a, b Share) int { return compareVersions(a.Version, b.Version) })
+	return split
+}
+
+// Fraction gives the share of one version, 0 when it has none.
+func (s Split) Fraction(version string) float64 {
+	for _, share := range s {
+		if share.Version == version {
+			return share.Fraction
+		}
+	}
+	return 0
+}
+
+// Percents rounds the shares so that they sum to 100, in the order of the split.
+func (s Split) Percents() []int {
+	percents, order, left := make([]int, len(s)), make([]int, len(s)), 100
+	for i, share := range s {
+		percents[i], order[i] = int(share.Fraction*100), i
+		left -= percents[i]
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		return cmp.Compare(s[j].Fraction*100-float64(percents[j]), s[i].Fraction*100-float64(percents[i]))
+	})
+	for _, i := range order[:min(max(left, 0), len(order))] {
+		percents[i]++
+	}
+	return percents
+}
+
+func compareVersions(a, b string) int {
+	left, leftErr := semver.NewVersion(a)
+	right, rightErr := semver.NewVersion(b)
+	switch {
+	case leftErr == nil && rightErr == nil:
+		return cmp.Or(left.Compare(right), cmp.Compare(a, b))
+	case leftErr == nil:
+		return -1
+	case rightErr == nil:
+		return 1
+	}
+	return cmp.Compare(a, b)
+}
