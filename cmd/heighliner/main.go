@@ -1,0 +1,14 @@
+// Command heighliner is the manager: it runs the controllers of hlnr.io.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := command().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "heighliner:", err)
+		os.Exit(1)
+	}
+}

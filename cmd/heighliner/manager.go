@@ -1,0 +1,216 @@
+package main
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/imagepolicy"
+	"github.com/heighliner/heighliner/controllers/microservice"
+	"github.com/heighliner/heighliner/controllers/networkpolicy"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// version is set when the binary is built.
+var version = "dev"
+
+// options of the manager, one for each flag.
+type options struct {
+	leaderElect     bool
+	leaderNamespace string
+	metricsAddress  string
+	metricsInsecure bool
+	probeAddress    string
+	namespaces      []string
+	minDrain        time.Duration
+	workers         int
+}
+
+func command() *cobra.Command {
+	var o options
+	zapOptions := zap.Options{}
+	cmd := &cobra.Command{
+		Use:   "heighliner",
+		Short: "Release platform for Kubernetes: runs the controllers of hlnr.io",
+		Long: `heighliner watches ImagePolicies, Microservices, VersionedMicroservices and
+NetworkPolicies of the API group hlnr.io: a version that is pushed becomes a release
+that runs beside the live one, gets traffic step by step, and is taken back when it
+is bad.
+
+It talks to the cluster that KUBECONFIG, --kubeconfig or the pod's service account
+gives.`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger := zap.New(zap.UseFlagOptions(&zapOptions))
+			return run(cmd, o, logger)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the Lease of the manager; needed with more than one replica")
+	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; default: the pod's own")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 serves none")
+	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve the metrics over HTTP and to everybody")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; default: all")
+	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "least time between the last route to a release and the end of its pods; an accepted route is not yet a served one")
+	f.IntVar(&o.workers, "workers", 8, "objects of a kind that are reconciled at the same time")
+	std := flag.NewFlagSet("", flag.ContinueOnError)
+	zapOptions.BindFlags(std)
+	if k := flag.Lookup("kubeconfig"); k != nil {
+		std.Var(k.Value, k.Name, k.Usage)
+	}
+	f.AddGoFlagSet(std)
+	return cmd
+}
+
+func run(cmd *cobra.Command, o options, logger logr.Logger) error {
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if o.minDrain < 0 || o.workers < 1 {
+		return fmt.Errorf("--min-drain-delay must not be negative, and --workers at least 1")
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w; set KUBECONFIG or --kubeconfig", err)
+	}
+	config.UserAgent = "heighliner/" + version
+	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	if err := setup(mgr, o); err != nil {
+		return err
+	}
+	logger.Info("starting", "version", version, "go", goVersion())
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "unknown"
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, gatewayv1.Install} {
+		if err := add(scheme); err != nil {
+			panic(err) // the schemes are constant: they cannot fail on another day
+		}
+	}
+	return scheme
+}
+
+func managerOptions(o options) ctrl.Options {
+	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: !o.metricsInsecure}
+	if !o.metricsInsecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		// HTTP/2 is left out for its stream cancellation attacks (CVE-2023-44487).
+		metrics.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
+	}
+	release := 30 * time.Second
+	return ctrl.Options{
+		Scheme:                  newScheme(),
+		Metrics:                 metrics,
+		HealthProbeBindAddress:  o.probeAddress,
+		LeaderElection:          o.leaderElect,
+		LeaderElectionID:        "manager.hlnr.io",
+		LeaderElectionNamespace: o.leaderNamespace,
+		// The binary ends when the manager does: the Lease may go at once.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &release,
+		Cache:                         cacheOptions(o),
+		Client: client.Options{Cache: &client.CacheOptions{
+			// Secrets are read one by one and never kept.
+			DisableFor: []client.Object{&corev1.Secret{}},
+		}},
+	}
+}
+
+// cacheOptions keep in memory only what is ours, and of that only what is read.
+func cacheOptions(o options) cache.Options {
+	opts := cache.Options{
+		DefaultTransform:            cache.TransformStripManagedFields(),
+		ReaderFailOnMissingInformer: true,
+		ByObject:                    versionedmicroservice.CacheByObject(),
+	}
+	for _, routed := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &gatewayv1.HTTPRoute{}} {
+		opts.ByObject[routed] = cache.ByObject{Label: labelled(v1alpha1.LabelPolicy)}
+	}
+	if len(o.namespaces) > 0 {
+		opts.DefaultNamespaces = map[string]cache.Config{}
+		for _, ns := range o.namespaces {
+			opts.DefaultNamespaces[ns] = cache.Config{}
+		}
+	}
+	return opts
+}
+
+func labelled(key string) labels.Selector {
+	has, err := labels.NewRequirement(key, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the keys are constant
+	}
+	return labels.NewSelector().Add(*has)
+}
+
+func setup(mgr ctrl.Manager, o options) error {
+	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version})
+	for _, c := range []struct {
+		name  string
+		setup func() error
+	}{
+		{"imagepolicy", func() error {
+			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{Workers: o.workers, Scanner: scanner})
+		}},
+		{"microservice", func() error {
+			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers})
+		}},
+		{"versionedmicroservice", func() error {
+			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{MaxConcurrentReconciles: o.workers})
+		}},
+		{"networkpolicy", func() error {
+			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{Concurrency: o.workers})
+		}},
+	} {
+		if err := c.setup(); err != nil {
+			return fmt.Errorf("set up controller %s: %w", c.name, err)
+		}
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("set up /healthz: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("set up /readyz: %w", err)
+	}
+	return nil
+}
