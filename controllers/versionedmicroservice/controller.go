@@ -53,12 +53,12 @@ type Options struct {
 }
 
 type reconciler struct {
-	client client.Client
-	live   client.Reader
-	writer apply.Writer
-	events status.Recorder
-	pacer  *status.Pacer
-	now    func() time.Time
+	client  client.Client
+	live    client.Reader
+	writer  apply.Writer
+	events  status.Recorder
+	journal *status.Journal
+	now     func() time.Time
 }
 
 // SetupWithManager adds the controller to the manager. The manager's cache should be
@@ -74,17 +74,17 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		opts.Now = time.Now
 	}
 	r := &reconciler{
-		client: mgr.GetClient(),
-		live:   mgr.GetAPIReader(),
-		writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
-		events: status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
-		pacer:  &status.Pacer{Interval: opts.StatusInterval},
-		now:    opts.Now,
+		client:  mgr.GetClient(),
+		live:    mgr.GetAPIReader(),
+		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
+		events:  status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
+		journal: &status.Journal{Interval: opts.StatusInterval},
+		now:     opts.Now,
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(&hlnr.VersionedMicroservice{}, builder.WithPredicates(releaseChanged())).
-		Owns(&appsv1.Deployment{}, builder.WithPredicates(deploymentChanged())).
+		For(&hlnr.VersionedMicroservice{}, builder.WithPredicates(changed())).
+		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
 		Watches(&hlnr.Microservice{}, rowsToReleases()).
@@ -125,7 +125,7 @@ func (r *reconciler) write(ctx context.Context, release *hlnr.VersionedMicroserv
 		return 0, nil
 	}
 	if !transition(before, next) {
-		if wait := r.pacer.Wait(release.UID, r.now()); wait > 0 {
+		if wait := r.journal.Wait(release, r.now()); wait > 0 {
 			return wait, nil
 		}
 	}
@@ -135,7 +135,7 @@ func (r *reconciler) write(ctx context.Context, release *hlnr.VersionedMicroserv
 	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	r.pacer.Wrote(release.UID, r.now())
+	r.journal.Wrote(release, now, r.now())
 	announce(r.events, release, before, next)
 	return 0, nil
 }

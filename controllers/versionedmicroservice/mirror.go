@@ -13,6 +13,7 @@ import (
 type mirror struct {
 	release  hlnr.ReleaseStatus
 	reason   string
+	promoted bool
 	step     string
 	decision *hlnr.HandledDecision
 }
@@ -27,7 +28,7 @@ func mirrorOf(ms *hlnr.Microservice, name string) mirror {
 		group := &ms.Status.ReleaseGroups[i]
 		for j := range group.Releases {
 			if row := &group.Releases[j]; row.VersionedMicroservice == name {
-				return mirror{release: row.Status, reason: row.Reason, step: stepOf(ms, group, name), decision: row.Decision.DeepCopy()}
+				return mirror{release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepOf(ms, group, name), decision: row.Decision.DeepCopy()}
 			}
 		}
 	}
@@ -67,12 +68,17 @@ func changedRows(before, now *hlnr.Microservice) []string {
 	for i := range now.Status.ReleaseGroups {
 		for j := range now.Status.ReleaseGroups[i].Releases {
 			name := now.Status.ReleaseGroups[i].Releases[j].VersionedMicroservice
-			if before == nil || !equality.Semantic.DeepEqual(mirrorOf(before, name), mirrorOf(now, name)) {
+			if before == nil || !mirrorOf(before, name).equal(mirrorOf(now, name)) {
 				names = append(names, name)
 			}
 		}
 	}
 	return names
+}
+
+func (m mirror) equal(other mirror) bool {
+	return m.release == other.release && m.reason == other.reason && m.promoted == other.promoted && m.step == other.step &&
+		equality.Semantic.DeepEqual(m.decision, other.decision)
 }
 
 // into writes the mirror into a status. What the ledger does not say (any more)

@@ -28,6 +28,9 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if err != nil || release == nil || release.DeletionTimestamp != nil {
 		return nil, err
 	}
+	if r.journal.Behind(release) {
+		return nil, nil // the event of our own write will wake us
+	}
 	o := &observed{release: release}
 	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
 		return nil, err

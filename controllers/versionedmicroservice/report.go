@@ -39,7 +39,7 @@ func report(o *observed, did outcome, now time.Time) (hlnr.VersionedMicroservice
 		next.Image = images[0].Image
 	}
 	next.Failure, next.Message = f.reason, status.Line(f.message)
-	count(o, &next)
+	count(o, row, &next)
 	next.Ready = fmt.Sprintf("%d/%d", next.Available, o.release.Spec.Replicas)
 	conditions(o, did, f, &next)
 	return next, f.look
@@ -62,13 +62,16 @@ func fault(o *observed, did outcome, row mirror, now time.Time) failure {
 	return failure{}
 }
 
-// count writes the replicas. On the way up, between the first one and all of them,
-// nothing is counted: nobody decides by it, and it would cost a write each.
-func count(o *observed, next *hlnr.VersionedMicroserviceStatus) {
+// count writes the replicas. On the way up nothing is counted below all of them:
+// nobody decides by it, and it would cost a write each. Only the first replica of a
+// release that was active before counts: with it a rollback from a dead release
+// begins (protocol rule 27).
+func count(o *observed, row mirror, next *hlnr.VersionedMicroserviceStatus) {
 	old, want := o.release.Status, o.release.Spec.Replicas
 	replicas, available := o.counted()
 	same := old.ObservedGeneration == o.release.Generation && old.Failure == next.Failure
-	if same && available < want && (available == old.Available || 0 < old.Available && old.Available < available) {
+	first := row.promoted && old.Available == 0 && available > 0
+	if same && available < want && available >= old.Available && !first {
 		return
 	}
 	next.Replicas, next.Available = replicas, available

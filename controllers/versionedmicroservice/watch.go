@@ -48,14 +48,9 @@ func trimPod(obj any) (any, error) {
 	return pod, nil
 }
 
-// releaseChanged lets pass what a person or the Microservice writes, and not our own
-// status.
-func releaseChanged() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-}
-
-// deploymentChanged lets all pass but repeats of the same.
-func deploymentChanged() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
+// changed lets all pass but repeats of the same. A release's own status passes too:
+// a pass that found the cache behind waits for it.
+func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 
 // budgetChanged lets edits pass, and not the status that is written with each pod.
 func budgetChanged() predicate.Predicate {

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -43,42 +40,4 @@ func Patch(ctx context.Context, c client.Client, owner string, obj, before clien
 		return false, fmt.Errorf("write status of %q: %w", obj.GetName(), err)
 	}
 	return true, nil
-}
-
-// Pacer spreads status writes that tell of no transition: at most one per object
-// and Interval. The zero Pacer holds nothing back.
-type Pacer struct {
-	// Interval between two such writes of one object.
-	Interval time.Duration
-
-	mu   sync.Mutex
-	last map[types.UID]time.Time
-}
-
-// Wait says how long a write that can wait is to be put off at now; 0: write.
-func (p *Pacer) Wait(uid types.UID, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last, ok := p.last[uid]
-	if !ok {
-		return 0
-	}
-	return max(0, last.Add(p.Interval).Sub(now))
-}
-
-// Wrote notes a write at now, and forgets those that hold nothing back any more.
-func (p *Pacer) Wrote(uid types.UID, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.last == nil {
-		p.last = map[types.UID]time.Time{}
-	}
-	for other, at := range p.last {
-		if !at.Add(p.Interval).After(now) {
-			delete(p.last, other)
-		}
-	}
-	if p.Interval > 0 {
-		p.last[uid] = now
-	}
 }

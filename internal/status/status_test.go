@@ -161,31 +161,39 @@ func TestTransition(t *testing.T) {
 	status.Recorder{}.Normal(&corev1.Pod{}, "A", "B", "must not panic")
 }
 
-func TestPacer(t *testing.T) {
+func TestJournal(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	pacer := &status.Pacer{Interval: time.Second}
-	if wait := pacer.Wait("a", start); wait != 0 {
-		t.Errorf("first write waits %s", wait)
+	pod := func(uid, version string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
 	}
-	pacer.Wrote("a", start)
+	j := &status.Journal{Interval: time.Second}
+	if j.Wait(pod("a", "1"), start) != 0 || j.Behind(pod("a", "1")) {
+		t.Error("an empty journal remembers something")
+	}
+	j.Wrote(pod("a", "1"), pod("a", "2"), start)
+	j.Wrote(pod("same", "1"), pod("same", "1"), start)
 	for name, test := range map[string]struct {
-		uid  string
-		at   time.Duration
-		want time.Duration
+		pod    *corev1.Pod
+		at     time.Duration
+		wait   time.Duration
+		behind bool
 	}{
-		"at once":         {"a", 0, time.Second},
-		"halfway":         {"a", 500 * time.Millisecond, 500 * time.Millisecond},
-		"at the interval": {"a", time.Second, 0},
-		"another object":  {"b", 0, 0},
+		"before the write":       {pod("a", "1"), 0, time.Second, true},
+		"after the write":        {pod("a", "2"), 500 * time.Millisecond, 500 * time.Millisecond, false},
+		"after the interval":     {pod("a", "2"), time.Second, 0, false},
+		"another object":         {pod("b", "1"), 0, 0, false},
+		"a write without effect": {pod("same", "1"), 0, time.Second, false},
 	} {
-		if got := pacer.Wait(types.UID(test.uid), start.Add(test.at)); got != test.want {
-			t.Errorf("%s: waits %s, want %s", name, got, test.want)
+		if got := j.Wait(test.pod, start.Add(test.at)); got != test.wait {
+			t.Errorf("%s: waits %s, want %s", name, got, test.wait)
+		}
+		if got := j.Behind(test.pod); got != test.behind {
+			t.Errorf("%s: behind %t, want %t", name, got, test.behind)
 		}
 	}
-	none := &status.Pacer{}
-	none.Wrote("a", start)
-	if wait := none.Wait("a", start); wait != 0 {
-		t.Errorf("the zero Pacer waits %s", wait)
+	j.Wrote(pod("b", "1"), pod("b", "2"), start.Add(time.Minute))
+	if j.Behind(pod("a", "1")) || !j.Behind(pod("b", "1")) {
+		t.Error("the journal forgets the wrong things")
 	}
 }

@@ -1,0 +1,391 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+)
+
+const releaseName = "shop-1-0-0-abc"
+
+func newRelease(namespace string, replicas int32) *hlnr.VersionedMicroservice {
+	return &hlnr.VersionedMicroservice{
+		ObjectMeta: metav1.ObjectMeta{Name: releaseName, Namespace: namespace, Annotations: map[string]string{hlnr.AnnotationAttempt: "1"}},
+		Spec: hlnr.VersionedMicroserviceSpec{
+			MicroserviceName: "shop", Group: "1-x",
+			SemVer:   hlnr.SemVer{Name: "1.x", Version: "1.0.0"},
+			Images:   []hlnr.ReleaseImage{{Image: "registry.example.com/shop:1.0.0", Digest: "sha256:0"}},
+			Replicas: replicas,
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hlnr.LabelRelease: releaseName, hlnr.LabelMicroservice: "shop"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.0.0"}}},
+			},
+		},
+	}
+}
+
+// create makes the release as the Microservice controller does.
+func create(t *testing.T, release *hlnr.VersionedMicroservice) *hlnr.VersionedMicroservice {
+	t.Helper()
+	if err := world.Create(t.Context(), release); err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// change updates a fresh copy of obj.
+func change[T client.Object](t *testing.T, obj T, edit func(T)) {
+	t.Helper()
+	eventually(t, func() string {
+		if text := fetch(t, obj); text != "" {
+			return text
+		}
+		edit(obj)
+		if err := world.Update(t.Context(), obj); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+func deploymentOf(release *hlnr.VersionedMicroservice) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
+}
+
+// reads waits until the release's status reads so: "<ready> <condition>=<status> … failure".
+func reads(t *testing.T, release *hlnr.VersionedMicroservice, want string) {
+	t.Helper()
+	eventually(t, func() string {
+		if text := fetch(t, release); text != "" {
+			return text
+		}
+		if release.Status.ObservedGeneration != release.Generation {
+			return fmt.Sprintf("generation %d observed, not %d", release.Status.ObservedGeneration, release.Generation)
+		}
+		parts := []string{release.Status.Ready}
+		for _, c := range release.Status.Conditions {
+			parts = append(parts, c.Type+"="+string(c.Status)+"/"+c.Reason)
+		}
+		if release.Status.Failure != "" {
+			parts = append(parts, release.Status.Failure)
+		}
+		return cmp.Diff(want, strings.Join(parts, " "))
+	})
+}
+
+// play plays the kubelet for all pods of a release, as soon as there are n.
+func play(t *testing.T, release *hlnr.VersionedMicroservice, n int, edit func(*corev1.Pod)) {
+	t.Helper()
+	eventually(t, func() string {
+		var pods corev1.PodList
+		if err := world.List(t.Context(), &pods, client.InNamespace(release.Namespace), client.MatchingLabels{hlnr.LabelRelease: release.Name}); err != nil {
+			return err.Error()
+		}
+		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		if len(pods.Items) != n {
+			return fmt.Sprintf("%d pods, want %d", len(pods.Items), n)
+		}
+		for i := range pods.Items {
+			edit(&pods.Items[i])
+			if err := world.Status().Update(context.WithoutCancel(t.Context()), &pods.Items[i]); err != nil {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+}
+
+func readyPod(pod *corev1.Pod) {
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "shop", Ready: true, Image: "x", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}}
+}
+
+func waitingPod(reason, message string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodPending
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "shop", Image: "registry.example.com/shop:1.0.0",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}
+	}
+}
+
+const (
+	isAvailable = "Available=True/Available Progressing=False/Available Ready=True/Available"
+	isStarting  = "Available=False/Starting Progressing=True/Starting Ready=False/Starting Reconciling=True/Starting"
+	isZero      = "Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=True/ScaledToZero"
+)
+
+func failing(reason string) string {
+	return strings.ReplaceAll("Available=False/X Progressing=False/X Ready=False/X Reconciling=True/X X", "X", reason)
+}
+
+func TestLifeOfARelease(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 2))
+	reads(t, release, "0/2 "+isStarting)
+	play(t, release, 2, readyPod)
+	reads(t, release, "2/2 "+isAvailable)
+	if release.Status.Image != "registry.example.com/shop:1.0.0" || release.Status.Selector != "hlnr.io/release="+releaseName || release.Status.Replicas != 2 {
+		t.Errorf("status: %+v", release.Status)
+	}
+	if diff := cmp.Diff([]string{"create", "patch status", "patch status"}, world.writes.in(release.Namespace)); diff != "" {
+		t.Errorf("writes from creation to available (-want +got):\n%s", diff)
+	}
+
+	pass(t, release, 5)
+	if n := len(world.writes.in(release.Namespace)); n != 3 {
+		t.Errorf("steady state: %d writes more", n-3)
+	}
+
+	d := deploymentOf(release)
+	fetch(t, d)
+	template, generation := d.Spec.Template, d.Generation
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 3 })
+	play(t, release, 3, readyPod)
+	reads(t, release, "3/3 "+isAvailable)
+	fetch(t, d)
+	if diff := cmp.Diff(template, d.Spec.Template); diff != "" || d.Generation != generation+1 {
+		t.Errorf("scaling changed the template (generation %d, was %d):\n%s", d.Generation, generation, diff)
+	}
+
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	reads(t, release, "0/0 "+isZero)
+}
+
+func TestAvailabilityLost(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 1))
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+	play(t, release, 1, func(pod *corev1.Pod) {
+		waitingPod("CrashLoopBackOff", "back-off 5m0s restarting failed container")(pod)
+		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
+	})
+	reads(t, release, "0/1 "+failing(hlnr.FailureCrashLoopBackOff))
+	if want := `container "shop" exited with code 137 (OOMKilled)`; release.Status.Message != want {
+		t.Errorf("message %q, want %q", release.Status.Message, want)
+	}
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+}
+
+func TestImageFailures(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 1))
+	play(t, release, 1, waitingPod("ErrImagePull", `failed to resolve reference "registry.example.com/shop:1.0.0": registry.example.com/shop:1.0.0: not found`))
+	reads(t, release, "0/1 "+failing(hlnr.FailureImageNotFound))
+	written := len(world.writes.in(release.Namespace))
+	play(t, release, 1, waitingPod("ImagePullBackOff", `Back-off pulling image "registry.example.com/shop:1.0.0": ErrImagePull: failed to resolve reference "registry.example.com/shop:1.0.0": registry.example.com/shop:1.0.0: not found`))
+	pass(t, release, 2)
+	if n := len(world.writes.in(release.Namespace)); n != written {
+		t.Errorf("the back-off of the kubelet cost %d writes", n-written)
+	}
+}
+
+func TestPodsRefused(t *testing.T) {
+	t.Parallel()
+	t.Run("by Pod Security", func(t *testing.T) {
+		t.Parallel()
+		release := create(t, newRelease(namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), 1))
+		reads(t, release, "0/1 "+failing(hlnr.FailurePodSecurityViolation))
+		if strings.Contains(release.Status.Message, releaseName) || !strings.HasPrefix(release.Status.Message, "violates PodSecurity") {
+			t.Errorf("message %q names a pod that never was", release.Status.Message)
+		}
+	})
+	t.Run("by a quota", func(t *testing.T) {
+		t.Parallel()
+		ns := namespace(t, nil)
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
+		quota.Spec.Hard["pods"] = resource.MustParse("0")
+		if err := world.Create(t.Context(), quota); err != nil {
+			t.Fatal(err)
+		}
+		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: quota.Spec.Hard}
+		if err := world.Status().Update(t.Context(), quota); err != nil {
+			t.Fatal(err)
+		}
+		release := create(t, newRelease(ns, 1))
+		reads(t, release, "0/1 "+failing(hlnr.FailureQuotaExceeded))
+	})
+}
+
+func TestDeploymentIsKept(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 1))
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+	d := deploymentOf(release)
+	if text := fetch(t, d); text != "" {
+		t.Fatal(text)
+	}
+	template := d.Spec.Template.DeepCopy()
+
+	for name, edit := range map[string]func(*appsv1.Deployment){
+		"template extended": func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DEBUG", Value: "1"}}
+		},
+		"template restarted": func(d *appsv1.Deployment) {
+			resources.Annotate(&d.Spec.Template, "kubectl.kubernetes.io/restartedAt", "now")
+		},
+		"image changed":  func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" },
+		"scaled by hand": func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32) },
+		"paused":         func(d *appsv1.Deployment) { d.Spec.Paused = true },
+		"labels removed": func(d *appsv1.Deployment) { d.Labels = nil },
+		"strategy changed": func(d *appsv1.Deployment) {
+			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		},
+		"hash removed":      func(d *appsv1.Deployment) { delete(d.Annotations, resources.AnnotationTemplate) },
+		"readiness changed": func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 7 },
+	} {
+		change(t, d, edit)
+		eventually(t, func() string {
+			if text := fetch(t, d); text != "" {
+				return name + ": " + text
+			}
+			want := resources.Amend(d, release)
+			want.Spec.Template, want.Spec.Replicas = *template, &release.Spec.Replicas
+			if d.Annotations[resources.AnnotationTemplate] == "" {
+				return name + ": no hash of the template"
+			}
+			if diff := cmp.Diff(want, d); diff != "" {
+				return name + ": " + diff
+			}
+			return ""
+		})
+	}
+
+	if err := world.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	old := d.UID
+	eventually(t, func() string {
+		if text := fetch(t, d); text != "" {
+			return text
+		}
+		if d.UID == old {
+			return "not deleted yet"
+		}
+		return cmp.Diff(template, &d.Spec.Template)
+	})
+}
+
+func TestForeignDeployment(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, nil)
+	theirs := resources.Deployment(newRelease(ns, 1))
+	theirs.Labels = nil
+	theirs.Spec.Template.Spec.Containers[0].Image = "theirs"
+	if err := world.Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	release := create(t, newRelease(ns, 2))
+	reads(t, release, strings.ReplaceAll("0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", hlnr.FailureNameConflict))
+	if !strings.Contains(release.Status.Message, `Deployment "`+releaseName+`" exists`) {
+		t.Errorf("message %q does not name the object", release.Status.Message)
+	}
+	live := deploymentOf(release)
+	fetch(t, live)
+	if diff := cmp.Diff(theirs.Spec, live.Spec); diff != "" || len(live.OwnerReferences) > 0 || len(live.Labels) > 0 {
+		t.Errorf("the foreign Deployment was changed: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"patch status"}, world.writes.in(ns)); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	release := newRelease(namespace(t, nil), 2)
+	one := intstr.FromInt32(1)
+	release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
+	create(t, release)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
+	wait := func(want policyv1.PodDisruptionBudgetSpec) {
+		t.Helper()
+		eventually(t, func() string {
+			if text := fetch(t, budget); text != "" {
+				return text
+			}
+			always := policyv1.AlwaysAllow
+			want.UnhealthyPodEvictionPolicy, want.Selector = &always, resources.Selector(release)
+			return cmp.Diff(want, budget.Spec)
+		})
+	}
+	wait(policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one})
+	half := intstr.FromString("50%")
+	change(t, release, func(r *hlnr.VersionedMicroservice) {
+		r.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MinAvailable: &half}
+	})
+	wait(policyv1.PodDisruptionBudgetSpec{MinAvailable: &half})
+	change(t, budget, func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = &one })
+	wait(policyv1.PodDisruptionBudgetSpec{MinAvailable: &half})
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.DisruptionBudget = nil })
+	eventually(t, func() string {
+		if err := world.Get(t.Context(), client.ObjectKeyFromObject(budget), budget); client.IgnoreNotFound(err) != nil || err == nil {
+			return fmt.Sprintf("the budget is still there: %v", err)
+		}
+		return ""
+	})
+}
+
+func TestLedgerIsMirrored(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 1))
+	play(t, release, 1, waitingPod("CreateContainerConfigError", `configmap "shop" not found`))
+	reads(t, release, "0/1 "+failing(hlnr.FailureCreateContainerConfigError))
+
+	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: release.Namespace}}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop"}}}}
+	ms.Spec.Availability.Replicas = 1
+	ms.Spec.UpdateStrategy = hlnr.UpdateStrategy{MinimumAvailable: 3, ProgressDeadlineSeconds: 600, DrainDelay: "30s", Canary: &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{
+		{Weight: 10}, {Weight: 50, Pause: &hlnr.CanaryPause{Duration: "1m"}}}}}
+	if err := world.Create(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	write := func(value hlnr.ReleaseStatus, run *hlnr.ReleaseRun) {
+		t.Helper()
+		ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: hlnr.GroupLive, Run: run, Releases: []hlnr.Release{{
+			VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: value, LastTransitionTime: metav1.NowMicro(), Reason: "ProgressDeadlineExceeded",
+			Decision: &hlnr.HandledDecision{ID: "a", Action: hlnr.DecisionRetry, Time: metav1.NowMicro()}}}}}
+		if err := world.Status().Update(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(hlnr.ReleaseCanary, &hlnr.ReleaseRun{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
+	eventually(t, func() string {
+		fetch(t, release)
+		return cmp.Diff("canary 2/2 Paused", fmt.Sprintf("%s %s", release.Status.Release, release.Status.Step))
+	})
+	if release.Status.LastHandledDecision == nil || release.Status.LastHandledDecision.ID != "a" {
+		t.Errorf("decision: %v", release.Status.LastHandledDecision)
+	}
+
+	// The reason outlives the pods.
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	write(hlnr.ReleaseError, nil)
+	eventually(t, func() string {
+		fetch(t, release)
+		ready := meta.FindStatusCondition(release.Status.Conditions, hlnr.ConditionReady)
+		return cmp.Diff(lines("error 0/0", hlnr.FailureCreateContainerConfigError, hlnr.FailureCreateContainerConfigError, `container "shop": configmap "shop" not found`),
+			lines(string(release.Status.Release)+" "+release.Status.Ready, release.Status.Failure, ready.Reason, release.Status.Message))
+	})
+}
