@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,8 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/go-logr/logr"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
@@ -189,6 +189,20 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 // pass reconciles one release n times outside of the queue, over the manager's cache.
 func pass(t *testing.T, release *hlnr.VersionedMicroservice, n int) {
 	t.Helper()
+	for _, obj := range []client.Object{&hlnr.VersionedMicroservice{}, deploymentOf(release)} {
+		eventually(t, func() string {
+			obj.SetNamespace(release.Namespace)
+			obj.SetName(release.Name)
+			if text := fetch(t, obj); text != "" {
+				return text
+			}
+			live := obj.GetResourceVersion()
+			if err := world.manager.GetClient().Get(t.Context(), client.ObjectKeyFromObject(release), obj); err != nil {
+				return err.Error()
+			}
+			return cmp.Diff(live, obj.GetResourceVersion())
+		})
+	}
 	r := &reconciler{
 		client: world.manager.GetClient(), live: world.manager.GetAPIReader(),
 		writer:  apply.Writer{Client: world.manager.GetClient(), Live: world.manager.GetAPIReader(), Owner: fieldOwner},

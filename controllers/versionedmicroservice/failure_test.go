@@ -1,0 +1,95 @@
+package versionedmicroservice
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	pod := func(c corev1.ContainerStatus) corev1.Pod {
+		c.Name, c.Image = "shop", "r/shop:1"
+		return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c}}}
+	}
+	waiting := func(reason, message string) corev1.Pod {
+		return pod(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}})
+	}
+	running := func(since time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
+	}
+	ended := &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "no database\n"}
+	again := running(time.Second)
+	again.RestartCount, again.LastTerminationState.Terminated = 1, ended
+	refusing := func(message string) *appsv1.Deployment {
+		return &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message}}}}
+	}
+	unschedulable := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available"}}}}
+	going := waiting("ImagePullBackOff", "")
+	going.DeletionTimestamp = &metav1.Time{Time: noon}
+	initPod := waiting("", "")
+	initPod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "migrate", State: corev1.ContainerState{Terminated: ended}}}
+	initDone := pod(running(time.Second))
+	initDone.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "migrate", Ready: true, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+
+	for name, test := range map[string]struct {
+		deployment *appsv1.Deployment
+		pods       []corev1.Pod
+		probe      *corev1.Probe
+		startup    *corev1.Probe
+		want       failure
+	}{
+		"nothing known":    {},
+		"a pod that goes":  {pods: []corev1.Pod{going}},
+		"just made":        {pods: []corev1.Pod{waiting("ContainerCreating", "")}},
+		"image 404":        {pods: []corev1.Pod{waiting("ErrImagePull", `failed to pull: r/shop:1: not found`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
+		"image 404 later":  {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1": ErrImagePull: failed to pull: r/shop:1: not found`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
+		"manifest unknown": {pods: []corev1.Pod{waiting("ErrImagePull", `manifest unknown: manifest unknown`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": manifest unknown: manifest unknown`}},
+		"old back-off":     {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
+		"registry is down": {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
+		"no right to pull": {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
+		"bad image name":   {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: hlnr.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
+		"no ConfigMap":     {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: hlnr.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
+		"no such command":  {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: hlnr.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
+		"crash, next try":  {pods: []corev1.Pod{pod(again)}, want: failure{reason: hlnr.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
+		"init fails":       {pods: []corev1.Pod{initPod}, want: failure{reason: hlnr.FailureCrashLoopBackOff, message: `init container "migrate" exited with code 2 (Error): no database` + "\n"}},
+		"init done":        {pods: []corev1.Pod{initDone}, want: failure{look: noon.Add(29 * time.Second)}},
+		"no node":          {pods: []corev1.Pod{unschedulable}, want: failure{reason: hlnr.FailureUnschedulable, message: "0/1 nodes are available"}},
+		"quota":            {deployment: refusing(`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1`), want: failure{reason: hlnr.FailureQuotaExceeded, message: "exceeded quota: small, requested: pods=1"}},
+		"pod security":     {deployment: refusing(`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": x`), want: failure{reason: hlnr.FailurePodSecurityViolation, message: `violates PodSecurity "restricted:latest": x`}},
+		"limits":           {deployment: refusing(`pods "shop-x1" is forbidden: maximum cpu usage per Container is 1`), want: failure{reason: hlnr.FailurePodRejected, message: "maximum cpu usage per Container is 1"}},
+		"webhook":          {deployment: refusing(`admission webhook "x" denied the request: no`), want: failure{reason: hlnr.FailurePodRejected, message: `admission webhook "x" denied the request: no`}},
+		"young":            {pods: []corev1.Pod{pod(running(10 * time.Second))}, want: failure{look: noon.Add(20 * time.Second)}},
+		"never ready":      {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed`}},
+		"patient probe":    {pods: []corev1.Pod{pod(running(30 * time.Second))}, probe: &corev1.Probe{InitialDelaySeconds: 60}, want: failure{look: noon.Add(time.Minute)}},
+		"never started":    {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its startup probe does not succeed`}},
+		"the worst of all": {
+			deployment: refusing("exceeded quota"),
+			pods:       []corev1.Pod{unschedulable, pod(running(time.Second)), pod(again), waiting("ErrImagePull", "x")},
+			want:       failure{reason: hlnr.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n", look: noon.Add(29 * time.Second)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			release := newRelease("default", 1)
+			release.Spec.Template.Spec.Containers[0].ReadinessProbe, release.Spec.Template.Spec.Containers[0].StartupProbe = test.probe, test.startup
+			got := diagnose(release, test.deployment, test.pods, noon)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(failure{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.reason != "" && ranks[got.reason] == 0 {
+				t.Errorf("%s has no rank", got.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package versionedmicroservice
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// scene is a release with a Deployment of which that many replicas are available.
+func scene(wanted, available int32) *observed {
+	release := newRelease("default", wanted)
+	release.UID, release.Generation = "release", 3
+	d := resources.Deployment(release)
+	d.Generation = 5
+	d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(release, hlnr.GroupVersion.WithKind("VersionedMicroservice"))}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 5, Replicas: wanted, AvailableReplicas: available}
+	hash, _ := apply.Hash(d.Spec.Template)
+	resources.Annotate(d, resources.AnnotationTemplate, hash)
+	return &observed{release: release, deployment: d}
+}
+
+func ledger(row hlnr.Release, run *hlnr.ReleaseRun) *hlnr.Microservice {
+	row.VersionedMicroservice = releaseName
+	ms := &hlnr.Microservice{}
+	ms.Spec.UpdateStrategy.Canary = &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{
+		{Weight: 10}, {Weight: 20, Pause: &hlnr.CanaryPause{Duration: "1m"}}, {Name: "check", Weight: 50, Approval: &hlnr.CanaryApproval{}}}}
+	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Slug: "0-x"}, {Slug: "1-x", Run: run, Releases: []hlnr.Release{{VersionedMicroservice: "other"}, row}}}
+	return ms
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	with := func(o *observed, edit func(*observed)) *observed { edit(o); return o }
+	old := func(o *observed, available int32) *observed {
+		o.release.Status = hlnr.VersionedMicroserviceStatus{ObservedGeneration: 3, Replicas: available, Available: available}
+		return o
+	}
+	sick := errors.New("sick")
+	for name, test := range map[string]struct {
+		seen *observed
+		did  outcome
+		want string
+	}{
+		"all available":          {seen: scene(2, 2), want: "3: 2/2 " + isAvailable},
+		"more than asked":        {seen: scene(2, 3), want: "3: 2/2 " + isAvailable},
+		"starting":               {seen: scene(2, 1), want: "3: 1/2 " + isStarting},
+		"on the way up":          {seen: old(scene(3, 2), 1), want: "3: 1/3 " + isStarting},
+		"on the way down":        {seen: old(scene(3, 1), 2), want: "3: 1/3 " + isStarting},
+		"first of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
+		"first of one that was active": {
+			seen: with(old(scene(2, 1), 0), func(o *observed) {
+				o.microservice = ledger(hlnr.Release{Promoted: 1, Status: hlnr.ReleaseDeprecated}, nil)
+			}),
+			want: "3: deprecated 1/2 " + isStarting},
+		"no replicas wanted": {seen: scene(0, 0), want: "3: 0/0 " + isZero},
+		"just written":       {seen: scene(2, 2), did: outcome{moved: true}, want: "0:"},
+		"not observed":       {seen: with(scene(2, 2), func(o *observed) { o.deployment.Status.ObservedGeneration = 4 }), want: "0:"},
+		"not scaled":         {seen: with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 3 }), want: "0:"},
+		"not scaled, with a row": {seen: with(scene(2, 2), func(o *observed) {
+			o.release.Spec.Replicas = 3
+			o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseCanary}, nil)
+		}), want: "0: canary"},
+		"foreign Deployment": {
+			seen: with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil }), did: outcome{deployment: classify(&apply.ForeignError{})},
+			want: strings.ReplaceAll("3: 0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", "NameConflict")},
+		"Deployment goes": {
+			seen: scene(2, 1), did: outcome{deployment: classify(&apply.TerminatingError{})},
+			want: strings.ReplaceAll("3: 1/2 Available=False/X Progressing=True/X Ready=False/X Reconciling=True/X", "X", "Terminating")},
+		"not allowed to scale, but available": {
+			seen: scene(2, 2), did: outcome{deployment: status.NewTerminal("Forbidden", sick)},
+			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/Forbidden Stalled=True/Forbidden"},
+		"foreign budget": {
+			seen: scene(2, 2), did: outcome{budget: status.Classify(&apply.ForeignError{})},
+			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/NameConflict Stalled=True/NameConflict"},
+		"failed and taken away": {
+			seen: with(scene(0, 0), func(o *observed) {
+				o.release.Status.Failure = hlnr.FailureCrashLoopBackOff
+				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "X"}, nil)
+			}),
+			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
+		"turned down": {
+			seen: with(scene(0, 0), func(o *observed) {
+				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "TurnedDown"}, nil)
+			}),
+			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/TurnedDown Stalled=True/TurnedDown TurnedDown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := test.seen.release.DeepCopy()
+			got, _ := report(test.seen, test.did, noon)
+			if diff := cmp.Diff(before, test.seen.release); diff != "" {
+				t.Errorf("the release was changed:\n%s", diff)
+			}
+			parts := []string{fmt.Sprintf("%d:", got.ObservedGeneration), string(got.Release), got.Ready}
+			for _, c := range got.Conditions {
+				parts = append(parts, c.Type+"="+string(c.Status)+"/"+c.Reason)
+			}
+			parts = append(parts, got.Failure)
+			if diff := cmp.Diff(test.want, strings.Join(strings.Fields(strings.Join(parts, " ")), " ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			test.seen.release.Status = got
+			if again, _ := report(test.seen, test.did, noon); !cmp.Equal(got, again) || transition(got, again) {
+				t.Errorf("the second report differs:\n%s", cmp.Diff(got, again))
+			}
+		})
+	}
+}
+
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	run := func(edit func(*hlnr.ReleaseRun)) *hlnr.ReleaseRun {
+		r := &hlnr.ReleaseRun{Release: releaseName}
+		edit(r)
+		return r
+	}
+	for name, test := range map[string]struct {
+		run  *hlnr.ReleaseRun
+		want string
+	}{
+		"no run":            {nil, ""},
+		"another's run":     {&hlnr.ReleaseRun{Release: "other", Step: 1}, ""},
+		"before the steps":  {run(func(*hlnr.ReleaseRun) {}), ""},
+		"beyond the steps":  {run(func(r *hlnr.ReleaseRun) { r.Step = 4 }), ""},
+		"weight only":       {run(func(r *hlnr.ReleaseRun) { r.Step = 1 }), "1/3 Programming"},
+		"pause":             {run(func(r *hlnr.ReleaseRun) { r.Step = 2 }), "2/3 Paused"},
+		"pause interrupted": {run(func(r *hlnr.ReleaseRun) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
+		"approval":          {run(func(r *hlnr.ReleaseRun) { r.Step = 3 }), "3/3 Approval check"},
+		"approved":          {run(func(r *hlnr.ReleaseRun) { r.Step, r.Continued = 3, 3 }), "3/3 Programming"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			decision := &hlnr.HandledDecision{ID: "a"}
+			got := mirrorOf(ledger(hlnr.Release{Status: hlnr.ReleaseCanary, Reason: "R", Promoted: 2, Decision: decision}, test.run), releaseName)
+			want := mirror{release: hlnr.ReleaseCanary, reason: "R", promoted: true, step: test.want, decision: decision}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(mirror{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := mirrorOf(nil, releaseName); got != (mirror{}) {
+		t.Errorf("mirror without a Microservice: %+v", got)
+	}
+	before, now := ledger(hlnr.Release{Status: hlnr.ReleaseCanary}, nil), ledger(hlnr.Release{Status: hlnr.ReleaseActive}, nil)
+	if diff := cmp.Diff([]string{releaseName}, changedRows(before, now)); diff != "" {
+		t.Errorf("changed rows (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"other", releaseName}, changedRows(nil, now)); diff != "" {
+		t.Errorf("rows at the start (-want +got):\n%s", diff)
+	}
+	if rows := changedRows(now, now); rows != nil {
+		t.Errorf("rows without a change: %v", rows)
+	}
+}
+
+func budgetOf(o *observed, ours bool) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{}
+	if ours {
+		b.OwnerReferences = o.deployment.OwnerReferences
+	}
+	return b
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	with := func(o *observed, edit func(*observed)) *observed { edit(o); return o }
+	one := intstr.FromInt32(1)
+	for name, test := range map[string]struct {
+		seen *observed
+		want string
+	}{
+		"steady":            {scene(2, 2), ""},
+		"nothing there":     {with(scene(2, 0), func(o *observed) { o.deployment = nil }), "create"},
+		"scaled":            {with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 0 }), "scale 0"},
+		"labels gone":       {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
+		"revived":           {with(scene(2, 2), func(o *observed) { o.release.Annotations[hlnr.AnnotationAttempt] = "9" }), "amend"},
+		"edited":            {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
+		"edited and scaled": {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true; o.release.Spec.Replicas = 1 }), "restore scale 1"},
+		"foreign":           {with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil; o.release.Spec.Replicas = 1 }), ""},
+		"going": {with(scene(2, 2), func(o *observed) {
+			o.deployment.DeletionTimestamp = &metav1.Time{Time: noon}
+			o.release.Spec.Replicas = 1
+		}), ""},
+		"with a budget": {with(scene(2, 2), func(o *observed) {
+			o.release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
+		}), "budget"},
+		"old budget":         {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
+		"foreign old budget": {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			deployment := test.seen.deployment.DeepCopy()
+			p := decide(test.seen)
+			var got []string
+			for word, there := range map[string]bool{"create": p.create != nil, "amend": p.amend != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.retire != nil} {
+				if there {
+					got = append(got, word)
+				}
+			}
+			if p.scale != nil {
+				got = append(got, fmt.Sprintf("scale %d", *p.scale))
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(deployment, test.seen.deployment); diff != "" {
+				t.Errorf("the observed Deployment was changed:\n%s", diff)
+			}
+		})
+	}
+}

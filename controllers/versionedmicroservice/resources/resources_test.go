@@ -1,0 +1,95 @@
+package resources_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func release() *hlnr.VersionedMicroservice {
+	half := intstr.FromString("50%")
+	return &hlnr.VersionedMicroservice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "shop-1-2-0-abc", Namespace: "prod",
+			Labels:      map[string]string{"of": "the parent"},
+			Annotations: map[string]string{hlnr.AnnotationAttempt: "7", "of": "the parent"},
+		},
+		Spec: hlnr.VersionedMicroserviceSpec{
+			MicroserviceName: "shop", Group: "1-x", Replicas: 2,
+			Availability: hlnr.ReleaseAvailability{MinReadySeconds: 10, DisruptionBudget: &hlnr.DisruptionBudget{MinAvailable: &half}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hlnr.LabelRelease: "shop-1-2-0-abc", "app": "shop"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.2.0"}}},
+			},
+		},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, obj := range map[string]any{"deployment": resources.Deployment(release()), "budget": resources.Budget(release())} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := yaml.Marshal(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBuildersChangeNothing(t *testing.T) {
+	t.Parallel()
+	r := release()
+	live := resources.Deployment(r)
+	live.Spec.Template.Spec.Containers[0].Image = "edited"
+	before := live.DeepCopy()
+	r.Spec.Availability.MinReadySeconds = 3
+
+	amended := resources.Amend(live, r)
+	if amended.Spec.Template.Spec.Containers[0].Image != "edited" || amended.Spec.MinReadySeconds != 3 {
+		t.Errorf("Amend: %+v", amended.Spec)
+	}
+	restored := resources.Restore(live, r)
+	if diff := cmp.Diff(r.Spec.Template, restored.Spec.Template); diff != "" {
+		t.Errorf("Restore (-want +got):\n%s", diff)
+	}
+	resources.Deployment(r).Spec.Template.Labels["app"] = "other"
+	want := release()
+	want.Spec.Availability.MinReadySeconds = 3
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("the release was changed:\n%s", diff)
+	}
+	if diff := cmp.Diff(before, live); diff != "" {
+		t.Errorf("the live Deployment was changed:\n%s", diff)
+	}
+	r.Spec.Availability.DisruptionBudget = nil
+	if b := resources.Budget(r); b != nil {
+		t.Errorf("a budget that nobody asked for: %v", b)
+	}
+}
