@@ -79,9 +79,9 @@ type Match struct {
 // The error names each Secret that cannot be read, and says nothing of what it
 // holds; the match counts beside it.
 func FindCredential(repository string, secrets ...Secret) (Match, error) {
-	repo, err := name.NewRepository(repository)
+	repo, err := parseRepository("find a credential for", repository, false)
 	if err != nil {
-		return Match{}, badName("find credential", repository, "no repository", "write host/path without tag, digest and scheme")
+		return Match{}, err
 	}
 	target := repo.RegistryStr() + "/" + repo.RepositoryStr()
 	var best Match

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -177,13 +178,9 @@ type target struct {
 }
 
 func (s *Scanner) target(op string, r Request) (target, error) {
-	var options []name.Option
-	if r.Insecure {
-		options = append(options, name.Insecure)
-	}
-	repo, err := name.NewRepository(r.Repository, options...)
+	repo, err := parseRepository(op, r.Repository, r.Insecure)
 	if err != nil {
-		return target{}, badName(op, r.Repository, "no repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
+		return target{}, err
 	}
 	k := loginKey{repo.RegistryStr(), s.hash(r.Auth)}
 	return target{
@@ -191,6 +188,19 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 		timeout: cmp.Or(r.Timeout, DefaultTimeout),
 		key:     fmt.Sprintf("%s://%s %s", repo.Scheme(), repo.Name(), k.credential),
 	}, nil
+}
+
+// parseRepository refuses schemes by hand: the library reads "https:" as a host.
+func parseRepository(op, text string, insecure bool) (name.Repository, error) {
+	var options []name.Option
+	if insecure {
+		options = append(options, name.Insecure)
+	}
+	repo, err := name.NewRepository(text, options...)
+	if err != nil || strings.Contains(text, "//") {
+		return name.Repository{}, badName(op, clip(text), "no repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
+	}
+	return repo, nil
 }
 
 // hash identifies a credential without giving it away.

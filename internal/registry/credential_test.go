@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func dockerConfig(name, json string) Secret {
+	return Secret{Name: name, Type: TypeDockerConfigJSON, Data: map[string][]byte{".dockerconfigjson": []byte(json)}}
+}
+
+func basic(name, username string) Secret {
+	return Secret{Name: name, Type: TypeBasicAuth, Data: map[string][]byte{"username": []byte(username), "password": []byte("hunter2")}}
+}
+
+// user is a configuration with one user per key.
+func user(name string, users map[string]string) Secret {
+	var entries []string
+	for key, u := range users {
+		entries = append(entries, `"`+key+`":{"username":"`+u+`","password":"hunter2"}`)
+	}
+	return dockerConfig(name, `{"auths":{`+strings.Join(entries, ",")+`}}`)
+}
+
+func TestFindCredential(t *testing.T) {
+	login := func(u string) Credential { return Credential{Username: u, Password: "hunter2"} }
+	encoded := base64.StdEncoding.EncodeToString([]byte("robot:hunter2"))
+	for name, tc := range map[string]struct {
+		repository string
+		secrets    []Secret
+		want       Match
+		err        string
+	}{
+		"nothing given": {repository: "ghcr.io/org/web"},
+		"host": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"ghcr.io": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"host as a URL": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"https://GHCR.io/v2/": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"another host": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"quay.io": "robot"})}},
+		"a host's end": {repository: "evil-ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"ghcr.io": "robot"})}},
+		"another port": {repository: "ghcr.io:5000/org/web", secrets: []Secret{user("s", map[string]string{"ghcr.io": "robot"})}},
+		"same port": {repository: "ghcr.io:5000/org/web", secrets: []Secret{user("s", map[string]string{"ghcr.io:5000": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"path": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"ghcr.io/org": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"path with slash": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"ghcr.io/org/": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"half a segment": {repository: "ghcr.io/org-evil/web", secrets: []Secret{user("s", map[string]string{"ghcr.io/org": "robot"})}},
+		"longest wins": {repository: "ghcr.io/org/web", secrets: []Secret{
+			user("a", map[string]string{"ghcr.io": "host", "ghcr.io/org/web": "web"}), user("b", map[string]string{"ghcr.io/org": "org"})},
+			want: Match{true, login("web"), "a"}},
+		"longest wins in a later secret": {repository: "ghcr.io/org/web", secrets: []Secret{
+			user("a", map[string]string{"ghcr.io": "host"}), user("b", map[string]string{"ghcr.io/org": "org"})},
+			want: Match{true, login("org"), "b"}},
+		"first of equal ones": {repository: "ghcr.io/org/web", secrets: []Secret{
+			user("a", map[string]string{"ghcr.io": "one"}), user("b", map[string]string{"ghcr.io": "two"})},
+			want: Match{true, login("one"), "a"}},
+		"docker hub by its old URL": {repository: "acme/web", secrets: []Secret{user("s", map[string]string{"https://index.docker.io/v1/": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"docker hub by its short name": {repository: "docker.io/acme/web", secrets: []Secret{user("s", map[string]string{"docker.io": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"docker hub by its API": {repository: "web", secrets: []Secret{user("s", map[string]string{"registry-1.docker.io/library": "robot"})},
+			want: Match{true, login("robot"), "s"}},
+		"basic-auth fits any": {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot")}, want: Match{true, login("robot"), "s"}},
+		"basic-auth is the last": {repository: "ghcr.io/org/web", secrets: []Secret{basic("a", "any"), user("b", map[string]string{"ghcr.io": "host"})},
+			want: Match{true, login("host"), "b"}},
+		"no host at all is no entry": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"": "robot", "https://": "robot"})}},
+		"empty entry is none":        {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{}}}`)}},
+		"auth": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"auth":"`+encoded+`"}}}`)},
+			want: Match{true, login("robot"), "s"}},
+		"identity token": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"identitytoken":"t"}}}`)},
+			want: Match{true, Credential{IdentityToken: "t"}, "s"}},
+		"dockercfg": {repository: "ghcr.io/org/web", secrets: []Secret{{Name: "s", Type: TypeDockerConfig,
+			Data: map[string][]byte{".dockercfg": []byte(`{"ghcr.io":{"username":"robot","password":"hunter2"}}`)}}},
+			want: Match{true, login("robot"), "s"}},
+		"broken auth": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"auth":"hunter2!"}}}`)},
+			err: `secret "s": entry "ghcr.io"`},
+		"auth without colon": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"auth":"`+base64.StdEncoding.EncodeToString([]byte("hunter2"))+`"}}}`)},
+			err: `username:password`},
+		"broken JSON":  {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"password":"hunter2`)}, err: `secret "s": key ".dockerconfigjson"`},
+		"missing key":  {repository: "ghcr.io/org/web", secrets: []Secret{{Name: "s", Type: TypeDockerConfigJSON}}, err: `lacks the key ".dockerconfigjson"`},
+		"unknown type": {repository: "ghcr.io/org/web", secrets: []Secret{{Name: "s", Type: "Opaque"}}, err: `type "Opaque"`},
+		"empty basic":  {repository: "ghcr.io/org/web", secrets: []Secret{{Name: "s", Type: TypeBasicAuth}}, err: "set both keys"},
+		"a match beside a broken secret": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("a", `{`), user("b", map[string]string{"ghcr.io": "robot"})},
+			want: Match{true, login("robot"), "b"}, err: `secret "a"`},
+		"no repository": {repository: "https://ghcr.io/org/web", err: "without tag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := FindCredential(tc.repository, tc.secrets...)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("match (-want +got):\n%s", diff)
+			}
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if (tc.err == "") != (err == nil) || !strings.Contains(message, tc.err) {
+				t.Errorf("error %q, want %q", message, tc.err)
+			}
+			if strings.Contains(message, "hunter2") {
+				t.Errorf("error %q gives the secret away", message)
+			}
+		})
+	}
+}
+
+func FuzzFindCredential(f *testing.F) {
+	f.Add(`{"auths":{"ghcr.io":{"auth":"cm9ib3Q6aHVudGVyMg=="}}}`, "ghcr.io/org/web")
+	f.Add(`{"auths":{"https://index.docker.io/v1/":{"username":"a"}}}`, "web")
+	f.Add(`{"auths":null}`, "a/b:c")
+	f.Fuzz(func(t *testing.T, config, repository string) {
+		m, err := FindCredential(repository, dockerConfig("s", config))
+		if m.Found && m.Credential.Anonymous() {
+			t.Errorf("found nothing in %q (%v)", config, err)
+		}
+	})
+}

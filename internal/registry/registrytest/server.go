@@ -1,0 +1,457 @@
+// Package registrytest is an OCI registry inside the test's process: a real one
+// for images, and before it what real registries have besides: pages, logins,
+// limits and faults. It counts what it is asked.
+package registrytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Class of a request.
+type Class string
+
+// The classes of requests that are counted.
+const (
+	Ping  Class = "Ping"
+	Token Class = "Token"
+	List  Class = "List"
+	Head  Class = "Head" // of a manifest
+	Get   Class = "Get"  // of a manifest
+	Blob  Class = "Blob"
+	Other Class = "Other"
+)
+
+// Server is the registry. It listens on loopback and ends with the test.
+type Server struct {
+	front *httptest.Server
+	back  *httptest.Server // the same images without login, pages and faults
+
+	mu       sync.Mutex
+	username string
+	password string
+	bearer   bool
+	token    int // its number; raised, it revokes the earlier one
+	maxPage  int
+	refuse   int // page sizes above it are refused with 400
+	tags     map[string][]string
+	faults   []*fault
+	counts   map[Class]int
+}
+
+type fault struct {
+	matches func(*http.Request) bool
+	left    int // answers left; below zero: for ever
+	answer  http.HandlerFunc
+}
+
+// New starts a registry that anybody may read, with pages of at most 1000 tags.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{maxPage: 1000, tags: map[string][]string{}, counts: map[Class]int{}}
+	s.back = httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	s.front = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.front.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.front.Start()
+	t.Cleanup(s.front.Close)
+	t.Cleanup(s.back.Close)
+	return s
+}
+
+// Host is the registry's host and port.
+func (s *Server) Host() string { return strings.TrimPrefix(s.front.URL, "http://") }
+
+// Repository gives the full name of a path.
+func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
+
+// RequireBasic asks everybody for a name and a password.
+func (s *Server) RequireBasic(username, password string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.username, s.password, s.bearer = username, password, false
+}
+
+// RequireBearer asks for a token, which its token server gives for a name and a
+// password. It revokes the tokens given before.
+func (s *Server) RequireBearer(username, password string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.username, s.password, s.bearer = username, password, true
+	s.token++
+}
+
+// LimitPages gives at most n tags a page, whatever is asked for.
+func (s *Server) LimitPages(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maxPage = n
+}
+
+// RefusePagesAbove answers 400 to page sizes above n.
+func (s *Server) RefusePagesAbove(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = n
+}
+
+// Push makes an image for the platforms ("linux/amd64") and gives its digest: an
+// index for several, an image of linux/amd64 for none. The same path, tag and
+// platforms give the same digest.
+func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) string {
+	t.Helper()
+	switch len(platforms) {
+	case 0:
+		return s.PushImage(t, path, tag, Image(t, path+":"+tag, "linux/amd64", time.Time{}))
+	case 1:
+		return s.PushImage(t, path, tag, Image(t, path+":"+tag, platforms[0], time.Time{}))
+	}
+	var index v1.ImageIndex = empty.Index
+	for _, p := range platforms {
+		platform, err := v1.ParsePlatform(p)
+		if err != nil {
+			t.Fatalf("parse platform %q: %v", p, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        Image(t, path+":"+tag, p, time.Time{}),
+			Descriptor: v1.Descriptor{Platform: platform},
+		})
+	}
+	return s.PushIndex(t, path, tag, index)
+}
+
+// Image makes an image that says its platform, label and time of build.
+func Image(t testing.TB, label, platform string, created time.Time) v1.Image {
+	t.Helper()
+	p, err := v1.ParsePlatform(platform)
+	if err != nil {
+		t.Fatalf("parse platform %q: %v", platform, err)
+	}
+	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: p.OS, Architecture: p.Architecture, Variant: p.Variant, Created: v1.Time{Time: created},
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Labels: map[string]string{"label": label}},
+	})
+	if err != nil {
+		t.Fatalf("make image %q: %v", label, err)
+	}
+	return image
+}
+
+// PushImage gives the digest of the image.
+func (s *Server) PushImage(t testing.TB, path, tag string, image v1.Image) string {
+	t.Helper()
+	ref := s.reference(t, path, tag)
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatalf("push %s:%s: %v", path, tag, err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatalf("digest of %s:%s: %v", path, tag, err)
+	}
+	return digest.String()
+}
+
+// PushIndex gives the digest of the index.
+func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) string {
+	t.Helper()
+	ref := s.reference(t, path, tag)
+	if err := remote.WriteIndex(ref, index); err != nil {
+		t.Fatalf("push %s:%s: %v", path, tag, err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		t.Fatalf("digest of %s:%s: %v", path, tag, err)
+	}
+	return digest.String()
+}
+
+func (s *Server) reference(t testing.TB, path, tag string) name.Tag {
+	t.Helper()
+	ref, err := name.NewTag(strings.TrimPrefix(s.back.URL, "http://") + "/" + path + ":" + tag)
+	if err != nil {
+		t.Fatalf("name %s:%s: %v", path, tag, err)
+	}
+	return ref
+}
+
+// Delete removes a tag or a digest; deleting a digest leaves its tags.
+func (s *Server) Delete(t testing.TB, path, identifier string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodDelete, s.back.URL+"/v2/"+path+"/manifests/"+identifier, nil)
+	if err != nil {
+		t.Fatalf("delete %s of %s: %v", identifier, path, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("delete %s of %s: %v", identifier, path, err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("delete %s of %s: %s", identifier, path, resp.Status)
+	}
+}
+
+// SetTags makes the list of a path say these tags in this order, whatever images
+// there are; nil says the truth again.
+func (s *Server) SetTags(path string, tags []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if tags == nil {
+		delete(s.tags, path)
+		return
+	}
+	s.tags[path] = slices.Clone(tags)
+}
+
+// Fail answers the next n requests of a class (below zero: all) by answer.
+func (s *Server) Fail(class Class, n int, answer http.HandlerFunc) {
+	s.FailWhen(func(r *http.Request) bool { return classOf(r) == class }, n, answer)
+}
+
+// FailWhen answers the next n requests that match (below zero: all) by answer.
+func (s *Server) FailWhen(matches func(*http.Request) bool, n int, answer http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &fault{matches, n, answer})
+}
+
+// Heal ends all faults.
+func (s *Server) Heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+// Requests counts the requests of a class.
+func (s *Server) Requests(class Class) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[class]
+}
+
+// Total counts all requests.
+func (s *Server) Total() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	total := 0
+	for _, n := range s.counts {
+		total += n
+	}
+	return total
+}
+
+// Status answers with a status and an error of the OCI specification. headers
+// are names and values in turn.
+func Status(status int, code string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"errors":[{"code":%q,"message":"request 4711"}]}`, code)
+	}
+}
+
+// Page answers with a page of tags that links to next; "" is the last page.
+func Page(next string, tags ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { writePage(w, "", tags, next) }
+}
+
+// Huge answers with n bytes of JSON.
+func Huge(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"name":"`)
+		chunk := strings.Repeat("x", 4096)
+		for ; n > 0; n -= len(chunk) {
+			if _, err := io.WriteString(w, chunk); err != nil {
+				return
+			}
+		}
+		io.WriteString(w, `"}`)
+	}
+}
+
+// Slow begins an answer and never ends it; the client has to give up.
+func Slow() http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"name":"`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+// Text answers 200 with a text that is no JSON, as a page of maintenance does.
+func Text(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
+}
+
+func classOf(r *http.Request) Class {
+	elements := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	parent := ""
+	if len(elements) > 1 {
+		parent = elements[len(elements)-2]
+	}
+	switch {
+	case r.URL.Path == "/token":
+		return Token
+	case r.URL.Path == "/v2/":
+		return Ping
+	case strings.HasSuffix(r.URL.Path, "/tags/list"):
+		return List
+	case parent == "manifests" && r.Method == http.MethodHead:
+		return Head
+	case parent == "manifests" && r.Method == http.MethodGet:
+		return Get
+	case parent == "blobs":
+		return Blob
+	}
+	return Other
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	class := classOf(r)
+	if answer := s.count(class, r); answer != nil {
+		answer(w, r)
+		return
+	}
+	switch {
+	case class == Token:
+		s.giveToken(w, r)
+	case !s.admits(r):
+		s.challenge(w)
+	case class == List:
+		s.list(w, r)
+	default:
+		s.back.Config.Handler.ServeHTTP(w, r)
+	}
+}
+
+// count gives the fault that answers, nil for none.
+func (s *Server) count(class Class, r *http.Request) http.HandlerFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[class]++
+	for _, f := range s.faults {
+		if f.left != 0 && f.matches(r) {
+			f.left--
+			return f.answer
+		}
+	}
+	return nil
+}
+
+func (s *Server) admits(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bearer {
+		return r.Header.Get("Authorization") == fmt.Sprintf("Bearer token-%d", s.token)
+	}
+	return s.knows(r)
+}
+
+// knows tells whether the request carries the name and the password.
+func (s *Server) knows(r *http.Request) bool {
+	username, password, _ := r.BasicAuth()
+	return username == s.username && password == s.password
+}
+
+func (s *Server) challenge(w http.ResponseWriter) {
+	s.mu.Lock()
+	bearer := s.bearer
+	s.mu.Unlock()
+	scheme := `Basic realm="registrytest"`
+	if bearer {
+		scheme = fmt.Sprintf(`Bearer realm="%s/token",service="registrytest"`, s.front.URL)
+	}
+	Status(http.StatusUnauthorized, "UNAUTHORIZED", "WWW-Authenticate", scheme)(w, nil)
+}
+
+func (s *Server) giveToken(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	known, token := s.knows(r), s.token
+	s.mu.Unlock()
+	if !known {
+		Status(http.StatusUnauthorized, "UNAUTHORIZED")(w, r)
+		return
+	}
+	fmt.Fprintf(w, `{"token":"token-%d"}`, token)
+}
+
+// list gives a page, and a link to the next one while there is more.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/v2/"), "/tags/list")
+	s.mu.Lock()
+	tags, set := s.tags[path]
+	maxPage, refuse := s.maxPage, s.refuse
+	s.mu.Unlock()
+
+	n := maxPage
+	if text := r.URL.Query().Get("n"); text != "" {
+		asked, err := strconv.Atoi(text)
+		if err != nil || asked < 1 || refuse > 0 && asked > refuse {
+			Status(http.StatusBadRequest, "UNSUPPORTED")(w, r)
+			return
+		}
+		n = min(asked, maxPage)
+	}
+	if !set {
+		var ok bool
+		if tags, ok = s.trueTags(w, r, path); !ok {
+			return
+		}
+	}
+	start, _ := strconv.Atoi(r.URL.Query().Get("from"))
+	start = min(max(start, 0), len(tags))
+	end := min(start+n, len(tags))
+	next := ""
+	if end < len(tags) {
+		next = fmt.Sprintf("/v2/%s/tags/list?n=%d&from=%d", path, n, end)
+	}
+	writePage(w, path, tags[start:end], next)
+}
+
+// trueTags asks the registry behind; false when it has passed its error on.
+func (s *Server) trueTags(w http.ResponseWriter, r *http.Request, path string) ([]string, bool) {
+	answer := httptest.NewRecorder()
+	all := r.Clone(r.Context())
+	all.URL = &url.URL{Path: "/v2/" + path + "/tags/list"}
+	s.back.Config.Handler.ServeHTTP(answer, all)
+	var page struct {
+		Tags []string `json:"tags"`
+	}
+	if answer.Code != http.StatusOK || json.Unmarshal(answer.Body.Bytes(), &page) != nil {
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes())
+		return nil, false
+	}
+	return page.Tags, true
+}
+
+func writePage(w http.ResponseWriter, path string, tags []string, next string) {
+	if next != "" {
+		w.Header().Set("Link", fmt.Sprintf("<%s>; rel=\"next\"", next))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{"name": path, "tags": tags})
+}

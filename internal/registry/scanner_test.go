@@ -1,0 +1,724 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// fast retries without waiting to speak of.
+var fast = remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}
+
+func scannerAt(c clock.Clock) *Scanner { return New(Options{Clock: c, Backoff: fast}) }
+
+func newClock() *testingclock.FakeClock {
+	return testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+}
+
+func numbered(n int) []string {
+	tags := make([]string, n)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("1.%d.0", i)
+	}
+	return tags
+}
+
+func sorted(tags []string) []string {
+	tags = slices.Clone(tags)
+	slices.Sort(tags)
+	return tags
+}
+
+func TestListReadsAllPages(t *testing.T) {
+	for name, setup := range map[string]func(*registrytest.Server){
+		"one page":                   func(*registrytest.Server) {},
+		"pages of 100":               func(s *registrytest.Server) { s.LimitPages(100) },
+		"page size refused with 400": func(s *registrytest.Server) { s.LimitPages(50); s.RefusePagesAbove(100) },
+		"page size refused with 413": func(s *registrytest.Server) {
+			s.LimitPages(50)
+			s.FailWhen(func(r *http.Request) bool { return r.URL.Query().Get("n") == "1000" }, -1,
+				registrytest.Status(http.StatusRequestEntityTooLarge, "UNSUPPORTED"))
+		},
+		"page 2 fails once": func(s *registrytest.Server) {
+			s.LimitPages(600)
+			s.FailWhen(func(r *http.Request) bool { return r.URL.Query().Has("from") }, 1,
+				registrytest.Status(http.StatusInternalServerError, "UNKNOWN"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			tags := numbered(1102)
+			server.SetTags("acme/web", append([]string{"no tag"}, tags...))
+			setup(server)
+			scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(sorted(tags), scan.Tags); diff != "" {
+				t.Errorf("tags (-want +got):\n%s", diff)
+			}
+			if scan.Truncated {
+				t.Error("truncated, want the whole list")
+			}
+		})
+	}
+}
+
+func TestListRemembersARefusedPageSize(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(3))
+	server.RefusePagesAbove(100)
+	scanner := scannerAt(newClock())
+	for range 3 {
+		if _, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := server.Requests(registrytest.List), 1+3; got != want {
+		t.Errorf("%d list requests, want %d", got, want)
+	}
+}
+
+func TestListTruncates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tags, page, maxPages, maxTags int
+		want                          int
+		truncated                     bool
+	}{
+		"below the cap":      {tags: 99, page: 10, maxTags: 100, want: 99},
+		"at the cap":         {tags: 100, page: 10, maxTags: 100, want: 100},
+		"above the cap":      {tags: 101, page: 10, maxTags: 100, want: 100, truncated: true},
+		"one page above":     {tags: 200, page: 1000, maxTags: 100, want: 100, truncated: true},
+		"page limit":         {tags: 100, page: 10, maxPages: 3, maxTags: 100, want: 30, truncated: true},
+		"page limit reached": {tags: 30, page: 10, maxPages: 3, maxTags: 100, want: 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			server.SetTags("acme/web", numbered(tc.tags))
+			server.LimitPages(tc.page)
+			scanner := New(Options{Clock: newClock(), Backoff: fast, MaxPages: tc.maxPages})
+			scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: tc.maxTags})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(scan.Tags) != tc.want || scan.Truncated != tc.truncated {
+				t.Errorf("%d tags, truncated %t; want %d, %t", len(scan.Tags), scan.Truncated, tc.want, tc.truncated)
+			}
+		})
+	}
+}
+
+// A list that is shorter than the last one, or empty, is a fact for the caller.
+func TestListPassesShrunkenListsOn(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	scanner := scannerAt(newClock())
+	var sums []string
+	for _, n := range []int{100, 10, 0} {
+		server.SetTags("acme/web", numbered(n))
+		scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(scan.Tags) != n {
+			t.Errorf("%d tags, want %d", len(scan.Tags), n)
+		}
+		if slices.Contains(sums, scan.Checksum) {
+			t.Errorf("checksum %s of %d tags is that of another list", scan.Checksum, n)
+		}
+		sums = append(sums, scan.Checksum)
+	}
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	list := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/tags/list") }
+	second := func(r *http.Request) bool { return r.URL.Query().Has("from") }
+	secret := Credential{Username: "robot", Password: "hunter2"}
+	for name, tc := range map[string]struct {
+		setup   func(*registrytest.Server)
+		request func(*Request)
+		want    Kind
+		says    string
+	}{
+		"no such repository": {request: func(r *Request) { r.Repository += "-b" }, want: NotFound, says: "404 Not Found (NAME_UNKNOWN)"},
+		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, says: "without tag, digest and scheme"},
+		"no text":            {request: func(r *Request) { r.Repository = "" }, want: BadName},
+		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
+		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, says: "without tag"},
+		"no login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "hunter2") },
+			want: Unauthorized, says: "name a Secret in spec.imagePullSecrets"},
+		"wrong basic login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "other") },
+			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "check the credential"},
+		"wrong bearer login": {setup: func(s *registrytest.Server) { s.RequireBearer("robot", "other") },
+			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "check the credential"},
+		"forbidden": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
+		}, request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "403 Forbidden (DENIED)"},
+		"too many requests": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS"))
+		}, want: RateLimited, says: "429"},
+		"server failure": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, registrytest.Status(http.StatusServiceUnavailable, "UNAVAILABLE"))
+		}, want: Unreachable, says: "503 Service Unavailable (UNAVAILABLE)"},
+		"failure of page 2": {setup: func(s *registrytest.Server) {
+			s.LimitPages(1)
+			s.FailWhen(second, -1, registrytest.Status(http.StatusInternalServerError, "UNKNOWN"))
+		}, want: Unreachable, says: "500"},
+		"slow body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Slow()) },
+			request: func(r *Request) { r.Timeout = 100 * time.Millisecond }, want: Unreachable, says: "raise spec.timeout"},
+		"huge body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Huge(9<<20)) },
+			want: Malformed, says: "larger than"},
+		"huge error": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(http.StatusTeapot)
+				registrytest.Huge(1<<20)(w, r)
+			})
+		}, want: Malformed},
+		"page of maintenance": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Text("<html>Back soon</html>")) },
+			want: Malformed, says: "no registry's"},
+		"not a registry": {setup: func(s *registrytest.Server) {
+			s.Fail(registrytest.Ping, -1, registrytest.Status(http.StatusNotFound, "X"))
+		}, want: Malformed, says: "no registry answers there"},
+		"pages in a circle": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, registrytest.Page("/v2/acme/web/tags/list?n=1000&last=a", "a"))
+		}, want: Malformed, says: "back to itself"},
+		"link to another host": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, registrytest.Page("http://other.example.com/v2/acme/web/tags/list", "a"))
+		}, want: Malformed},
+		"redirect to the metadata service": {setup: func(s *registrytest.Server) {
+			s.FailWhen(list, -1, registrytest.Status(http.StatusTemporaryRedirect, "X", "Location", "http://169.254.169.254/latest"))
+		}, want: Malformed},
+		"metadata service":   {request: func(r *Request) { r.Repository = "169.254.169.254/web"; r.Insecure = true }, want: Refused, says: "link-local"},
+		"connection refused": {request: func(r *Request) { r.Repository = "127.0.0.1:1/web" }, want: Unreachable, says: "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			server.SetTags("acme/web", numbered(3))
+			if tc.setup != nil {
+				tc.setup(server)
+			}
+			r := Request{Repository: server.Repository("acme/web"), Timeout: 20 * time.Second}
+			if tc.request != nil {
+				tc.request(&r)
+			}
+			scan, err := scannerAt(newClock()).List(t.Context(), r)
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("List = %d tags, %v; want an *Error", len(scan.Tags), err)
+			}
+			if e.Kind != tc.want {
+				t.Errorf("kind %s, want %s: %v (%v)", e.Kind, tc.want, err, e.Unwrap())
+			}
+			message := err.Error()
+			if !strings.Contains(message, tc.says) {
+				t.Errorf("message %q does not say %q", message, tc.says)
+			}
+			for _, no := range []string{"hunter2", "4711", "\n"} {
+				if strings.Contains(message, no) {
+					t.Errorf("message %q holds %q", message, no)
+				}
+			}
+			if !strings.HasPrefix(message, `list tags of "`) {
+				t.Errorf("message %q does not begin with what was tried", message)
+			}
+		})
+	}
+}
+
+// An error changes nothing for the next call, and a 404 is never no tags.
+func TestListRecovers(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	scanner := scannerAt(newClock())
+	r := Request{Repository: server.Repository("acme/web"), MaxAge: time.Hour}
+	if _, err := scanner.List(t.Context(), r); KindOf(err) != NotFound {
+		t.Fatalf("kind %q, want %q", KindOf(err), NotFound)
+	}
+	server.Fail(registrytest.Ping, 3, registrytest.Status(http.StatusBadGateway, "X"))
+	server.Push(t, "acme/web", "1.0.0")
+	scan, err := scanner.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1.0.0"}, scan.Tags); diff != "" {
+		t.Errorf("tags (-want +got):\n%s", diff)
+	}
+}
+
+func TestManyPoliciesOneListPerInterval(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(10))
+	server.RequireBearer("robot", "hunter2")
+	clock := newClock()
+	scanner := scannerAt(clock)
+	r := Request{Repository: server.Repository("acme/web"), Auth: Credential{Username: "robot", Password: "hunter2"}, MaxAge: time.Minute}
+	const policies, intervals = 50, 3
+	for range intervals {
+		var all sync.WaitGroup
+		for range policies {
+			all.Go(func() {
+				if scan, err := scanner.List(t.Context(), r); err != nil || len(scan.Tags) != 10 {
+					t.Errorf("List = %d tags, %v", len(scan.Tags), err)
+				}
+			})
+		}
+		all.Wait()
+		clock.Step(time.Minute)
+	}
+	for class, want := range map[registrytest.Class]int{registrytest.List: intervals, registrytest.Token: 1} {
+		if got := server.Requests(class); got != want {
+			t.Errorf("%d requests of class %s, want %d", got, class, want)
+		}
+	}
+}
+
+// Who has no right, or another credential, is never answered from what somebody
+// else was told.
+func TestTenantsDoNotShare(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	digest := server.Push(t, "acme/web", "1.0.0")
+	server.RequireBasic("robot", "hunter2")
+	scanner := scannerAt(newClock())
+	r := Request{Repository: server.Repository("acme/web"), Auth: Credential{Username: "robot", Password: "hunter2"}, MaxAge: time.Hour}
+	if _, err := scanner.List(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if image, err := scanner.Resolve(t.Context(), r, "1.0.0"); err != nil || image.Digest != digest {
+		t.Fatalf("Resolve = %v, %v", image, err)
+	}
+	for name, auth := range map[string]Credential{"anonymous": {}, "another": {Username: "robot", Password: "guess"}} {
+		r.Auth = auth
+		if _, err := scanner.List(t.Context(), r); KindOf(err) != Unauthorized {
+			t.Errorf("%s: List: kind %q, want %q", name, KindOf(err), Unauthorized)
+		}
+		if _, err := scanner.Resolve(t.Context(), r, "1.0.0"); KindOf(err) != Unauthorized {
+			t.Errorf("%s: Resolve: kind %q, want %q", name, KindOf(err), Unauthorized)
+		}
+	}
+}
+
+func TestRevokedTokenIsRenewed(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(10))
+	server.RequireBearer("robot", "hunter2")
+	scanner := scannerAt(newClock())
+	r := Request{Repository: server.Repository("acme/web"), Auth: Credential{Username: "robot", Password: "hunter2"}}
+	for i, wrong := range []bool{false, true, false} {
+		if wrong {
+			server.RequireBearer("robot", "changed")
+		} else {
+			server.RequireBearer("robot", "hunter2")
+		}
+		if _, err := scanner.List(t.Context(), r); (KindOf(err) == Unauthorized) != wrong {
+			t.Errorf("list %d: %v; want it refused: %t", i, err, wrong)
+		}
+	}
+}
+
+func TestRateLimitPausesEverybody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		header string
+		pause  time.Duration
+	}{
+		"seconds":    {"60", time.Minute},
+		"date":       {"Fri, 02 Jan 2026 03:06:05 GMT", 2 * time.Minute},
+		"absent":     {"", time.Minute},
+		"unreadable": {"soon", time.Minute},
+		"past":       {"Fri, 02 Jan 2026 03:00:05 GMT", time.Second},
+		"a week":     {"604800", time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			server.SetTags("acme/web", numbered(1))
+			server.SetTags("acme/api", numbered(2))
+			clock := newClock()
+			scanner := scannerAt(clock)
+			auth := Credential{Username: "", Password: ""}
+			web := Request{Repository: server.Repository("acme/web"), Auth: auth}
+			api := Request{Repository: server.Repository("acme/api"), Auth: auth}
+			server.Fail(registrytest.List, 1, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS", "Retry-After", tc.header))
+
+			_, err := scanner.List(t.Context(), web)
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != RateLimited {
+				t.Fatalf("List: %v, want %s", err, RateLimited)
+			}
+			if want := clock.Now().Add(tc.pause); !e.RetryAt.Equal(want) {
+				t.Errorf("retry at %v, want %v", e.RetryAt, want)
+			}
+			before := server.Total()
+			clock.Step(tc.pause - time.Millisecond)
+			for range 20 {
+				if _, err := scanner.List(t.Context(), web); KindOf(err) != RateLimited {
+					t.Errorf("in the pause: %v, want %s", err, RateLimited)
+				}
+				if _, err := scanner.List(t.Context(), api); KindOf(err) != RateLimited {
+					t.Errorf("another repository in the pause: %v, want %s", err, RateLimited)
+				}
+				if _, err := scanner.Resolve(t.Context(), api, "1.0.0"); KindOf(err) != RateLimited {
+					t.Errorf("an image in the pause: %v, want %s", err, RateLimited)
+				}
+			}
+			if got := server.Total(); got != before {
+				t.Errorf("%d requests in the pause, want 0", got-before)
+			}
+			other := web
+			other.Auth = Credential{Username: "robot", Password: "hunter2"}
+			server.RequireBasic("robot", "hunter2")
+			if _, err := scanner.List(t.Context(), other); err != nil {
+				t.Errorf("another credential in the pause: %v", err)
+			}
+			server.RequireBasic("", "")
+			clock.Step(time.Millisecond)
+			if _, err := scanner.List(t.Context(), api); err != nil {
+				t.Errorf("after the pause: %v", err)
+			}
+		})
+	}
+}
+
+func TestTokenBucketSpacesRequests(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(1))
+	clock := newClock()
+	scanner := New(Options{Clock: clock, PerSecond: 1, Burst: 3})
+	r := Request{Repository: server.Repository("acme/web")}
+	for range 2 { // pings by https and by http, then a list; then one list
+		done := make(chan error, 1)
+		go func() {
+			_, err := scanner.List(t.Context(), r)
+			done <- err
+		}()
+		for waiting := true; waiting; {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				waiting = false
+			default:
+				if clock.HasWaiters() {
+					clock.Step(time.Second)
+				}
+			}
+		}
+	}
+	if got := clock.Since(newClock().Now()); got < time.Second {
+		t.Errorf("four requests took %v by the clock, want a second for the fourth", got)
+	}
+}
+
+func TestCallerLeavesOthersStay(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(5))
+	entered, release := make(chan struct{}), make(chan struct{})
+	server.Fail(registrytest.List, 1, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-release
+		registrytest.Page("", numbered(5)...)(w, r)
+	})
+	scanner := scannerAt(newClock())
+	r := Request{Repository: server.Repository("acme/web"), MaxAge: time.Hour}
+	leaving, leave := context.WithCancel(t.Context())
+	left, stayed := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := scanner.List(leaving, r); left <- err }()
+	<-entered
+	go func() { _, err := scanner.List(t.Context(), r); stayed <- err }()
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("who left got %v, want %v", err, context.Canceled)
+	}
+	close(release)
+	if err := <-stayed; err != nil {
+		t.Errorf("who stayed got %v", err)
+	}
+	if got := server.Requests(registrytest.List); got != 1 {
+		t.Errorf("%d lists, want 1", got)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	built := time.Date(2025, 6, 7, 8, 9, 10, 0, time.UTC)
+	annotated := mutate.Annotations(registrytest.Image(t, "a", "linux/amd64", built), map[string]string{createdAnnotation: "2025-01-01T00:00:00Z"}).(v1.Image)
+	attested := mutate.AppendManifests(mutate.Annotations(empty.Index, map[string]string{createdAnnotation: "2025-02-02T00:00:00Z"}).(v1.ImageIndex),
+		mutate.IndexAddendum{Add: registrytest.Image(t, "a", "linux/arm64", built), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}}},
+		mutate.IndexAddendum{Add: registrytest.Image(t, "b", "linux/amd64", built), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
+	)
+	chart := mutate.ConfigMediaType(registrytest.Image(t, "chart", "linux/amd64", built), "application/vnd.cncf.helm.config.v1+json")
+	for name, tc := range map[string]struct {
+		push  func(*registrytest.Server) string
+		want  Image
+		gets  int
+		blobs int
+	}{
+		"image": {
+			push: func(s *registrytest.Server) string {
+				return s.PushImage(t, "acme/web", "1", registrytest.Image(t, "x", "linux/arm64/v8", built))
+			},
+			want: Image{Platforms: []string{"linux/arm64/v8"}, Created: built}, gets: 1, blobs: 1,
+		},
+		"reproducible image": {
+			push: func(s *registrytest.Server) string {
+				return s.PushImage(t, "acme/web", "1", registrytest.Image(t, "x", "linux/amd64", time.Unix(0, 0)))
+			},
+			want: Image{Platforms: []string{"linux/amd64"}}, gets: 1, blobs: 1,
+		},
+		"annotated image": {
+			push: func(s *registrytest.Server) string { return s.PushImage(t, "acme/web", "1", annotated) },
+			want: Image{Platforms: []string{"linux/amd64"}, Created: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}, gets: 1, blobs: 1,
+		},
+		"index": {
+			push: func(s *registrytest.Server) string {
+				return s.Push(t, "acme/web", "1", "linux/arm64", "linux/amd64", "windows/amd64")
+			},
+			want: Image{Platforms: []string{"linux/amd64", "linux/arm64", "windows/amd64"}}, gets: 1,
+		},
+		"index with attestation": {
+			push: func(s *registrytest.Server) string { return s.PushIndex(t, "acme/web", "1", attested) },
+			want: Image{Platforms: []string{"linux/arm64/v8"}, Created: time.Date(2025, 2, 2, 0, 0, 0, 0, time.UTC)}, gets: 1,
+		},
+		"chart": {
+			push: func(s *registrytest.Server) string { return s.PushImage(t, "acme/web", "1", chart) },
+			want: Image{}, gets: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			tc.want.Digest = tc.push(server)
+			clock := newClock()
+			scanner := scannerAt(clock)
+			r := Request{Repository: server.Repository("acme/web"), MaxAge: time.Minute}
+			const intervals = 3
+			for range intervals {
+				tc.want.Time = clock.Now()
+				for range 2 {
+					got, err := scanner.Resolve(t.Context(), r, "1")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(tc.want, got); diff != "" {
+						t.Errorf("image (-want +got):\n%s", diff)
+					}
+				}
+				clock.Step(time.Minute)
+			}
+			want := map[registrytest.Class]int{registrytest.Head: intervals, registrytest.Get: tc.gets, registrytest.Blob: tc.blobs}
+			for class, n := range want {
+				if got := server.Requests(class); got != n {
+					t.Errorf("%d requests of class %s, want %d", got, class, n)
+				}
+			}
+		})
+	}
+}
+
+func TestResolveSeesMovedTags(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	clock := newClock()
+	scanner := scannerAt(clock)
+	r := Request{Repository: server.Repository("acme/web"), MaxAge: time.Minute}
+	for _, label := range []string{"first", "second"} {
+		want := server.PushImage(t, "acme/web", "1.0.0", registrytest.Image(t, label, "linux/amd64", time.Time{}))
+		image, err := scanner.Resolve(t.Context(), r, "1.0.0")
+		if err != nil || image.Digest != want {
+			t.Errorf("%s: Resolve = %s, %v; want %s", label, image.Digest, err, want)
+		}
+		clock.Step(time.Minute)
+	}
+}
+
+func TestResolveFallsBackToGet(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"no headers": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
+		"no digest": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+			w.Header().Set("Content-Length", "3")
+		},
+		"not allowed": registrytest.Status(http.StatusMethodNotAllowed, "UNSUPPORTED"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			want := server.Push(t, "acme/web", "1.0.0")
+			server.Fail(registrytest.Head, -1, answer)
+			image, err := scannerAt(newClock()).Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, "1.0.0")
+			if err != nil || image.Digest != want {
+				t.Errorf("Resolve = %s, %v; want %s", image.Digest, err, want)
+			}
+		})
+	}
+}
+
+func TestResolveErrors(t *testing.T) {
+	schema1 := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v1+prettyjws")
+		w.Write([]byte(`{"schemaVersion":1}`))
+	}
+	for name, tc := range map[string]struct {
+		tag   string
+		setup func(*registrytest.Server)
+		want  Kind
+	}{
+		"missing tag":    {tag: "2.0.0", want: NotFound},
+		"no tag":         {tag: "a/b", want: BadName},
+		"empty tag":      {tag: "", want: BadName},
+		"server failure": {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Head, -1, registrytest.Status(502, "X")) }, want: Unreachable},
+		"huge manifest":  {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Get, -1, registrytest.Huge(9<<20)) }, want: Malformed},
+		"huge config":    {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Huge(9<<20)) }, want: Malformed},
+		"broken config":  {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Text("{")) }, want: Malformed},
+		"schema 1": {tag: "1.0.0", setup: func(s *registrytest.Server) {
+			s.Fail(registrytest.Head, -1, schema1)
+			s.Fail(registrytest.Get, -1, schema1)
+		}, want: Malformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			server.Push(t, "acme/web", "1.0.0")
+			if tc.setup != nil {
+				tc.setup(server)
+			}
+			_, err := scannerAt(newClock()).Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, tc.tag)
+			if KindOf(err) != tc.want {
+				t.Errorf("kind %q, want %q: %v", KindOf(err), tc.want, err)
+			}
+		})
+	}
+}
+
+func TestGone(t *testing.T) {
+	const path = "acme/web"
+	for name, tc := range map[string]struct {
+		setup   func(t *testing.T, s *registrytest.Server, digest string)
+		witness string
+		want    bool
+		kind    Kind
+	}{
+		"there":          {setup: func(*testing.T, *registrytest.Server, string) {}, witness: "1.1.0"},
+		"tag is removed": {setup: func(t *testing.T, s *registrytest.Server, _ string) { s.Delete(t, path, "1.0.0") }, witness: "1.1.0"},
+		"both removed":   {setup: remove, witness: "1.1.0", want: true},
+		"no witness":     {setup: remove, witness: "1.2.0"},
+		"own witness":    {setup: remove, witness: "1.0.0"},
+		"repository gone": {setup: func(t *testing.T, s *registrytest.Server, digest string) {
+			remove(t, s, digest)
+			s.Delete(t, path, "1.1.0")
+		}, witness: "1.1.0"},
+		"registry fails": {setup: func(t *testing.T, s *registrytest.Server, digest string) {
+			remove(t, s, digest)
+			s.Fail(registrytest.Head, -1, registrytest.Status(500, "X"))
+		}, witness: "1.1.0", kind: Unreachable},
+		"login fails": {setup: func(t *testing.T, s *registrytest.Server, digest string) {
+			remove(t, s, digest)
+			s.RequireBasic("robot", "hunter2")
+		}, witness: "1.1.0", kind: Unauthorized},
+		"hidden, witness unreadable": {setup: func(t *testing.T, s *registrytest.Server, digest string) {
+			s.Fail(registrytest.Head, -1, registrytest.Status(404, "MANIFEST_UNKNOWN"))
+		}, witness: "1.1.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			digest := server.Push(t, path, "1.0.0")
+			server.Push(t, path, "1.1.0")
+			scanner := scannerAt(newClock())
+			r := Request{Repository: server.Repository(path), MaxAge: time.Hour}
+			if _, err := scanner.Resolve(t.Context(), r, "1.0.0"); err != nil { // what is remembered proves nothing
+				t.Fatal(err)
+			}
+			tc.setup(t, server, digest)
+			got, err := scanner.Gone(t.Context(), r, "1.0.0", digest, tc.witness)
+			if got != tc.want || KindOf(err) != tc.kind {
+				t.Errorf("Gone = %t, %v; want %t, %q", got, err, tc.want, tc.kind)
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, s *registrytest.Server, digest string) {
+	s.Delete(t, "acme/web", "1.0.0")
+	s.Delete(t, "acme/web", digest)
+}
+
+func TestSupports(t *testing.T) {
+	for name, tc := range map[string]struct {
+		has    []string
+		wanted string
+		want   bool
+	}{
+		"same":                {[]string{"linux/amd64"}, "linux/amd64", true},
+		"other":               {[]string{"linux/arm64"}, "linux/amd64", false},
+		"one of several":      {[]string{"linux/arm64", "linux/amd64"}, "linux/amd64", true},
+		"any variant":         {[]string{"linux/arm/v6"}, "linux/arm", true},
+		"wrong variant":       {[]string{"linux/arm/v6"}, "linux/arm/v7", false},
+		"arm is arm/v7":       {[]string{"linux/arm"}, "linux/arm/v7", true},
+		"arm64 is arm64/v8":   {[]string{"linux/arm64"}, "linux/arm64/v8", true},
+		"arm64/v8 is arm64":   {[]string{"linux/arm64/v8"}, "linux/arm64", true},
+		"amd64/v3 is no base": {[]string{"linux/amd64/v3"}, "linux/amd64/v2", false},
+		"says none":           {nil, "linux/amd64", false},
+	} {
+		if got := (Image{Platforms: tc.has}).Supports(tc.wanted); got != tc.want {
+			t.Errorf("%s: Supports(%q) = %t, want %t", name, tc.wanted, got, tc.want)
+		}
+	}
+}
+
+func TestAddressesThatAreNeverDialled(t *testing.T) {
+	for address, refused := range map[string]bool{
+		"169.254.169.254:80":          true,
+		"169.254.1.1:443":             true,
+		"[fe80::1%eth0]:443":          true,
+		"[fd00:ec2::254]:80":          true,
+		"[::ffff:169.254.169.254]:80": true,
+		"[64:ff9b::a9fe:a9fe]:80":     true,
+		"100.100.100.200:80":          true,
+		"10.0.0.1:5000":               false,
+		"192.168.1.1:5000":            false,
+		"127.0.0.1:5000":              false,
+		"[fd00:ec2::253]:80":          false,
+		"[::1]:5000":                  false,
+		"192.0.2.1:443":               false,
+	} {
+		err := refuseBlocked("tcp", address, nil)
+		if got := errors.As(err, new(*blockedError)); got != refused {
+			t.Errorf("%s: refused %t, want %t (%v)", address, got, refused, err)
+		}
+	}
+}
+
+func TestCredentialIsNotPrinted(t *testing.T) {
+	c := Credential{Username: "robot", Password: "hunter2", IdentityToken: "hunter2", RegistryToken: "hunter2"}
+	r := Request{Repository: "a/b", Auth: c}
+	for _, text := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%+v", r), fmt.Sprintf("%#v", r), fmt.Sprintf("%+v", &r)} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("%s gives the secret away", text)
+		}
+	}
+}
