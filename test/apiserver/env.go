@@ -1,0 +1,237 @@
+// Package apiserver starts a real kube-apiserver with etcd for tests, and plays
+// the parts that are missing beside it.
+//
+// What a server decides (schemas, defaults, CEL, admission, conflicts, garbage
+// collection) is real here. What a kubelet, a Deployment controller or a
+// gateway decides is not, unless Options.ControllerManager is set: the Mark and
+// Play functions are stand-ins that write the status which the real part would
+// write, and are honest about nothing else. What matters about the real ones is
+// tested end to end.
+//
+// A package starts one environment in TestMain and takes a fresh namespace for
+// each test:
+//
+//	var env *apiserver.Env
+//
+//	func TestMain(m *testing.M) {
+//		os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true}, &env))
+//	}
+//
+//	func TestX(t *testing.T) {
+//		t.Parallel()
+//		namespace := env.Namespace(t)
+//		…
+//	}
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// startTimeout bounds the start of each part.
+const startTimeout = time.Minute
+
+// Options say what runs and is installed. The zero value is an API server with
+// the project's own definitions.
+type Options struct {
+	// Policies installs config/policies and waits until they are enforced. From
+	// then on nobody but the manager's ServiceAccount (see ManagerUser) creates
+	// VersionedMicroservices.
+	Policies bool
+	// GatewayAPI installs the standard channel of the Gateway API, in the version
+	// that the local cluster runs.
+	GatewayAPI bool
+	// ControllerManager runs kube-controller-manager with the controllers that
+	// turn Deployments into Pods, Pods into EndpointSlices, and that collect
+	// garbage. Nothing schedules or runs the Pods: see PlayKubelet.
+	ControllerManager bool
+}
+
+// Env is a running API server.
+type Env struct {
+	// Client reads and writes without a cache, as a member of system:masters.
+	Client client.WithWatch
+	// Config reaches the API server with the same rights, without a rate limit.
+	Config *rest.Config
+
+	environment *envtest.Environment
+	manager     *controllerManager
+	assets      string
+	dir         string
+}
+
+// Run starts an environment, puts it into *env, runs the tests, stops the
+// environment, and returns the exit code for os.Exit.
+func Run(m *testing.M, o Options, env **Env) int {
+	started, err := Start(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start API server:", err)
+		return 1
+	}
+	*env = started
+	code := m.Run()
+	if err := started.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop API server:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Start starts an API server and whatever the options ask for. The folder with
+// the binaries comes from KUBEBUILDER_ASSETS. When Start fails, nothing is left
+// running.
+func Start(o Options) (_ *Env, err error) {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		return nil, errors.New(`read KUBEBUILDER_ASSETS: it is not set; run "make test", or set it to what "go run -C hack/localcluster . assets" prints`)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	crds := []string{filepath.Join(root, "config", "crd")}
+	if o.GatewayAPI {
+		dir, err := gatewayAPI()
+		if err != nil {
+			return nil, err
+		}
+		crds = append(crds, dir)
+	}
+
+	env := &Env{assets: assets, environment: &envtest.Environment{
+		CRDDirectoryPaths:        crds,
+		ErrorIfCRDPathMissing:    true,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
+		ControlPlaneStartTimeout: startTimeout,
+	}}
+	// The range of a real cluster: a few hundred Services do not exhaust it.
+	env.environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, env.Stop())
+		}
+	}()
+
+	if env.Config, err = env.environment.Start(); err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	env.Config.QPS = -1
+	if env.Client, err = newClient(env.Config); err != nil {
+		return nil, err
+	}
+	if env.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	if err := os.WriteFile(env.kubeconfig(), env.environment.KubeConfig, 0o600); err != nil {
+		return nil, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if o.ControllerManager {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+		if err := env.Client.Create(ctx, node); err != nil {
+			return nil, fmt.Errorf("create Node: %w", err)
+		}
+		if env.manager, err = startControllerManager(ctx, env); err != nil {
+			return nil, err
+		}
+	}
+	if o.Policies {
+		if err := installPolicies(ctx, env, filepath.Join(root, "config", "policies")); err != nil {
+			return nil, err
+		}
+	}
+	return env, nil
+}
+
+// Stop ends what Start started.
+func (e *Env) Stop() error {
+	var errs []error
+	if e.manager != nil {
+		errs = append(errs, e.manager.stop())
+	}
+	if err := e.environment.Stop(); err != nil {
+		errs = append(errs, fmt.Errorf("stop control plane: %w", err))
+	}
+	if e.dir != "" {
+		errs = append(errs, os.RemoveAll(e.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Namespace makes a namespace for one test and gives its name. It is deleted
+// when the test ends; without a controller-manager its contents stay.
+func (e *Env) Namespace(t testing.TB) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := e.Client.Create(context.Background(), namespace); err != nil {
+		t.Fatalf("create namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := e.Client.Delete(context.Background(), namespace); err != nil {
+			t.Logf("delete namespace: %v", err)
+		}
+	})
+	return namespace.Name
+}
+
+// As gives a client that acts as another user.
+func (e *Env) As(t testing.TB, user string, groups ...string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(e.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	c, err := newClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Kubectl runs kubectl with stdin and gives what it printed on both streams.
+func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(e.assets, "kubectl"), append([]string{"--kubeconfig", e.kubeconfig()}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	// A home of its own, so that discovery caches of other servers are not read.
+	cmd.Env = append(os.Environ(), "HOME="+e.dir, "KUBECACHEDIR="+filepath.Join(e.dir, "kubecache"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func (e *Env) kubeconfig() string { return filepath.Join(e.dir, "kubeconfig") }
+
+func newClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hlnr.AddToScheme, gatewayv1.Install} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("build client: %w", err)
+	}
+	return c, nil
+}

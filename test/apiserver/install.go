@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// GatewayAPIVersion is the version of the Gateway API whose definitions are
+// installed: the one that the local cluster's gateway implements.
+const GatewayAPIVersion = "v1.4.0"
+
+// ManagerUser is the user name of the manager's ServiceAccount.
+const ManagerUser = "system:serviceaccount:heighliner-system:heighliner"
+
+// Objects reads the documents of a YAML stream.
+func Objects(in io.Reader) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse YAML: %w", err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// Root is the folder of the project's go.mod, from any folder below it.
+func Root(t testing.TB) string {
+	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// installPolicies applies the admission policies and waits until a release
+// that somebody else than the manager makes is refused.
+func installPolicies(ctx context.Context, env *Env, dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return fmt.Errorf("list policies: %w", err)
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		in, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read policy: %w", err)
+		}
+		objects, err := Objects(bytes.NewReader(in))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", file, err)
+		}
+		for _, object := range objects {
+			if err := env.Client.Create(ctx, object); err != nil {
+				return fmt.Errorf("create %s %q: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+
+	release := &hlnr.VersionedMicroservice{
+		ObjectMeta: metav1.ObjectMeta{Name: "policy-probe", Namespace: "default"},
+		Spec: hlnr.VersionedMicroserviceSpec{
+			MicroserviceName: "probe",
+			Group:            "all",
+			SemVer:           hlnr.SemVer{Name: "all", Version: "1.0.0"},
+			Images:           []hlnr.ReleaseImage{{Image: "probe:1.0.0", Digest: "sha256:0"}},
+		},
+	}
+	release.Spec.Template.Spec.Containers = []corev1.Container{{Name: "probe"}}
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := env.Client.Create(ctx, release.DeepCopy(), client.DryRunAll)
+		if err == nil || strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+			return err != nil, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the policies to be enforced: %w", err)
+	}
+	return nil
+}
+
+// gatewayAPI is the folder of the Gateway API's definitions in the module
+// cache; they are fetched where they are not there.
+func gatewayAPI() (string, error) {
+	cmd := exec.Command("go", "mod", "download", "-json", "sigs.k8s.io/gateway-api@"+GatewayAPIVersion)
+	// Outside of the project, whose go.mod and go.sum it must not touch.
+	cmd.Dir = os.TempDir()
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("fetch Gateway API %s: %w: %s", GatewayAPIVersion, err, out)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", fmt.Errorf("read folder of Gateway API: %w", err)
+	}
+	return filepath.Join(module.Dir, "config", "crd", "standard"), nil
+}
+
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("read working folder: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("find go.mod: there is none above the working folder")
+		}
+		dir = parent
+	}
+}
