@@ -70,6 +70,7 @@ type Reconciler struct {
 	Now func() time.Time
 
 	routing *routing
+	journal status.Journal
 }
 
 // Options of the controller. The zero value has defaults.
@@ -98,7 +99,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		r.Now = time.Now
 	}
 	c, err := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
-		For(&v1alpha1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.NetworkPolicy{}).
 		Owns(&corev1.Service{}).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
@@ -117,6 +118,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	var policy v1alpha1.NetworkPolicy
 	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil || policy.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
+	}
+	if r.journal.Behind(&policy) {
+		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next pass.
 	}
 	if routed(&policy) {
 		if err := r.routing.look(); err != nil {
@@ -144,10 +148,12 @@ func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, n
 	before := policy.DeepCopy()
 	policy.Status = now
 	wrote, err := status.Patch(ctx, r.Client, fieldOwner, policy, before, status.AtResourceVersion)
-	if err == nil && wrote {
-		r.announce(policy, before.Status, now)
+	if err != nil || !wrote {
+		return client.IgnoreNotFound(err)
 	}
-	return err
+	r.journal.Wrote(before, policy, r.Now())
+	r.announce(policy, before.Status, now)
+	return nil
 }
 
 // again is when to look at a policy without being woken.

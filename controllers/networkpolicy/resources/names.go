@@ -31,7 +31,7 @@ func ReleaseServiceName(policy, microservice, release string) string {
 // RouteName is the name of the index-th route of a target: what its hosts lead
 // to, under which path and to which port. It ends in a hash for the same reason.
 func RouteName(policy, target, path, port string, index int) string {
-	short := label(target)
+	short := label(strings.TrimPrefix(target, "group/"))
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
 }
 

@@ -1,0 +1,248 @@
+package networkpolicy
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+func TestServerRollout(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.policy("shop", "{{.ReleaseGroupName}}.rollout.example.com")
+	p.pod("a")
+	p.eventually("shop", "first release", confirmed("1-x", 1, "a"))
+	p.eventually("shop", "first release", has("Ready", "Programmed"))
+	p.quiet()
+	unnamed := p.watchServices()
+
+	b := p.pod("b")
+	p.ledger(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
+	before := len(written.in(p.namespace))
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
+	p.quiet()
+	// The route, the report that the canary is named, the report that it is accepted.
+	p.atMost(before, 3)
+	before = len(written.in(p.namespace))
+	p.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventually("shop", "second step", confirmed("1-x", 3, "a", "b"))
+	p.quiet()
+	// A step costs a route and a status (and their ledger, which others write).
+	p.atMost(before, 2)
+
+	if got := p.route().Annotations[v1alpha1.AnnotationRevision]; got != "1-x=3" {
+		t.Errorf("stamp of the route: %q", got)
+	}
+	p.ledger(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
+	p.ledger(group("1-x", 4, "b 1.1.0 active 100"))
+	p.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: resources.ReleaseServiceName("shop", "shop", "a")}})
+	unnamed()
+
+	// The only pod goes: the Service stays, the route keeps what it had.
+	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "lost pod", func(p *v1alpha1.NetworkPolicy) bool {
+		return slices.Equal(find(p.Status.Groups, "1-x").Masked, []string{"b"})
+	})
+	if n := len(p.route().Spec.Rules[0].BackendRefs); n != 1 {
+		t.Errorf("the route has %d backends", n)
+	}
+}
+
+// endpoints waits until a Service has a ready one.
+func (p *place) endpoints(service string) {
+	p.t.Helper()
+	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		var slices discoveryv1.EndpointSliceList
+		err := server.List(ctx, &slices, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
+		return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 && serving(slices.Items[0].Endpoints[0]), nil
+	})
+	if err != nil {
+		p.t.Fatalf("Service %s has no ready endpoint", service)
+	}
+}
+
+// atMost bounds the writes since there were so many.
+func (p *place) atMost(before, limit int) {
+	p.t.Helper()
+	if now := written.in(p.namespace); len(now)-before > limit {
+		p.t.Errorf("%d writes, at most %d were due: %q", len(now)-before, limit, now[before:])
+	}
+}
+
+func (p *place) route() *gatewayv1.HTTPRoute {
+	p.t.Helper()
+	var list gatewayv1.HTTPRouteList
+	if err := server.List(p.t.Context(), &list, client.InNamespace(p.namespace)); err != nil {
+		p.t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		p.t.Fatalf("%d routes", len(list.Items))
+	}
+	return &list.Items[0]
+}
+
+func (p *place) gone(o client.Object) {
+	p.t.Helper()
+	o.SetNamespace(p.namespace)
+	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return client.IgnoreNotFound(server.Get(ctx, client.ObjectKeyFromObject(o), o)) == nil && server.Get(ctx, client.ObjectKeyFromObject(o), o) != nil, nil
+	})
+	if err != nil {
+		p.t.Fatalf("%s is still there", o.GetName())
+	}
+}
+
+// watchServices holds that no Service is deleted while a route names it. The
+// function that it gives ends the watch.
+func (p *place) watchServices() (end func()) {
+	p.t.Helper()
+	w, err := server.Watch(p.t.Context(), &corev1.ServiceList{}, client.InNamespace(p.namespace))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range w.ResultChan() {
+			if e.Type != watch.Deleted {
+				continue
+			}
+			name := e.Object.(*corev1.Service).Name
+			var routes gatewayv1.HTTPRouteList
+			if err := server.List(context.Background(), &routes, client.InNamespace(p.namespace)); err != nil {
+				continue
+			}
+			for i := range routes.Items {
+				if servicesOf(&routes.Items[i])[name] {
+					p.t.Errorf("Service %s was deleted while route %s names it", name, routes.Items[i].Name)
+				}
+			}
+		}
+	}()
+	return func() {
+		w.Stop()
+		<-done
+	}
+}
+
+func TestServerForeignService(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	own := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "old"}, Ports: []corev1.ServicePort{{Port: 9999}},
+	}}
+	p.create(own)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.policy("shop", "foreign.example.com")
+	p.pod("a")
+	p.eventually("shop", "conflict", has("NameConflict", "NameConflict"))
+	p.eventually("shop", "the rest goes on", confirmed("1-x", 1, "a"))
+	var now corev1.Service
+	p.get("shop", &now)
+	if now.ResourceVersion != own.ResourceVersion {
+		t.Errorf("the user's Service was written: %v", now.Spec)
+	}
+}
+
+func TestServerDomainConflictAcrossNamespaces(t *testing.T) {
+	t.Parallel()
+	first, second := newPlace(t), newPlace(t)
+	const host = "conflict.example.com"
+	for _, p := range []*place{first, second} {
+		p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+		p.pod("a")
+	}
+	first.policy("shop", host)
+	first.eventually("shop", "older", has("Ready", "Programmed"))
+	time.Sleep(1100 * time.Millisecond) // Ages are told apart by the second.
+	second.policy("shop", host)
+	second.eventually("shop", "younger", has("Ready", "DomainConflict"))
+	first.eventually("shop", "older", has("Ready", "Programmed"))
+	if err := server.Delete(t.Context(), &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: first.namespace, Name: "shop"}}); err != nil {
+		t.Fatal(err)
+	}
+	second.eventually("shop", "younger after the older went", has("Ready", "Programmed"))
+}
+
+func TestServerGatewayComesLater(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "later.example.com", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "own"}}
+	})
+	p.eventually("shop", "no Gateway", has("Ready", "ParentNotFound"))
+	own := gateway(8080, gatewayv1.HTTPProtocolType, "*.example.com")
+	own.Name = "own"
+	p.create(own)
+	now := p.eventually("shop", "Gateway", has("Ready", "Programmed"))
+	if now.Status.URL != "http://later.example.com:8080" {
+		t.Errorf("url: %q", now.Status.URL)
+	}
+}
+
+func TestServerLeavesWhatOthersSet(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "others.example.com")
+	p.eventually("shop", "ready", has("Ready", "Programmed"))
+	route := p.route()
+	route.Annotations["example.com/note"] = "mine"
+	if err := server.Update(t.Context(), route, client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	p.quiet()
+	p.ledger(group("1-x", 2, "a 1.0.0 active 100"))
+	p.eventually("shop", "next revision", confirmed("1-x", 2, "a"))
+	if p.route().Annotations["example.com/note"] != "mine" {
+		t.Error("the annotation of somebody else is gone")
+	}
+	if err := server.Delete(t.Context(), p.route()); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "route made again", func(*v1alpha1.NetworkPolicy) bool {
+		var list gatewayv1.HTTPRouteList
+		return server.List(t.Context(), &list, client.InNamespace(p.namespace)) == nil && len(list.Items) == 1 && list.Items[0].UID != route.UID
+	})
+}
+
+func TestServerMicroserviceDeleted(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 5, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "deleted.example.com")
+	p.eventually("shop", "ready", has("Ready", "Programmed"))
+	uid := p.route().UID
+	if err := server.Delete(t.Context(), &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "shop"}}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "no Microservice", has("Ready", "MicroserviceNotFound"))
+	p.pod("b")
+	p.microservice(group("1-x", 1, "b 1.0.0 active 100"))
+	p.eventually("shop", "a new ledger", confirmed("1-x", 1, "b"))
+	if p.route().UID != uid {
+		t.Error("the route was made anew: its age is lost")
+	}
+}

@@ -1,0 +1,299 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// The package's tests share an API server with a real controller-manager, which
+// makes EndpointSlices and collects garbage, the controller, and a stand-in for a
+// gateway that accepts routes.
+var (
+	server      client.WithWatch
+	namespaceOf func(testing.TB) string
+	written     = &record{}
+)
+
+// record of the writes that the controller's client made.
+type record struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+// in are the writes that touched a namespace, events apart.
+func (r *record) in(namespace string) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range r.seen {
+		if strings.Contains(line, "/namespaces/"+namespace+"/") && !strings.Contains(line, "/events") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// recorded is a transport that notes what is no read.
+type recorded struct{ next http.RoundTripper }
+
+func (t recorded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		written.mu.Lock()
+		written.seen = append(written.seen, r.Method+" "+r.URL.Path)
+		written.mu.Unlock()
+	}
+	return t.next.RoundTrip(r)
+}
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	code, err := withServer(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func withServer(m *testing.M) (code int, err error) {
+	env, err := apiserver.Start(apiserver.Options{GatewayAPI: true, ControllerManager: true})
+	if err != nil {
+		return 0, fmt.Errorf("start API server: %w", err)
+	}
+	defer func() { err = errors.Join(err, env.Stop()) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	server, namespaceOf = env.Client, env.Namespace
+	public := gateway(80, gatewayv1.HTTPProtocolType, "")
+	public.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
+	for _, o := range []client.Object{
+		// Endpoints on a Node that is not there are left out of EndpointSlices.
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "infra"}},
+		public,
+	} {
+		if err := server.Create(ctx, o); err != nil {
+			return 0, err
+		}
+	}
+	done := make(chan error, 1)
+	if err := startManager(ctx, env.Config, server.Scheme(), done); err != nil {
+		return 0, err
+	}
+	go acceptRoutes(ctx)
+	code = m.Run()
+	cancel()
+	return code, <-done
+}
+
+func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, done chan<- error) error {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorded{next} })
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Cache: cache.Options{ByObject: CacheOptions()},
+	})
+	if err != nil {
+		return err
+	}
+	if err := SetupWithManager(mgr, Options{}); err != nil {
+		return err
+	}
+	go func() { done <- mgr.Start(ctx) }()
+	return nil
+}
+
+// acceptRoutes stands in for a gateway: it accepts every route on each Gateway that
+// exists, at its present generation.
+func acceptRoutes(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var routes gatewayv1.HTTPRouteList
+		if err := server.List(ctx, &routes); err != nil {
+			return false, nil
+		}
+		for i := range routes.Items {
+			acceptRoute(ctx, &routes.Items[i])
+		}
+		return false, nil
+	})
+}
+
+func acceptRoute(ctx context.Context, route *gatewayv1.HTTPRoute) {
+	var parents []gatewayv1.RouteParentStatus
+	for _, p := range route.Spec.ParentRefs {
+		key := client.ObjectKey{Namespace: refNamespace(p, route.Namespace), Name: string(p.Name)}
+		if server.Get(ctx, key, &gatewayv1.Gateway{}) != nil {
+			continue
+		}
+		a := answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
+		for i := range a.Conditions {
+			a.Conditions[i].LastTransitionTime = route.CreationTimestamp
+		}
+		parents = append(parents, a)
+	}
+	next := route.DeepCopy()
+	next.Status.Parents = parents
+	if parents == nil {
+		next.Status.Parents = []gatewayv1.RouteParentStatus{}
+	}
+	if mustJSON(next.Status) != mustJSON(route.Status) {
+		_ = server.Status().Update(ctx, next) // A conflict is tried again in the next round.
+	}
+}
+
+// place is a namespace with a Microservice and a policy.
+type place struct {
+	t         *testing.T
+	namespace string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	return &place{t, namespaceOf(t)}
+}
+
+func (p *place) create(objects ...client.Object) {
+	p.t.Helper()
+	for _, o := range objects {
+		o.SetNamespace(p.namespace)
+		if err := server.Create(p.t.Context(), o); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// microservice makes one; its template is never run here.
+func (p *place) microservice(groups ...v1alpha1.ReleaseGroup) {
+	p.t.Helper()
+	p.create(&v1alpha1.Microservice{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		Spec: v1alpha1.MicroserviceSpec{
+			ImagePolicyRef: v1alpha1.Reference{Name: "shop"},
+			Template:       corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}},
+		},
+	})
+	p.ledger(groups...)
+}
+
+func (p *place) ledger(groups ...v1alpha1.ReleaseGroup) {
+	p.t.Helper()
+	var m v1alpha1.Microservice
+	p.get("shop", &m)
+	m.Status.Sequence++
+	for i := range groups {
+		for j := range groups[i].Releases {
+			groups[i].Releases[j].LastTransitionTime = metav1.NowMicro()
+		}
+	}
+	m.Status.ReleaseGroups = groups
+	if err := server.Status().Update(p.t.Context(), &m); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) get(name string, o client.Object) {
+	p.t.Helper()
+	if err := server.Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: name}, o); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) policy(name, domain string, change ...func(*v1alpha1.NetworkPolicy)) {
+	p.t.Helper()
+	policy := newWorld(p.t).policy.DeepCopy()
+	policy.ObjectMeta = metav1.ObjectMeta{Name: name}
+	policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
+	policy.Spec.Domains[0].Domain = domain
+	for _, c := range change {
+		c(policy)
+	}
+	p.create(policy)
+}
+
+// pod of a release, with an address and ready.
+var addresses struct {
+	sync.Mutex
+	last int
+}
+
+func (p *place) pod(release string) *corev1.Pod {
+	p.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: release + "-", Labels: map[string]string{v1alpha1.LabelRelease: release}},
+		Spec:       corev1.PodSpec{NodeName: "none", Containers: []corev1.Container{{Name: "shop", Image: "shop"}}},
+	}
+	p.create(pod)
+	addresses.Lock()
+	addresses.last++
+	ip := fmt.Sprintf("10.1.%d.%d", addresses.last/250, addresses.last%250+1)
+	addresses.Unlock()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+	}}
+	if err := server.Status().Update(p.t.Context(), pod); err != nil {
+		p.t.Fatal(err)
+	}
+	return pod
+}
+
+// eventually waits until a policy is as said.
+func (p *place) eventually(name, what string, ok func(*v1alpha1.NetworkPolicy) bool) *v1alpha1.NetworkPolicy {
+	p.t.Helper()
+	var policy v1alpha1.NetworkPolicy
+	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := server.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, &policy)
+		return err == nil && ok(&policy), nil
+	})
+	if err != nil {
+		p.t.Fatalf("%s: not within 30s; status is %s", what, mustJSON(policy.Status))
+	}
+	return &policy
+}
+
+func confirmed(slug string, revision int64, references ...string) func(*v1alpha1.NetworkPolicy) bool {
+	return func(p *v1alpha1.NetworkPolicy) bool {
+		g := find(p.Status.Groups, slug)
+		return g.Revision == revision && slices.Equal(g.References, references)
+	}
+}
+
+func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
+	return func(p *v1alpha1.NetworkPolicy) bool {
+		c := meta.FindStatusCondition(p.Status.Conditions, kind)
+		return c != nil && c.Reason == reason
+	}
+}
+
+// quiet says that the controller writes nothing to the namespace for a while.
+func (p *place) quiet() {
+	p.t.Helper()
+	before := written.in(p.namespace)
+	time.Sleep(1500 * time.Millisecond) // Not for luck: the time is what is tested.
+	if after := written.in(p.namespace); len(after) != len(before) {
+		p.t.Errorf("writes at rest: %q", after[len(before):])
+	}
+}
