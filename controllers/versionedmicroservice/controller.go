@@ -38,18 +38,15 @@ const (
 	fieldOwner = "heighliner-" + name
 )
 
+// statusInterval is the least time between two status writes of one release that
+// tell of no transition.
+const statusInterval = time.Second
+
 // Options of the controller.
 type Options struct {
 	// MaxConcurrentReconciles is the number of releases that are worked on at a
 	// time. Default: 4.
 	MaxConcurrentReconciles int
-	// StatusInterval is the least time between two status writes of one release that
-	// tell of no transition. Default: 1s.
-	StatusInterval time.Duration
-	// Now is the clock. Default: time.Now.
-	Now func() time.Time
-	// SkipNameValidation allows several controllers in one process, for tests.
-	SkipNameValidation bool
 }
 
 type reconciler struct {
@@ -67,19 +64,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if opts.MaxConcurrentReconciles == 0 {
 		opts.MaxConcurrentReconciles = 4
 	}
-	if opts.StatusInterval == 0 {
-		opts.StatusInterval = time.Second
-	}
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
 	r := &reconciler{
 		client:  mgr.GetClient(),
 		live:    mgr.GetAPIReader(),
 		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
 		events:  status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
-		journal: &status.Journal{Interval: opts.StatusInterval},
-		now:     opts.Now,
+		journal: &status.Journal{Interval: statusInterval},
+		now:     time.Now,
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
@@ -88,10 +79,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
 		Watches(&hlnr.Microservice{}, rowsToReleases()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
-			SkipNameValidation:      &opts.SkipNameValidation,
-		}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.MaxConcurrentReconciles}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)

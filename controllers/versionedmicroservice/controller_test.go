@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -252,7 +253,6 @@ func TestDeploymentIsKept(t *testing.T) {
 		"strategy changed": func(d *appsv1.Deployment) {
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 		},
-		"hash removed":      func(d *appsv1.Deployment) { delete(d.Annotations, resources.AnnotationTemplate) },
 		"readiness changed": func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 7 },
 	} {
 		change(t, d, edit)
@@ -285,6 +285,55 @@ func TestDeploymentIsKept(t *testing.T) {
 		}
 		return cmp.Diff(template, &d.Spec.Template)
 	})
+}
+
+// An old leader still holds a scale-down when the release is revived (protocol
+// rule 2).
+func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 1))
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+	old := deploymentOf(release)
+	fetch(t, old)
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Annotations[hlnr.AnnotationAttempt] = "2" })
+	d := deploymentOf(release)
+	eventually(t, func() string {
+		fetch(t, d)
+		return cmp.Diff("2", d.Annotations[hlnr.AnnotationAttempt])
+	})
+	late := &reconciler{client: world.Client}
+	if err := late.scale(t.Context(), old, 0); !apierrors.IsConflict(err) {
+		t.Errorf("the late scale-down: %v, want a conflict", err)
+	}
+}
+
+// A new version of Heighliner or of its libraries may hash the same template to
+// another value.
+func TestAnotherHashRollsNothing(t *testing.T) {
+	t.Parallel()
+	release := create(t, newRelease(namespace(t, nil), 1))
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+	d := deploymentOf(release)
+	fetch(t, d)
+	hash := d.Annotations[resources.AnnotationTemplate]
+	for _, other := range []string{"", "another"} {
+		change(t, d, func(d *appsv1.Deployment) { resources.Annotate(d, resources.AnnotationTemplate, other) })
+		eventually(t, func() string {
+			if text := fetch(t, d); text != "" {
+				return text
+			}
+			if d.Status.ObservedGeneration != d.Generation {
+				return "not observed"
+			}
+			return cmp.Diff(hash, d.Annotations[resources.AnnotationTemplate])
+		})
+	}
+	if revision := d.Annotations["deployment.kubernetes.io/revision"]; revision != "1" {
+		t.Errorf("revision %s: the pods were rolled", revision)
+	}
+	reads(t, release, "1/1 "+isAvailable)
 }
 
 func TestForeignDeployment(t *testing.T) {

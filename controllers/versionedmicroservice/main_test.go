@@ -2,10 +2,9 @@ package versionedmicroservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,25 +16,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/test/apiserver"
 )
 
 // world is an API server with the controllers of Deployments and ReplicaSets, and
 // with this controller. There is no kubelet: tests play the pods.
 var world struct {
 	client.Client // reads and writes as a person does, uncached and uncounted
+	env           *apiserver.Env
 	manager       ctrl.Manager
 	writes        writes
 }
@@ -66,76 +65,30 @@ func TestMain(m *testing.M) {
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		code = 1
 	}
 	os.Exit(code)
 }
 
-func run(m *testing.M) (int, error) {
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return 0, err
-	}
-	if err := hlnr.AddToScheme(scheme); err != nil {
-		return 0, err
-	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{crds()}, ErrorIfCRDPathMissing: true}
-	config, err := env.Start()
+func run(m *testing.M) (code int, err error) {
+	env, err := apiserver.Start(apiserver.Options{ControllerManager: true})
 	if err != nil {
 		return 0, fmt.Errorf("start API server: %w", err)
 	}
-	defer env.Stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stop, err := startWorkloads(ctx, env.KubeConfig)
-	if err != nil {
-		return 0, err
-	}
-	defer stop()
-	if world.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return 0, err
-	}
-	if world.manager, err = newManager(config, scheme); err != nil {
+	defer func() { err = errors.Join(err, env.Stop()) }()
+	world.Client, world.env = env.Client, env
+	if world.manager, err = newManager(env.Config, env.Client.Scheme()); err != nil {
 		return 0, err
 	}
 	if err := SetupWithManager(world.manager, Options{}); err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- world.manager.Start(ctx) }()
-	code := m.Run()
+	code = m.Run()
 	cancel()
 	return code, <-done
-}
-
-func crds() string {
-	if dir := os.Getenv("HLNR_TEST_CRDS"); dir != "" {
-		return dir
-	}
-	return filepath.Join("..", "..", "config", "crd")
-}
-
-// startWorkloads runs kube-controller-manager beside the API server.
-func startWorkloads(ctx context.Context, kubeconfig []byte) (func(), error) {
-	dir, err := os.MkdirTemp("", "workloads-")
-	if err != nil {
-		return nil, err
-	}
-	path := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
-		"--kubeconfig="+path, "--controllers=deployment-controller,replicaset-controller", "--leader-elect=false",
-		"--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000")
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start kube-controller-manager: %w", err)
-	}
-	return func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}, nil
 }
 
 func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, error) {
@@ -144,7 +97,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 		Scheme:                 scheme,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
-		Cache:                  cache.Options{ByObject: CacheByObject()},
+		Cache:                  cache.Options{ByObject: CacheByObject(), ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()},
 		NewClient: func(config *rest.Config, options client.Options) (client.Client, error) {
 			base, err := client.NewWithWatch(config, options)
 			if err != nil {
@@ -215,14 +168,16 @@ func pass(t *testing.T, release *hlnr.VersionedMicroservice, n int) {
 	}
 }
 
-// namespace makes one for this test.
+// namespace makes one for this test, with labels.
 func namespace(t *testing.T, labels map[string]string) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "vsvc-", Labels: labels}}
-	if err := world.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	return ns.Name
+	name := world.env.Namespace(t)
+	change(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(ns *corev1.Namespace) {
+		for key, value := range labels {
+			metav1.SetMetaDataLabel(&ns.ObjectMeta, key, value)
+		}
+	})
+	return name
 }
 
 // eventually waits until check finds nothing to say.

@@ -3,7 +3,6 @@ package apply_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -14,29 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-var config *rest.Config
+var env *apiserver.Env
 
 func TestMain(m *testing.M) {
-	env := &envtest.Environment{}
-	var err error
-	if config, err = env.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "start API server:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := env.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop API server:", err)
-	}
-	os.Exit(code)
+	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
 // bench is a namespace with an owner and a Writer whose writes are counted.
@@ -50,12 +37,8 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	base, err := client.NewWithWatch(config, client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
 	writes := &atomic.Int32{}
-	counted := interceptor.NewClient(base, interceptor.Funcs{
+	counted := interceptor.NewClient(env.Client, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			writes.Add(1)
 			return c.Apply(ctx, obj, opts...)
@@ -65,11 +48,7 @@ func newBench(t *testing.T) *bench {
 			return c.Delete(ctx, obj, opts...)
 		},
 	})
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apply-"}}
-	if err := base.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{Client: base, writes: writes, namespace: ns.Name, writer: apply.Writer{Client: counted, Owner: "heighliner-test"}}
+	b := &bench{Client: env.Client, writes: writes, namespace: env.Namespace(t), writer: apply.Writer{Client: counted, Owner: "heighliner-test"}}
 	b.owner = b.makeOwner(t, "owner")
 	return b
 }
@@ -264,6 +243,43 @@ func TestApplyWithABlindCache(t *testing.T) {
 			t.Errorf("the foreign object was taken over: %v %v", got.Spec.Selector, got.OwnerReferences)
 		}
 	})
+}
+
+// behind is a cache that still holds an object which was replaced since.
+type behind struct {
+	client.Client
+	old *corev1.Service
+}
+
+func (b behind) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	b.old.DeepCopyInto(into.(*corev1.Service))
+	return nil
+}
+
+func TestApplyOntoAReplacedObject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(t, b.service("one"), apply.Created, 1)
+	old := b.read(t)
+	if err := b.writer.Delete(t.Context(), b.owner, b.service("one")); err != nil {
+		t.Fatal(err)
+	}
+	b.writer.Client = behind{b.writer.Client, old}
+	if _, err := b.writer.Apply(t.Context(), b.owner, b.service("two")); !apierrors.IsConflict(err) {
+		t.Errorf("Apply onto an object that is gone: %v, want a conflict", err)
+	}
+	if err := b.Create(t.Context(), b.service("theirs")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.writer.Apply(t.Context(), b.owner, b.service("two")); !apierrors.IsConflict(err) {
+		t.Errorf("Apply onto an object that was replaced: %v, want a conflict", err)
+	}
+	if err := b.writer.Delete(t.Context(), b.owner, b.service("two")); !apierrors.IsConflict(err) {
+		t.Errorf("Delete of an object that was replaced: %v, want a conflict", err)
+	}
+	if got := b.read(t); got.Spec.Selector["release"] != "theirs" {
+		t.Errorf("the foreign object was changed: %v", got.Spec)
+	}
 }
 
 func TestTerminatingObjects(t *testing.T) {

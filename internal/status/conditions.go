@@ -92,14 +92,6 @@ func Stalled(conds *[]metav1.Condition, generation int64, reason, message string
 	Remove(conds, hlnr.ConditionReconciling)
 }
 
-// Current gives the condition of that type if it speaks of generation, else nil.
-func Current(conds []metav1.Condition, generation int64, kind string) *metav1.Condition {
-	if c := meta.FindStatusCondition(conds, kind); c != nil && c.ObservedGeneration == generation {
-		return c
-	}
-	return nil
-}
-
 func sortByType(conds []metav1.Condition) {
 	slices.SortFunc(conds, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }
