@@ -32,7 +32,8 @@ const maxLength = 128
 // Parse reads a version. One leading "v" is left out, "_" stands for the "+" of
 // build metadata (which no tag can hold), and leading zeros of the three numbers
 // are dropped, so that 2024.01.05 is 2024.1.5. Numbers are below 2^64.
-// The error says what is missing and is the same for the same text.
+// The version's Original is its normal form, as String gives it. The error says
+// what is missing and is the same for the same text.
 func Parse(text string, parts TwoParts) (*semver.Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong
@@ -59,7 +60,9 @@ func Parse(text string, parts TwoParts) (*semver.Version, error) {
 	}
 	v, err := semver.StrictNewVersion(text)
 	if errors.Is(err, semver.ErrSegmentStartsZero) {
-		v, err = semver.NewVersion(text)
+		if v, err = semver.NewVersion(text); err == nil {
+			v = semver.New(v.Major(), v.Minor(), v.Patch(), v.Prerelease(), v.Metadata())
+		}
 	}
 	if err != nil {
 		return nil, errSyntax

@@ -88,10 +88,10 @@ type Ranking struct {
 	rejected []Rejection // in the order of Result.Rejected
 }
 
+// ranked is kept small: there are many, and few are offered.
 type ranked struct {
-	Release
-	parsed *semver.Version
-	key    groupKey
+	tag     string
+	version *semver.Version
 }
 
 // Rank puts the tags through all filters that need no registry. A tag that is
@@ -100,37 +100,35 @@ type ranked struct {
 // A list that may be incomplete (an error, a shrunken or a truncated list) loses
 // nothing when the caller adds the tags that it offered before.
 func (s *Selector) Rank(tags []string) *Ranking {
-	r := &Ranking{selector: s}
 	sorted := slices.Clone(tags)
 	slices.Sort(sorted)
-	var last groupKey
-	var group, slug string // of last
-	for _, tag := range slices.Compact(sorted) {
+	sorted = slices.Compact(sorted)
+	r := &Ranking{selector: s, ranked: make([]ranked, 0, len(sorted))}
+	for _, tag := range sorted {
 		c := candidate{tag: tag}
 		verdict, reason := s.run(filters, &c)
 		if verdict == "" {
 			verdict, reason = s.run(versionFilters, &c)
 		}
-		if verdict != "" {
-			x := Rejection{Tag: tag, Verdict: verdict, Reason: reason, parsed: c.version}
-			if c.version != nil {
-				x.Version = c.version.String()
-			}
-			r.rejected = append(r.rejected, x)
-			continue
+		if verdict == "" {
+			r.ranked = append(r.ranked, ranked{tag, c.version})
+		} else {
+			r.rejected = append(r.rejected, rejection(tag, c.version, verdict, reason))
 		}
-		key := s.rules.keyOf(c.version)
-		if group == "" || key != last {
-			last, group = key, s.rules.nameOf(key)
-			slug = Slug(group)
-		}
-		r.ranked = append(r.ranked, ranked{Release{tag, c.version.String(), group, slug, levelOf(c.version)}, c.version, key})
 	}
 	slices.SortFunc(r.ranked, func(a, b ranked) int {
-		return cmp.Or(compare(b.parsed, a.parsed), compareTags(a.Tag, b.Tag))
+		return cmp.Or(compare(b.version, a.version), compareTags(a.tag, b.tag))
 	})
 	slices.SortFunc(r.rejected, compareRejections)
 	return r
+}
+
+func rejection(tag string, v *semver.Version, verdict Verdict, reason string) Rejection {
+	x := Rejection{Tag: tag, Verdict: verdict, Reason: reason, parsed: v}
+	if v != nil {
+		x.Version = v.Original()
+	}
+	return x
 }
 
 // compareTags orders tags that give the same version, the preferred one first:
@@ -163,12 +161,13 @@ func compareRejections(a, b Rejection) int {
 // refuses the tag of a held version only with proof that it is gone.
 func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 	o := offer{ranking: r, held: r.selector.index(held), refused: refused, groupsLeft: r.selector.rules.Limits.Groups}
+	rules := r.selector.rules
 	for rest := r.ranked; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].key == rest[0].key {
+		key, n := rules.keyOf(rest[0].version), 1
+		for n < len(rest) && rules.keyOf(rest[n].version) == key {
 			n++
 		}
-		o.group(rest[:n])
+		o.group(rules.nameOf(key), rest[:n])
 		rest = rest[n:]
 	}
 	o.Rejected = merge(o.Rejected, r.rejected)
@@ -186,11 +185,11 @@ type offer struct {
 }
 
 // group offers from one group: releases are its candidates, newest first.
-func (o *offer) group(releases []ranked) {
+func (o *offer) group(name string, releases []ranked) {
 	var distinct []ranked
 	for len(releases) > 0 {
 		n := 1
-		for n < len(releases) && releases[n].Version == releases[0].Version {
+		for n < len(releases) && releases[n].version.Original() == releases[0].version.Original() {
 			n++
 		}
 		if best, ok := o.choose(releases[:n]); ok {
@@ -201,10 +200,10 @@ func (o *offer) group(releases []ranked) {
 	if len(distinct) == 0 {
 		return
 	}
-	first := distinct[0]
-	if o.groupsLeft == 0 && !o.held.group(first.Slug) {
-		o.Truncated = append(o.Truncated, first.Group)
-		reason := fmt.Sprintf("group %q is not among the newest %d (limits.groups)", first.Group, o.ranking.selector.rules.Limits.Groups)
+	slug, limits := Slug(name), o.ranking.selector.rules.Limits
+	if o.groupsLeft == 0 && !o.held.group(slug) {
+		o.Truncated = append(o.Truncated, name)
+		reason := fmt.Sprintf("group %q is not among the newest %d (limits.groups)", name, limits.Groups)
 		for _, x := range distinct {
 			o.reject(x, VerdictLimits, reason)
 		}
@@ -212,11 +211,12 @@ func (o *offer) group(releases []ranked) {
 	}
 	o.groupsLeft = max(0, o.groupsLeft-1)
 	for i, x := range distinct {
-		if i >= o.ranking.selector.rules.Limits.ReleasesPerGroup && !o.held.version(x.Slug, x.Version) {
+		version := x.version.Original()
+		if i >= limits.ReleasesPerGroup && !o.held.version(slug, version) {
 			o.reject(x, VerdictLimits, o.ranking.selector.reasons.perGroup)
 			continue
 		}
-		o.Offered = append(o.Offered, x.Release)
+		o.Offered = append(o.Offered, Release{x.tag, version, name, slug, levelOf(x.version)})
 	}
 }
 
@@ -224,23 +224,23 @@ func (o *offer) group(releases []ranked) {
 // the one that is held, else the preferred one.
 func (o *offer) choose(same []ranked) (best ranked, ok bool) {
 	for _, x := range same {
-		if _, no := o.refused[x.Tag]; !no && (!ok || o.held.tags[x.Tag] && !o.held.tags[best.Tag]) {
+		if _, no := o.refused[x.tag]; !no && (!ok || o.held.tags[x.tag] && !o.held.tags[best.tag]) {
 			best, ok = x, true
 		}
 	}
 	for _, x := range same {
-		switch refusal, no := o.refused[x.Tag]; {
+		switch refusal, no := o.refused[x.tag]; {
 		case no:
 			o.reject(x, refusal.Verdict, refusal.Reason)
-		case x.Tag != best.Tag:
-			o.reject(x, VerdictDuplicate, fmt.Sprintf("the same version as tag %q", best.Tag))
+		case x.tag != best.tag:
+			o.reject(x, VerdictDuplicate, fmt.Sprintf("the same version as tag %q", best.tag))
 		}
 	}
 	return best, ok
 }
 
 func (o *offer) reject(x ranked, v Verdict, reason string) {
-	o.Rejected = append(o.Rejected, Rejection{Tag: x.Tag, Version: x.Version, Verdict: v, Reason: reason, parsed: x.parsed})
+	o.Rejected = append(o.Rejected, rejection(x.tag, x.version, v, reason))
 }
 
 // merge joins the rejections of an offer with those of the ranking, in order.
@@ -296,7 +296,7 @@ func (s *Selector) index(held []Held) holdings {
 		}
 		slug := cmp.Or(x.Group, s.slugOf(v))
 		h.groups[slug] = true
-		h.versions[[2]string{slug, v.String()}] = true
+		h.versions[[2]string{slug, v.Original()}] = true
 		if x.Tag != "" {
 			h.tags[x.Tag] = true
 		}

@@ -118,7 +118,7 @@ func (w withdrawing) judge(h Held, group, text, own string) Reason {
 func (s *Selector) refusesTag(tag, version string) bool {
 	c := candidate{tag: tag}
 	verdict, _ := s.run(filters, &c)
-	return verdict != "" || c.version.String() != version
+	return verdict != "" || c.version.Original() != version
 }
 
 // normal gives the group that holds a version, the version in normal form, and
@@ -129,5 +129,5 @@ func (s *Selector) normal(h Held) (group, text, own string) {
 		return h.Group, h.Version, ""
 	}
 	own = s.slugOf(v)
-	return cmp.Or(h.Group, own), v.String(), own
+	return cmp.Or(h.Group, own), v.Original(), own
 }

@@ -1,0 +1,137 @@
+package version
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// The golden table of ranges. What a final version gets is the library's doing,
+// and pinned here because it changed between its versions; what a pre-release
+// gets is ours.
+func TestRanges(t *testing.T) {
+	for text, tc := range map[string]struct{ in, out string }{
+		"*":                       {"0.0.1 5.0.0 1.0.0-rc.1 0.0.0-rc.1", ""},
+		"1.2.x":                   {"1.2.0 1.2.9 1.2.0-rc.1 1.2.5-rc.1", "1.1.9 1.3.0 1.3.0-rc.1"},
+		"1.2":                     {"1.2.0 1.2.9 1.2.0-rc.1", "1.3.0 1.3.0-rc.1"},
+		"1.x":                     {"1.0.0 1.9.9 1.0.0-rc.1", "0.9.9 2.0.0 2.0.0-rc.1"},
+		"v1.x":                    {"1.0.0 1.9.9", "2.0.0"},
+		"^1":                      {"1.0.0 1.9.9 1.0.0-rc.1", "2.0.0 2.0.0-rc.1"},
+		"^1.2.3":                  {"1.2.3 1.9.0 1.9.0-rc.1 1.2.4-rc.1", "1.2.2 1.2.3-rc.1 2.0.0-rc.1 2.0.0"},
+		"^0.2":                    {"0.2.0 0.2.9 0.2.0-rc.1", "0.3.0 0.3.0-rc.1"},
+		"^0.2.3":                  {"0.2.3 0.2.9", "0.3.0 0.3.0-rc.1"},
+		"^0.0.3":                  {"0.0.3", "0.0.4 0.0.4-rc.1"},
+		"~1.2.3":                  {"1.2.3 1.2.9 1.2.9-rc.1", "1.2.3-rc.1 1.3.0 1.3.0-rc.1"},
+		"~1.2":                    {"1.2.0 1.2.9 1.2.0-rc.1", "1.3.0 1.3.0-rc.1"},
+		"~1":                      {"1.0.0 1.9.9", "2.0.0"},
+		"~> 1.2.3":                {"1.2.3 1.2.9", "1.3.0"},
+		"0.0.x":                   {"0.0.0 0.0.9", "0.1.0"},
+		"~0.0.x":                  {"0.0.0 0.0.9", "0.1.0"},
+		">1.2":                    {"1.3.0 1.3.0-rc.1 2.0.0", "1.2.5 1.2.0"}, // above the line 1.2
+		">=1.2":                   {"1.2.0 1.2.0-rc.1 9.0.0", "1.1.9"},
+		"<=1.2":                   {"1.2.5 1.2.0 0.1.0 1.2.6-rc.1", "1.3.0 1.3.0-rc.1"}, // the line 1.2 included
+		"<1.2":                    {"1.1.9 1.1.9-rc.1", "1.2.0 1.2.0-rc.1"},
+		"<2.0.0":                  {"1.9.9 1.9.9-rc.1 0.1.0", "2.0.0 2.0.0-rc.1"},
+		"<=2.0.0":                 {"2.0.0 2.0.0-rc.1", "2.0.1 2.0.1-rc.1"},
+		">=1.2.0":                 {"1.2.0 1.2.1-rc.1 2.0.0-rc.1", "1.2.0-rc.1 1.1.9"},
+		">1.2.3":                  {"1.2.4 1.2.4-rc.1", "1.2.3 1.2.3-rc.1"},
+		">=1.0.0 <2.0.0":          {"1.0.0 1.2.0-rc.1 1.9.9", "1.0.0-rc.1 2.0.0-rc.1 2.0.0"},
+		">=1.0.0-0 <2.0.0":        {"1.0.0-rc.1 1.2.0-rc.1", "2.0.0-rc.1"}, // the library lets 2.0.0-rc.1 in
+		">=1.0.0 <2.0.0-0":        {"1.2.0-rc.1", "2.0.0-rc.1 1.0.0-rc.1"},
+		">=1.2.0-rc.2":            {"1.2.0-rc.2 1.2.0-rc.10 1.2.0", "1.2.0-rc.1"},
+		"<2.0.0-rc.3":             {"2.0.0-rc.1 1.9.9", "2.0.0-rc.3 2.0.0"},
+		"=1.2.3-rc.1":             {"1.2.3-rc.1", "1.2.3 1.2.3-rc.2"},
+		"1.2.x-0":                 {"1.2.0-rc.1 1.2.9", "1.3.0-rc.1"},
+		"1.x-0":                   {"1.0.0-rc.1", "2.0.0-rc.1"},
+		"^1.0.0-0":                {"1.0.0-rc.1", "2.0.0-rc.1"},
+		"~1.2.3-0":                {"1.2.3-rc.1", "1.3.0-rc.1"},
+		"1.2.3":                   {"1.2.3", "1.2.4 1.2.3-rc.1"},
+		"=1.2.3+a":                {"1.2.3+a 1.2.3+b 1.2.3", "1.2.4"}, // builds do not count
+		">=1.0.0, !=1.2.3":        {"1.2.2 1.2.4 1.2.3-rc.1", "1.2.3 0.9.0"},
+		">=1.0.0 !=1.2.x":         {"1.1.0 1.3.0-rc.1", "1.2.0 1.2.9 1.2.5-rc.1"},
+		"1.x || 3.x":              {"1.0.0 3.0.0 3.0.0-rc.1", "2.0.0 4.0.0-rc.1"},
+		"1.x || >=2.0.0-0 <3.0.0": {"1.5.0-rc.1 2.0.0-rc.1", "3.0.0-rc.1"},
+		"1.2.0 - 1.4.5":           {"1.2.0 1.4.5 1.4.5-rc.1", "1.1.9 1.4.6 1.2.0-rc.1"},
+		"1.2 - 1.4":               {"1.2.0 1.4.9 1.2.0-rc.1", "1.5.0 1.5.0-rc.1"},
+		">= 2024.01.0":            {"2024.1.0 2024.12.31", "2023.12.31"},
+		">=0.0.0":                 {"0.0.0 9.9.9", "0.0.0-rc.1"},
+		"^0.0.0":                  {"0.0.0", "0.0.1"},
+	} {
+		c, problem, _ := parseConstraint(text)
+		if problem != "" {
+			t.Errorf("%q: %s", text, problem)
+			continue
+		}
+		for want, list := range map[bool]string{true: tc.in, false: tc.out} {
+			for _, v := range strings.Fields(list) {
+				if got := c.allows(semver.MustParse(v)); got != want {
+					t.Errorf("%q allows %s: %t, want %t", text, v, got, want)
+				}
+			}
+		}
+	}
+}
+
+// What users write by mistake is refused with the mend, never half understood.
+func TestRangesThatAreRefused(t *testing.T) {
+	for text, says := range map[string]string{
+		"latest":                   "leave it empty for all versions",
+		"":                         "leave it empty for all versions",
+		" ":                        "leave it empty for all versions",
+		">":                        "no range",
+		"1.x ||":                   "no range",
+		"!1.2.3":                   "no range",
+		"1.2.3.4":                  "no range",
+		">=1.2.3 and <2":           "no range",
+		"~0.0.0":                   `write "0.0.x"`,
+		"~> 0.0.0":                 `write "0.0.x"`,
+		"~0.0.0-0":                 `write "0.0.x"`,
+		"1.x || ~0.0.0":            `write "0.0.x"`,
+		"1.2-1.4.5":                "spaces around the hyphen",
+		"1.2.0-1.4.5":              "spaces around the hyphen",
+		"1.2-1":                    "spaces around the hyphen",
+		"1.2-rc.1":                 "with a pre-release",
+		"x.2.3":                    `end it at the wildcard, as in "x"`,
+		"1.x.3":                    `end it at the wildcard, as in "1.x"`,
+		"1.*.3":                    `end it at the wildcard, as in "1.x"`,
+		"99999999999999999999.0.0": "no range",
+		strings.Repeat("1.2.3 || ", 40) + "1.2.3": "no range",
+		strings.Repeat("1", 600):                  "no range",
+	} {
+		_, problem, mend := parseConstraint(text)
+		if problem == "" || mend == "" {
+			t.Errorf("%q: accepted, or without a mend (%q, %q)", text, problem, mend)
+		}
+		if message := problem + ": " + mend; !strings.Contains(message, says) {
+			t.Errorf("%q: %q does not say %q", text, message, says)
+		}
+	}
+}
+
+// No range may panic, what is refused has a mend, and an upper bound keeps out
+// the pre-releases of its version whatever stands beside it.
+func FuzzConstraint(f *testing.F) {
+	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x || ~3", "1.2 - 1.4.5", "~0.0.0", "^0", "*", "1|2", "=>1 =<2", "!=1.x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, problem, mend := parseConstraint(text)
+		if problem != "" {
+			if mend == "" {
+				t.Errorf("%q: no mend", text)
+			}
+			return
+		}
+		for _, v := range []string{"0.0.0", "1.0.0", "1.2.3", "2.0.0", "2.0.0-rc.1"} {
+			c.allows(semver.MustParse(v))
+		}
+		if strings.Contains(text, "||") {
+			return
+		}
+		bounded, problem, _ := parseConstraint("<2.0.0, " + text)
+		if problem == "" && bounded.allows(semver.MustParse("2.0.0-rc.1")) {
+			t.Errorf("%q below 2.0.0 allows 2.0.0-rc.1", text)
+		}
+	})
+}
