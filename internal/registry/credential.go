@@ -40,9 +40,12 @@ func (c Credential) authenticator() authn.Authenticator {
 	if c.Anonymous() {
 		return authn.Anonymous
 	}
-	return authn.FromConfig(authn.AuthConfig{
-		Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken,
-	})
+	config := authn.AuthConfig{Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken}
+	if c.Username != "" || c.Password != "" {
+		// Without it the library would send nothing when one of the two is empty.
+		config.Auth = base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
+	}
+	return authn.FromConfig(config)
 }
 
 // Secret is a pull secret: a Kubernetes Secret's name, type and data.

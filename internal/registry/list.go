@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -42,19 +43,65 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 			return Scan{}, t.fail(opList, t.repo.Name(), err)
 		}
 		scan.Checksum = checksum(scan.Tags)
-		s.lists.Add(key, scan)
+		s.lists.add(key, scan)
 		return scan, nil
 	})
 }
 
 func (s *Scanner) cachedList(key string, r Request) (Scan, bool) {
-	v, ok := s.lists.Get(key)
-	if !ok {
+	scan, ok := s.lists.get(key)
+	if !ok || s.clock.Since(scan.Time) >= r.MaxAge {
 		return Scan{}, false
 	}
-	scan := v.(Scan)
-	return scan, s.clock.Since(scan.Time) < r.MaxAge
+	return scan, true
 }
+
+// listCache keeps lists until they hold more than limit tags together; then the
+// oldest go.
+type listCache struct {
+	limit int
+
+	mu    sync.Mutex
+	scans map[string]Scan
+	tags  int
+}
+
+func (c *listCache) get(key string) (Scan, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	scan, ok := c.scans[key]
+	return scan, ok
+}
+
+func (c *listCache) add(key string, scan Scan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.scans == nil {
+		c.scans = map[string]Scan{}
+	}
+	c.remove(key)
+	c.scans[key] = scan
+	c.tags += weight(scan)
+	for c.tags > c.limit {
+		oldest := ""
+		for k, s := range c.scans {
+			if oldest == "" || s.Time.Before(c.scans[oldest].Time) {
+				oldest = k
+			}
+		}
+		c.remove(oldest)
+	}
+}
+
+func (c *listCache) remove(key string) {
+	if scan, ok := c.scans[key]; ok {
+		c.tags -= weight(scan)
+		delete(c.scans, key)
+	}
+}
+
+// weight of a list: its tags, and something for itself.
+func weight(s Scan) int { return len(s.Tags) + 10 }
 
 // readTags reads pages until the end or a bound. Names that are no tags are left
 // out: no image could be pulled by them.

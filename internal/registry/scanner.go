@@ -98,13 +98,18 @@ type Options struct {
 	Backoff remote.Backoff
 }
 
-// Sizes of the caches, in entries, and the age at which a login is made anew and
-// an idle one forgotten.
+// Sizes of the caches.
 const (
-	maxLists   = 512
+	maxListed  = 1_000_000 // tags in all lists, some 50 MB
 	maxDigests = 16_384
 	maxImages  = 4_096
-	loginAge   = time.Hour
+)
+
+// Ages of logins: a registry is asked anew how it wants to be asked, and a login
+// that nobody used is forgotten.
+const (
+	pullerAge = 10 * time.Minute
+	idleAge   = time.Hour
 )
 
 // Scanner reads registries. It is safe for concurrent use, and meant to be one
@@ -115,7 +120,7 @@ type Scanner struct {
 	hashKey []byte // so that hashes of credentials mean nothing elsewhere
 
 	flights singleflight.Group
-	lists   *lru.Cache // of Scan
+	lists   listCache
 	digests *lru.Cache // of digestAt
 	images  *lru.Cache // of Image, without Time
 
@@ -143,7 +148,7 @@ func New(o Options) *Scanner {
 	rand.Read(key) // never fails
 	return &Scanner{
 		options: o, clock: o.Clock, hashKey: key,
-		lists: lru.New(maxLists), digests: lru.New(maxDigests), images: lru.New(maxImages),
+		lists: listCache{limit: maxListed}, digests: lru.New(maxDigests), images: lru.New(maxImages),
 		logins: map[loginKey]*login{},
 	}
 }
@@ -285,16 +290,16 @@ func (l *login) touch(now time.Time) {
 func (l *login) idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return now.Sub(l.used) > loginAge && !l.gate.paused(now)
+	return now.Sub(l.used) > idleAge && !l.gate.paused(now)
 }
 
 // puller gives the one for a page size; 0 leaves the size to the registry. It is
-// made anew each hour, since it keeps something of every repository it saw.
+// made anew now and then, since it keeps something of every repository it saw.
 func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pullers == nil || now.Sub(l.born) > loginAge {
+	if l.pullers == nil || now.Sub(l.born) > pullerAge {
 		l.pullers, l.born = map[int]*remote.Puller{}, now
 	}
 	if p, ok := l.pullers[pageSize]; ok {
@@ -308,14 +313,7 @@ func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	return p, nil
 }
 
-// fail classifies an error; a refused login is made anew the next time, in case
-// the registry changed how it wants to be asked.
+// fail classifies an error of the target's registry.
 func (t target) fail(op, object string, err error) error {
-	e := classify(op, object, t.auth, err)
-	if e.Kind == Unauthorized {
-		t.login.mu.Lock()
-		t.login.pullers = nil
-		t.login.mu.Unlock()
-	}
-	return e
+	return classify(op, object, t.auth, err)
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -245,16 +249,19 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// An error changes nothing for the next call, and a 404 is never no tags.
+// An error changes nothing for the next call, neither a failed first login nor a
+// 404, which is never an empty list.
 func TestListRecovers(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
 	scanner := scannerAt(newClock())
 	r := Request{Repository: server.Repository("acme/web"), MaxAge: time.Hour}
-	if _, err := scanner.List(t.Context(), r); KindOf(err) != NotFound {
-		t.Fatalf("kind %q, want %q", KindOf(err), NotFound)
-	}
 	server.Fail(registrytest.Ping, 3, registrytest.Status(http.StatusBadGateway, "X"))
+	for _, want := range []Kind{Unreachable, NotFound} {
+		if _, err := scanner.List(t.Context(), r); KindOf(err) != want {
+			t.Fatalf("kind %q, want %q: %v", KindOf(err), want, err)
+		}
+	}
 	server.Push(t, "acme/web", "1.0.0")
 	scan, err := scanner.List(t.Context(), r)
 	if err != nil {
@@ -262,6 +269,111 @@ func TestListRecovers(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1.0.0"}, scan.Tags); diff != "" {
 		t.Errorf("tags (-want +got):\n%s", diff)
+	}
+}
+
+func TestEmptyRepository(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.Fail(registrytest.List, -1, registrytest.Text(`{"name":"acme/web","tags":null}`))
+	scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web")})
+	if err != nil || len(scan.Tags) != 0 || scan.Truncated {
+		t.Errorf("List = %v, %v; want an empty list", scan, err)
+	}
+}
+
+// A registry on a public name is asked by HTTPS, unless plain HTTP is allowed.
+func TestProtocols(t *testing.T) {
+	encrypted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	encrypted.StartTLS()
+	defer encrypted.Close()
+	plain := registrytest.New(t)
+	plain.SetTags("acme/web", numbered(3))
+	for name, tc := range map[string]struct {
+		address  string
+		insecure bool
+		want     Kind
+		says     string
+	}{
+		"plain":                 {address: plain.Host(), want: Untrusted, says: "set spec.insecure"},
+		"plain and allowed":     {address: plain.Host(), insecure: true},
+		"certificate of nobody": {address: encrypted.Listener.Addr().String(), want: Untrusted, says: "certificate is not trusted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transport := newTransport()
+			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, tc.address)
+			}
+			defer transport.CloseIdleConnections()
+			scanner := New(Options{Clock: newClock(), Backoff: fast, Transport: transport})
+			_, err := scanner.List(t.Context(), Request{Repository: "registry.example.com/acme/web", Insecure: tc.insecure})
+			if KindOf(err) != tc.want || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("List: %v, want %q that says %q", err, tc.want, tc.says)
+			}
+		})
+	}
+}
+
+// The cache of lists forgets the oldest, and answers stay right.
+func TestListCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	clock := newClock()
+	scanner := scannerAt(clock)
+	scanner.lists.limit = 250
+	for i := range 10 {
+		path := fmt.Sprintf("acme/web%d", i)
+		server.SetTags(path, numbered(50))
+		for range 2 {
+			r := Request{Repository: server.Repository(path), MaxAge: time.Hour}
+			if scan, err := scanner.List(t.Context(), r); err != nil || len(scan.Tags) != 50 {
+				t.Fatalf("List = %d tags, %v", len(scan.Tags), err)
+			}
+		}
+		clock.Step(time.Second)
+	}
+	if got := server.Requests(registrytest.List); got != 10 {
+		t.Errorf("%d list requests, want 10", got)
+	}
+	if len(scanner.lists.scans) != 4 || scanner.lists.tags != 4*60 {
+		t.Errorf("%d lists of weight %d, want 4 of 240", len(scanner.lists.scans), scanner.lists.tags)
+	}
+	if _, ok := scanner.lists.get("nobody's"); ok {
+		t.Error("found what was never added")
+	}
+}
+
+// A login that is not used for an hour is forgotten, but never its pause.
+func TestIdleLoginsAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(1))
+	clock := newClock()
+	scanner := scannerAt(clock)
+	ask := func(username string) error {
+		_, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), Auth: Credential{Username: username}})
+		return err
+	}
+	server.FailWhen(func(r *http.Request) bool { u, _, _ := r.BasicAuth(); return u == "limited" }, 1,
+		registrytest.Status(http.StatusTooManyRequests, "X", "Retry-After", "3600"))
+	server.FailWhen(func(r *http.Request) bool { u, _, _ := r.BasicAuth(); return u != "" }, -1, registrytest.Page("", "1.0.0"))
+	if err := ask("idle"); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(2 * time.Second)
+	if err := ask("limited"); KindOf(err) != RateLimited {
+		t.Fatalf("List: %v, want %s", err, RateLimited)
+	}
+	clock.Step(time.Hour - time.Second)
+	if err := ask("new"); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(scanner.logins); got != 2 {
+		t.Errorf("%d logins, want those of limited and new", got)
+	}
+	if err := ask("limited"); KindOf(err) != RateLimited {
+		t.Errorf("List: %v, want %s still", err, RateLimited)
 	}
 }
 
@@ -286,7 +398,7 @@ func TestManyPoliciesOneListPerInterval(t *testing.T) {
 		all.Wait()
 		clock.Step(time.Minute)
 	}
-	for class, want := range map[registrytest.Class]int{registrytest.List: intervals, registrytest.Token: 1} {
+	for class, want := range map[registrytest.Class]int{registrytest.List: intervals, registrytest.Token: 1, registrytest.Ping: 1} {
 		if got := server.Requests(class); got != want {
 			t.Errorf("%d requests of class %s, want %d", got, class, want)
 		}
@@ -315,6 +427,26 @@ func TestTenantsDoNotShare(t *testing.T) {
 		}
 		if _, err := scanner.Resolve(t.Context(), r, "1.0.0"); KindOf(err) != Unauthorized {
 			t.Errorf("%s: Resolve: kind %q, want %q", name, KindOf(err), Unauthorized)
+		}
+	}
+}
+
+// Half a credential is sent, not left out: anonymous access is never a fallback.
+func TestHalfACredentialIsSent(t *testing.T) {
+	for name, auth := range map[string]Credential{"no password": {Username: "robot"}, "no username": {Password: "hunter2"}} {
+		for scheme, require := range map[string]func(*registrytest.Server, string, string){
+			"basic": (*registrytest.Server).RequireBasic, "bearer": (*registrytest.Server).RequireBearer,
+		} {
+			t.Run(name+" "+scheme, func(t *testing.T) {
+				t.Parallel()
+				server := registrytest.New(t)
+				server.SetTags("acme/web", numbered(1))
+				require(server, auth.Username, auth.Password)
+				r := Request{Repository: server.Repository("acme/web"), Auth: auth}
+				if _, err := scannerAt(newClock()).List(t.Context(), r); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 	}
 }
@@ -366,6 +498,9 @@ func TestRateLimitPausesEverybody(t *testing.T) {
 			var e *Error
 			if !errors.As(err, &e) || e.Kind != RateLimited {
 				t.Fatalf("List: %v, want %s", err, RateLimited)
+			}
+			if got := server.Requests(registrytest.List); got != 1 {
+				t.Errorf("429 was asked for %d times, want 1", got)
 			}
 			if want := clock.Now().Add(tc.pause); !e.RetryAt.Equal(want) {
 				t.Errorf("retry at %v, want %v", e.RetryAt, want)
@@ -720,5 +855,24 @@ func TestCredentialIsNotPrinted(t *testing.T) {
 		if strings.Contains(text, "hunter2") {
 			t.Errorf("%s gives the secret away", text)
 		}
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	server := registrytest.New(b)
+	server.SetTags("acme/web", numbered(10_000))
+	for name, maxAge := range map[string]time.Duration{"registry": 0, "shared": time.Hour} {
+		b.Run(name, func(b *testing.B) {
+			scanner := New(Options{PerSecond: 1e9, Burst: 1e9})
+			r := Request{Repository: server.Repository("acme/web"), MaxAge: maxAge}
+			before := server.Requests(registrytest.List)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := scanner.List(b.Context(), r); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(server.Requests(registrytest.List)-before)/float64(b.N), "requests/op")
+		})
 	}
 }
