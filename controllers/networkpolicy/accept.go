@@ -172,6 +172,12 @@ func (d *decider) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) v
 	if active == nil || s.Release != active.VersionedMicroservice {
 		return verdict{reason: reasonNoReadyEndpoints, message: fmt.Sprintf("Service %q stays on release %q until the active one has a ready endpoint", s.Name, s.Release)}
 	}
+	return d.carriedOut(s)
+}
+
+// carriedOut says whether a following Service leads to the release that was decided
+// and to nothing else.
+func (d *decider) carriedOut(s resources.Service) verdict {
 	pending := verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("the EndpointSlices of Service %q do not name the endpoints of release %q yet", s.Name, s.Release)}
 	if d.selected(s.Name) != s.Release {
 		return pending

@@ -27,8 +27,6 @@ type decision struct {
 	deleteServices []string
 	groups         []*groupDecision
 	rows           []*row
-	// followed is the group of the policy's own Service; nil where there is none.
-	followed *v1alpha1.ReleaseGroup
 }
 
 // routeDecision is one HTTPRoute.
@@ -263,22 +261,22 @@ func (d *decider) addServices(out *decision) {
 		current = g.Slug
 	}
 	if g := d.choose(d.liveGroups(), current); g != nil {
-		out.followed = g
 		out.services = d.follow(out.services, d.policy.Name, g, "")
 	}
 }
 
 // follow adds a Service that leads to a group's active release. It moves only to a
-// release that has a ready endpoint, and stays where it is until then.
+// release that has a ready endpoint, and stays where it is until then, unless what
+// it leads to has no row any more or is of a group that is closing.
 func (d *decider) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.selected(name)
-	active := activeOf(g)
+	of := d.ledger.groupOf[selected]
 	target := selected
-	if active != nil {
-		_, known := d.ledger.rows[selected]
-		if want := active.VersionedMicroservice; selected == "" || !known || d.ready(want) {
-			target = want
-		}
+	if of != nil && !live(of) {
+		target = ""
+	}
+	if active := activeOf(g); active != nil && (target == "" || of == nil || d.ready(active.VersionedMicroservice)) {
+		target = active.VersionedMicroservice
 	}
 	if target == "" {
 		return services

@@ -254,10 +254,10 @@ func (r *reporter) sharedVerdict() verdict {
 		}
 	}
 	for _, s := range r.out.services {
-		if s.Name != r.policy.Name || r.writes.refused[serviceKey(s.Name)] != nil || r.out.followed == nil {
+		if s.Name != r.policy.Name || r.writes.refused[serviceKey(s.Name)] != nil {
 			continue
 		}
-		if v := r.followVerdict(s, r.out.followed); !v.accepted || r.writes.touched(serviceKey(s.Name)) {
+		if v := r.carriedOut(s); !v.accepted || r.writes.touched(serviceKey(s.Name)) {
 			return verdict{pending: true, reason: reasonPending, message: v.message}
 		}
 	}

@@ -1,0 +1,229 @@
+package networkpolicy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// Random histories of ledgers, endpoints, gateways and specifications.
+func TestPropertiesOverHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		history{t, w, map[string]int64{}}.play()
+	})
+}
+
+type history struct {
+	*rapid.T
+	w        *world
+	revision map[string]int64
+}
+
+func (h history) play() {
+	h.write()
+	for range rapid.IntRange(1, 25).Draw(h.T, "length") {
+		switch rapid.IntRange(0, 7).Draw(h.T, "event") {
+		case 0, 1:
+			h.write()
+		case 2:
+			h.w.ready[h.release()] = rapid.IntRange(0, 2).Draw(h.T, "ready")
+		case 3, 4:
+			h.w.accept()
+		case 5:
+			h.w.now = h.w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(h.T, "seconds")) * time.Second)
+		case 6:
+			h.w.policy.Spec.Domains = h.domains()
+			h.w.policy.Generation++
+		case 7:
+			if h.w.gateways["infra/public"] == nil {
+				h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
+			} else if rapid.IntRange(0, 3).Draw(h.T, "lost") == 0 {
+				delete(h.w.gateways, "infra/public")
+			}
+		}
+		h.pass()
+	}
+	h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
+	h.w.settle()
+	before := h.w.writes
+	h.w.pass()
+	if h.w.writes != before {
+		h.Fatalf("a pass at rest writes")
+	}
+	h.noGroupIsStuck()
+}
+
+var slugs = []string{"2-x", "1-x"}
+
+func (h history) release() string {
+	return rapid.SampledFrom(slugs).Draw(h.T, "group")[:1] + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "release")
+}
+
+// write makes a ledger as the planner may write it, with higher revisions.
+func (h history) write() {
+	var groups []v1alpha1.ReleaseGroup
+	for _, slug := range slugs[rapid.IntRange(0, 1).Draw(h.T, "first group"):] {
+		h.revision[slug] += int64(rapid.IntRange(0, 1).Draw(h.T, "raise"))
+		weight := rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(h.T, "weight")
+		var rows []string
+		switch rapid.IntRange(0, 5).Draw(h.T, "shape") {
+		case 0:
+			rows, weight = []string{"a 1.0.0 active 100"}, 0
+		case 1:
+			rows = []string{fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)}
+		case 2:
+			rows = []string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}
+		case 3:
+			rows = []string{"c 1.2.0 error 0", "b 1.1.0 active 100", "a 1.0.0 deprecated 0"}
+		case 4:
+			rows = []string{"a 1.0.0 pending 0"}
+		case 5:
+			rows = []string{"b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"}
+		}
+		for i := range rows {
+			rows[i] = slug[:1] + rows[i]
+		}
+		g := group(slug, h.revision[slug], rows...)
+		if rows[0][2:] == "1.1.0 deprecated 0" || rows[0] == slug[:1]+"b 1.1.0 deprecated 0" {
+			g.Phase = v1alpha1.GroupClosing
+		}
+		g.TrafficRevision++ // What a ledger carries is never the same under one revision.
+		h.revision[slug] = g.TrafficRevision
+		groups = append(groups, g)
+	}
+	h.w.ledger(groups...)
+}
+
+func (h history) domains() []v1alpha1.Domain {
+	all := []v1alpha1.Domain{
+		{Domain: "{{.ReleaseGroupName}}.shop.example.com"},
+		{Domain: "shop.example.com"},
+		{Domain: "{{.Version}}.example.com"},
+		{Domain: "bad_{{.ReleaseGroupName}}.example.com"},
+		{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
+		{Domain: "named.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
+		{Domain: "shop.example.com", Path: "/api"},
+	}
+	n := rapid.IntRange(0, len(all)).Draw(h.T, "domains")
+	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
+}
+
+// pass makes one pass and holds what every pass must hold.
+func (h history) pass() {
+	f := h.w.facts()
+	routes, stamps := h.w.routes, map[string]resources.Stamp{}
+	named := map[string]bool{}
+	for name, route := range routes {
+		stamps[name], _ = resources.StampOf(route)
+		for service := range servicesOf(route) {
+			named[service] = true
+		}
+	}
+	h.sameInAnyOrder(f)
+	out, now := h.w.pass()
+	for _, name := range out.deleteServices {
+		if named[name] {
+			h.Fatalf("Service %s is deleted while a route names it", name)
+		}
+	}
+	for name, route := range h.w.routes {
+		s, _ := resources.StampOf(route)
+		if old, ok := stamps[name]; ok && old.Group == s.Group && old.Revision > s.Revision {
+			h.Fatalf("route %s goes back from revision %d to %d", name, old.Revision, s.Revision)
+		}
+	}
+	h.noWeightWithoutEndpoint(f, out)
+	h.allIsReported(now)
+}
+
+// noWeightWithoutEndpoint: nothing goes to a release without a ready endpoint while
+// an eligible one of the group has one, and then nothing to other releases.
+func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
+	for _, g := range out.groups {
+		serves := false
+		for _, r := range g.group.Releases {
+			serves = serves || eligible(r) && f.ready(r.VersionedMicroservice)
+		}
+		if !serves || !live(g.group) {
+			continue
+		}
+		for _, r := range g.group.Releases {
+			if g.weights[r.VersionedMicroservice] > 0 && (!f.ready(r.VersionedMicroservice) || !eligible(r)) {
+				h.Fatalf("group %s gives %d to %s (%s)", g.slug, g.weights[r.VersionedMicroservice], r.VersionedMicroservice, r.Status)
+			}
+		}
+	}
+}
+
+func eligible(r v1alpha1.Release) bool {
+	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary
+}
+
+// allIsReported: what any written object names is in the references, and a
+// confirmed revision is never beyond the ledger's.
+func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
+	d := newDecider(h.w.facts())
+	reported := map[string]bool{}
+	for _, g := range now.Groups {
+		for _, name := range g.References {
+			reported[name] = true
+		}
+		if ledger := d.ledger.bySlug[g.Slug]; ledger != nil && g.Revision > ledger.TrafficRevision {
+			h.Fatalf("group %s is confirmed at %d, the ledger is at %d", g.Slug, g.Revision, ledger.TrafficRevision)
+		}
+	}
+	for name, route := range h.w.routes {
+		for release := range d.backendsOf(route) {
+			if !reported[release] {
+				h.Fatalf("route %s names %s, which is in no references", name, release)
+			}
+		}
+	}
+	for name, s := range h.w.services {
+		if release := s.Spec.Selector[v1alpha1.LabelRelease]; !ofRelease(s) && !reported[release] {
+			h.Fatalf("Service %s names %s, which is in no references", name, release)
+		}
+	}
+}
+
+// sameInAnyOrder: a decision does not depend on the order of rows.
+func (h history) sameInAnyOrder(f *facts) {
+	shuffled := *f
+	shuffled.microservice = f.microservice.DeepCopy()
+	for i := range shuffled.microservice.Status.ReleaseGroups {
+		g := &shuffled.microservice.Status.ReleaseGroups[i]
+		g.Releases = rapid.Permutation(g.Releases).Draw(h.T, "rows")
+	}
+	if a, b := picture(decide(f)), picture(decide(&shuffled)); a != b {
+		h.Fatalf("the order of rows matters:\n%s\n%s", a, b)
+	}
+}
+
+func picture(d *decision) string {
+	text := mustJSON(d.services) + mustJSON(d.deleteRoutes) + mustJSON(d.deleteServices)
+	for _, r := range d.routes {
+		text += mustJSON(r.object)
+	}
+	for _, g := range d.groups {
+		text += fmt.Sprint(g.slug, g.mode, g.weights, g.masked, g.pinned, g.answers, g.reason)
+	}
+	return text
+}
+
+// noGroupIsStuck: at rest, with a gateway that accepts, a group is confirmed unless
+// it says why not.
+func (h history) noGroupIsStuck() {
+	for _, g := range h.w.ms.Status.ReleaseGroups {
+		report := h.w.traffic(g.Slug)
+		if report.Revision != g.TrafficRevision && (report.Reason == "" || report.Reason == reasonPending) {
+			h.Fatalf("group %s rests at revision %d of %d: %s %s", g.Slug, report.Revision, g.TrafficRevision, report.Reason, report.Message)
+		}
+	}
+}
