@@ -1,0 +1,80 @@
+# Heighliner: "make help" lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+CONTROLLER_GEN := go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.22.0
+GOBUILD := CGO_ENABLED=0 go build -trimpath
+
+include hack/localcluster/cluster.mk
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ The two commands
+
+.PHONY: demo
+demo: cluster-up local-install bin/demo bin/sampleapp ## Play the main job on the local cluster; ends with a verdict
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
+.PHONY: test
+test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a real API server
+	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
+	@assets=$$($(LOCALCLUSTER) assets) && KUBEBUILDER_ASSETS="$$assets" go test -race -shuffle=on -timeout 20m ./...
+	@cd hack/sampleapp && go test -race -shuffle=on ./...
+	@cd hack/localcluster && go test -race -shuffle=on ./...
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager as a static binary
+	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
+
+.PHONY: bin/demo bin/sampleapp
+bin/demo:
+	@go build -trimpath -o $@ ./hack/demo
+bin/sampleapp:
+	@cd hack/sampleapp && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
+
+.PHONY: generate
+generate: ## Generate deep copies, CRDs and the manager's role
+	@$(CONTROLLER_GEN) object paths=./apis/...
+	@$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./apis/... output:crd:dir=config/crd
+	@go run ./hack/crdgen config/crd
+	@$(CONTROLLER_GEN) rbac:roleName=heighliner-manager paths=./controllers/... output:rbac:dir=config/rbac
+
+.PHONY: verify
+verify: generate ## Fail when generated files or formatting are not up to date
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these files" >&2; exit 1; }
+	@go vet ./...
+	@git diff --exit-code -- apis config || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
+
+##@ Clusters
+
+.PHONY: install
+install: ## Install Heighliner into the cluster of your kubeconfig (kubectl apply -k config/default)
+	@kubectl apply -k config/default
+
+.PHONY: uninstall
+uninstall: ## Remove Heighliner and, with its kinds, all of its objects
+	@kubectl delete --ignore-not-found -k config/default
+
+.PHONY: local-install
+local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the local cluster
+	@hack/localcluster/install.sh
+
+##@ Long runs
+
+.PHONY: e2e
+e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
+
+.PHONY: smoke
+smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	@go test -run '^$$' -bench . -benchmem ./...
