@@ -71,22 +71,30 @@ func (t recorded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	code, err := withServer(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	code := m.Run()
+	if err := stopServer(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop API server:", err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
 
-func withServer(m *testing.M) (code int, err error) {
+// stopServer ends what startServer started.
+var stopServer = func() error { return nil }
+
+// startServer starts the shared part at the first test that needs it, so that those
+// of the pure parts run without.
+var startServer = sync.OnceValue(func() error {
 	env, err := apiserver.Start(apiserver.Options{GatewayAPI: true, ControllerManager: true})
 	if err != nil {
-		return 0, fmt.Errorf("start API server: %w", err)
+		return fmt.Errorf("start API server: %w", err)
 	}
-	defer func() { err = errors.Join(err, env.Stop()) }()
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	done := make(chan error, 1)
+	stopServer = func() error {
+		cancel()
+		return errors.Join(<-done, env.Stop())
+	}
 	server, namespaceOf = env.Client, env.Namespace
 	public := gateway(80, gatewayv1.HTTPProtocolType, "")
 	public.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
@@ -97,18 +105,17 @@ func withServer(m *testing.M) (code int, err error) {
 		public,
 	} {
 		if err := server.Create(ctx, o); err != nil {
-			return 0, err
+			done <- nil
+			return err
 		}
 	}
-	done := make(chan error, 1)
 	if err := startManager(ctx, env.Config, server.Scheme(), done); err != nil {
-		return 0, err
+		done <- nil
+		return err
 	}
 	go acceptRoutes(ctx)
-	code = m.Run()
-	cancel()
-	return code, <-done
-}
+	return nil
+})
 
 func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, done chan<- error) error {
 	config = rest.CopyConfig(config)
@@ -173,6 +180,9 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
+	if err := startServer(); err != nil {
+		t.Fatal(err)
+	}
 	return &place{t, namespaceOf(t)}
 }
 
