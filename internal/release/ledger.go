@@ -24,6 +24,10 @@ const (
 	Closing Phase = "Closing"
 )
 
+// preview is the level of groups that are pull requests: they take no canary steps
+// and keep one release (rule 25).
+const preview = "Preview"
+
 // Ledger is the persisted record of a Microservice.
 type Ledger struct {
 	// Sequence grows with every write.
@@ -37,8 +41,8 @@ type Group struct {
 	Slug, Name, Level string
 	Phase             Phase
 	Target            Target
-	// TrafficRevision is raised by every change of what routes must carry, and
-	// TrafficTime is when (rule 1).
+	// TrafficRevision is raised by every change of what routes must carry, to the
+	// sequence of that write, and TrafficTime is when (rule 1).
 	TrafficRevision int64
 	TrafficTime     time.Time
 	// SettledRevision was left unconfirmed for the deadline at rest: policies

@@ -66,17 +66,30 @@ func makePlan(o Observed, now time.Time, rules []rule) Plan {
 		b.children[c.Release] = c
 		b.next = max(b.next, c.Stamp+1)
 	}
-	groups := b.open()
-	for i := range groups {
-		s := b.scope(&groups[i])
-		for _, r := range rules {
-			r.apply(s)
+	for _, p := range o.Policies {
+		for _, r := range p.Groups {
+			b.next = max(b.next, r.Revision+1)
 		}
 	}
-	for i := range groups {
-		b.closeExcluded(&groups[i], groups)
+	groups := cloneGroups(o.Ledger.Groups)
+	for range maxPasses {
+		before := cloneGroups(groups)
+		b.begin()
+		groups = b.open(groups)
+		for i := range groups {
+			s := b.scope(&groups[i])
+			for _, r := range rules {
+				r.apply(s)
+			}
+		}
+		for i := range groups {
+			b.closeExcluded(&groups[i], groups)
+		}
+		if sameGroups(before, groups) {
+			break
+		}
 	}
-	p := Plan{Notes: b.notes, Wake: b.wake}
+	var p Plan
 	for i := range groups {
 		s := b.scope(&groups[i])
 		s.size(&p)
@@ -94,7 +107,12 @@ func makePlan(o Observed, now time.Time, rules []rule) Plan {
 	return p
 }
 
-// book is one pass over all groups.
+// maxPasses bounds how often the rules are applied: what one decision makes
+// possible is decided in the same plan, so that the next one finds nothing to do.
+// The longest chain is a run through steps that wait for nothing.
+const maxPasses = 64
+
+// book is what one plan is made in.
 type book struct {
 	o        Observed
 	now      time.Time
@@ -107,14 +125,32 @@ type book struct {
 	touched map[string]bool
 }
 
-// open copies the groups of the ledger, and adds those that are to start.
-func (b *book) open() []Group {
-	var groups []Group
+// begin forgets what the pass before said of states and of waking.
+func (b *book) begin() {
+	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
+	b.wake = noTime
+	for _, p := range b.o.Spec.Pins {
+		b.wakeAt(p.Expire)
+	}
+}
+
+// cloneGroups copies groups deeply, in the order in which they are stored.
+func cloneGroups(groups []Group) []Group {
+	out := make([]Group, len(groups))
+	for i := range groups {
+		out[i] = groups[i].clone()
+		sortRows(out[i].Releases)
+	}
+	sortGroups(out)
+	return out
+}
+
+// open adds the groups that are to start: those of children without a record, and
+// those that are offered and not older than the oldest live one (rule 17). Previews
+// are in no order with other groups.
+func (b *book) open(groups []Group) []Group {
 	known := map[string]bool{}
-	for _, g := range b.o.Ledger.Groups {
-		g = g.clone()
-		sortRows(g.Releases)
-		groups = append(groups, g)
+	for _, g := range groups {
 		known[g.Slug] = true
 	}
 	for _, c := range b.sortedChildren() {
@@ -123,23 +159,24 @@ func (b *book) open() []Group {
 			known[c.Slug] = true
 		}
 	}
-	oldest, live := "", false
+	oldest := ""
 	for i := range groups {
-		if v := b.newest(&groups[i]); groups[i].Phase == Live && (!live || compare(v, oldest) < 0) {
-			oldest, live = v, true
+		if v := b.newest(&groups[i]); groups[i].Phase == Live && groups[i].Level != preview && (oldest == "" || compare(v, oldest) < 0) {
+			oldest = v
 		}
 	}
 	for _, c := range b.candidates("") {
 		switch {
-		case known[c.Slug]:
+		case known[c.Slug], b.closed(c.Slug), b.excluded(c.Slug):
+			continue
 		case b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil:
-		case live && compare(c.Version, oldest) < 0:
+			continue
+		case c.Level != preview && oldest != "" && compare(c.Version, oldest) < 0:
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: "OlderGroup", Message: "older than the oldest live group: not started"})
-			known[c.Slug] = true
 		default:
 			groups = append(groups, Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
-			known[c.Slug] = true
 		}
+		known[c.Slug] = true
 	}
 	sortGroups(groups)
 	return groups
@@ -147,18 +184,22 @@ func (b *book) open() []Group {
 
 // newest version that a group has or is offered.
 func (b *book) newest(g *Group) string {
-	v := ""
+	var vs []string
 	for _, r := range g.Releases {
-		if v == "" || compare(r.Version, v) > 0 {
-			v = r.Version
+		vs = append(vs, r.Version)
+	}
+	for _, c := range b.o.Children {
+		if c.Slug == g.Slug {
+			vs = append(vs, c.Version)
 		}
 	}
 	for _, c := range b.candidates(g.Slug) {
-		if v == "" || compare(c.Version, v) > 0 {
-			v = c.Version
-		}
+		vs = append(vs, c.Version)
 	}
-	return v
+	if len(vs) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(vs, compare)
 }
 
 // candidates of a group, or of all groups, highest version first.
@@ -261,22 +302,26 @@ func (s *scope) offered(release string) (Candidate, bool) {
 	return Candidate{}, false
 }
 
+// withdrawn says why a version is taken back, alone or with its group.
 func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	for _, w := range s.o.Withdrawn {
-		if w.Slug == s.g.Slug && w.Version != "" && w.Version == version {
+		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "" && (w.Reason == Denied || w.Reason == Gone)) {
 			return w.Reason, true
 		}
 	}
 	return "", false
 }
 
-func (s *scope) groupWithdrawn() (WithdrawReason, bool) {
-	for _, w := range s.o.Withdrawn {
-		if w.Slug == s.g.Slug && w.Version == "" {
-			return w.Reason, true
-		}
-	}
-	return "", false
+// closed says that the source of a group is closed, and excluded that the
+// specification no longer makes it; what is closed is not merely excluded.
+func (b *book) closed(slug string) bool { return b.groupWithdrawn(slug, Closed) }
+
+func (b *book) excluded(slug string) bool {
+	return b.groupWithdrawn(slug, Excluded) && !b.closed(slug)
+}
+
+func (b *book) groupWithdrawn(slug string, reason WithdrawReason) bool {
+	return slices.Contains(b.o.Withdrawn, Withdrawal{Slug: slug, Reason: reason})
 }
 
 // touch marks a release as made or revived in this pass: its object is stamped.
@@ -331,8 +376,9 @@ func sameGroups(a, b []Group) bool {
 	if len(a) != len(b) {
 		return false
 	}
+	a, b = cloneGroups(a), cloneGroups(b)
 	for i := range a {
-		x, y := a[i].clone(), b[i].clone()
+		x, y := a[i], b[i]
 		if len(x.Releases) == 0 && len(y.Releases) == 0 {
 			x.Releases, y.Releases = nil, nil
 		}

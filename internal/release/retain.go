@@ -53,6 +53,14 @@ func letGo(s *scope) {
 	sortRows(s.g.Releases)
 }
 
+// minimum is how many releases that were active the group keeps.
+func (s *scope) minimum() int {
+	if s.g.Level == preview {
+		return 1
+	}
+	return max(1, s.o.Spec.MinimumAvailable)
+}
+
 // kept are the releases that were active and are kept: the newest
 // MinimumAvailable by order of activation, the active one included, and those
 // that a domain names (rules 33 and 39).
@@ -69,7 +77,7 @@ func (s *scope) kept() []string {
 	slices.SortFunc(rows, func(x, y Row) int { return cmp.Compare(y.Promoted, x.Promoted) })
 	var kept []string
 	for i, r := range rows {
-		if i < s.o.Spec.MinimumAvailable || s.pinnedByDomain(r.Release) {
+		if i < s.minimum() || s.pinnedByDomain(r.Release) {
 			kept = append(kept, r.Release)
 		}
 	}
@@ -115,9 +123,6 @@ func (s *scope) size(p *Plan) {
 		case want < c.Replicas && s.mayRetire(c):
 			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: r.Release, Replicas: want})
 		}
-	}
-	if len(s.g.Releases) == 0 && s.g.Phase == Live {
-		return // nothing is known of this group's children yet
 	}
 	for _, c := range s.sortedChildren() {
 		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil || c.Release == s.g.Target.Release {

@@ -20,7 +20,6 @@ var rules = []rule{
 	{"Vanished active", vanishedActive},
 	{"Vanished others", vanishedOthers},
 	{"Decide", decide},
-	{"Retry by itself", retryByItself},
 	{"Close", closeGroup},
 	{"Aim", aim},
 	{"Finish first", finishFirst},
@@ -40,16 +39,19 @@ var rules = []rule{
 	{"Let go", letGo},
 }
 
-// rebuild makes rows for a group that has children but no record (rule 31): the
+// rebuild makes rows for a group that has children but no record (rule 31), because
+// the ledger was lost or not written yet: their stamps are ahead of it. Children that
+// a ledger let go, and that a late write made again, stay without a row. The
 // release that the group's Service selects is active, older ones were, newer
-// ones are pending. Without a policy the oldest with replicas is active.
+// ones are pending. Without a policy the oldest with replicas is active, and rather
+// one that is available.
 func rebuild(s *scope) {
-	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.g.TrafficRevision > 0 {
+	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
 	}
 	var cs []Child
 	for _, c := range s.sortedChildren() {
-		if c.Slug == s.g.Slug && !c.Terminating {
+		if c.Slug == s.g.Slug && !c.Terminating && c.Stamp > s.o.Ledger.Sequence && !s.isTouched(c.Release) {
 			cs = append(cs, c)
 		}
 	}
@@ -61,15 +63,17 @@ func rebuild(s *scope) {
 			}
 		}
 	}
-	alive := func(c Child) bool { return c.Replicas > 0 && c.Available > 0 }
-	if active < 0 {
-		active = slices.IndexFunc(cs, func(c Child) bool { return alive(c) && s.referenced(c.Release) })
+	for _, sign := range []func(Child) bool{
+		func(c Child) bool { return c.Available > 0 && s.referenced(c.Release) },
+		func(c Child) bool { return c.Available > 0 },
+		func(c Child) bool { return c.Replicas > 0 },
+	} {
+		if active < 0 {
+			active = slices.IndexFunc(cs, sign)
+		}
 	}
-	if active < 0 {
-		active = slices.IndexFunc(cs, alive)
-	}
-	for _, r := range s.reports {
-		s.g.TrafficRevision = max(s.g.TrafficRevision, r.Revision)
+	if len(cs) > 0 {
+		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
 	for i, c := range cs {
 		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: "Rebuilt", Status: Pending}
@@ -78,12 +82,19 @@ func rebuild(s *scope) {
 			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)
 		case i < active:
 			row.Status, row.Promoted = Deprecated, int64(i+1)
-			row.Zero = &Zero{Revision: s.g.TrafficRevision + 1, Time: s.now}
+		}
+		if i != active {
+			row.Zero = &Zero{Revision: s.next, Time: s.now}
 		}
 		s.g.Releases = append(s.g.Releases, row)
 		s.touch(c.Release)
 		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
 	}
+}
+
+// recorded says that the ledger has the group.
+func (s *scope) recorded() bool {
+	return slices.ContainsFunc(s.o.Ledger.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
 // noteRoutes remembers which releases ever were in a route (rules 10 and 18).
@@ -235,37 +246,13 @@ func (s *scope) retryRow(r *Row, reason string) {
 	s.touch(r.Release)
 }
 
-// retryByItself starts releases again that failed for a cause outside of them,
-// after a while (rule 29).
-func retryByItself(s *scope) {
-	if s.o.Spec.Paused || s.g.Phase != Live {
-		return
-	}
-	for i := range s.g.Releases {
-		r := &s.g.Releases[i]
-		if r.Status != Error || r.RetryTime.IsZero() {
-			continue
-		}
-		if s.now.Before(r.RetryTime) {
-			s.wakeAt(r.RetryTime)
-			continue
-		}
-		if s.g.Run != nil {
-			continue // one at a time
-		}
-		s.retryRow(r, "RetriedByItself")
-		s.event(r, false, "Retry", fmt.Sprintf("attempt %d of %s: the cause of the failure was outside of it", r.Attempt+1, r.Version))
-	}
-}
-
 // closeGroup begins the end of a group whose source says that it is closed
 // (rule 14), and opens one again that is offered anew.
 func closeGroup(s *scope) {
-	reason, gone := s.groupWithdrawn()
 	switch {
-	case s.g.Phase == Live && gone && reason == Closed:
+	case s.g.Phase == Live && s.closed(s.g.Slug):
 		s.close("Closed")
-	case s.g.Phase == Closing && !gone && len(s.candidates) > 0 && len(s.g.Releases) > 0:
+	case s.g.Phase == Closing && !s.closed(s.g.Slug) && !s.excluded(s.g.Slug) && len(s.candidates) > 0:
 		s.g.Phase = Live
 		s.event(nil, false, "Reopened", "the group is offered again")
 	}
@@ -290,8 +277,7 @@ func (s *scope) close(reason string) {
 // once another group holds the same or a higher version (rule 38).
 func (b *book) closeExcluded(g *Group, all []Group) {
 	s := b.scope(g)
-	reason, gone := s.groupWithdrawn()
-	if !gone || reason != Excluded || g.Phase != Live || b.o.Spec.Paused {
+	if !b.excluded(g.Slug) || g.Phase != Live || b.o.Spec.Paused {
 		return
 	}
 	a := g.ActiveRow()
@@ -301,7 +287,7 @@ func (b *book) closeExcluded(g *Group, all []Group) {
 		if heir.g == g || heir.g.Phase != Live || ha == nil || !ha.Available {
 			continue
 		}
-		if _, out := heir.groupWithdrawn(); out || !heir.confirmed(heir.g.TrafficRevision) {
+		if b.closed(heir.g.Slug) || b.excluded(heir.g.Slug) || !heir.confirmed(heir.g.TrafficRevision) {
 			continue
 		}
 		if a == nil || compare(ha.Version, a.Version) >= 0 {
@@ -347,14 +333,16 @@ func traffic(g *Group) map[string]int {
 }
 
 // revise raises the traffic revision when what routes have to carry changed, and
-// marks the releases that this takes out of them (rules 1 and 11).
+// marks the releases that this takes out of them (rules 1 and 11). A revision is the
+// sequence of the ledger write that makes it: no two are alike, also where a group
+// ends and begins anew.
 func revise(s *scope) {
 	after := traffic(s.g)
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
 	}
 	if !equal(s.before, after) {
-		s.g.TrafficRevision++
+		s.g.TrafficRevision = s.next
 		s.g.TrafficTime = s.now
 	}
 	if s.stepped && s.g.Run != nil {

@@ -45,7 +45,7 @@ func finishFirst(s *scope) {
 	if _, out := s.withdrawn(r.Version); out {
 		return
 	}
-	last := run.Step > 0 && run.Step >= len(s.o.Spec.Steps)
+	last := run.Step > 0 && run.Step >= len(s.steps())
 	if !last && s.g.Overtaken < maxOvertaken {
 		return
 	}
@@ -109,11 +109,15 @@ func start(s *scope) {
 		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: "Started", Since: s.now})
 		r = s.g.Row(target)
 	}
-	if r.Promoted == 0 {
+	switch {
+	case r.Status == Error:
+		s.retryRow(r, "RetriedByItself")
+		s.event(r, false, "Retry", fmt.Sprintf("attempt %d of %s: the cause of the failure was outside of it", r.Attempt+1, r.Version))
+	case r.Promoted == 0:
 		s.turn(r, Pending, "Started")
 	}
 	s.touch(target)
-	s.g.Run = &Run{Release: target, Started: s.now, StepsHash: stepsHash(s.o.Spec.Steps)}
+	s.g.Run = &Run{Release: target, Started: s.now, StepsHash: stepsHash(s.steps())}
 	if active = s.g.ActiveRow(); active != nil {
 		ac, _ := s.child(active.Release)
 		s.g.Run.Floor = ac.Replicas
@@ -214,7 +218,7 @@ func fail(s *scope) {
 // first one with at least the present weight, else promotion.
 func editedSteps(s *scope) {
 	run, r, _ := s.running()
-	hash := stepsHash(s.o.Spec.Steps)
+	hash := stepsHash(s.steps())
 	if run == nil || run.StepsHash == hash {
 		return
 	}
@@ -222,11 +226,11 @@ func editedSteps(s *scope) {
 	if run.Step == 0 {
 		return
 	}
-	next := slices.IndexFunc(s.o.Spec.Steps, func(st Step) bool { return st.Weight >= r.Weight })
+	next := slices.IndexFunc(s.steps(), func(st Step) bool { return st.Weight >= r.Weight })
 	if next < 0 {
-		next = len(s.o.Spec.Steps)
+		next = len(s.steps())
 	}
-	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(s.o.Spec.Steps)), len(s.o.Spec.Steps)))
+	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(s.steps())), len(s.steps())))
 	s.enter(run, r, next+1)
 }
 
@@ -239,10 +243,18 @@ func stepsHash(steps []Step) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
+// steps of a canary in this group.
+func (s *scope) steps() []Step {
+	if s.g.Level == preview {
+		return nil
+	}
+	return s.o.Spec.Steps
+}
+
 // stepName is the name of a step, from 1.
 func (s *scope) stepName(step int) string {
-	if step >= 1 && step <= len(s.o.Spec.Steps) && s.o.Spec.Steps[step-1].Name != "" {
-		return s.o.Spec.Steps[step-1].Name
+	if step >= 1 && step <= len(s.steps()) && s.steps()[step-1].Name != "" {
+		return s.steps()[step-1].Name
 	}
 	return strconv.Itoa(step)
 }
@@ -254,8 +266,8 @@ func (s *scope) enter(run *Run, r *Row, step int) {
 	run.Waited, run.WaitingSince, run.Interrupted, run.Continued = 0, noTime, false, 0
 	s.stepped = true
 	s.turn(r, Canary, "Step")
-	if step <= len(s.o.Spec.Steps) {
-		r.Weight = s.o.Spec.Steps[step-1].Weight
+	if step <= len(s.steps()) {
+		r.Weight = s.steps()[step-1].Weight
 		if a := s.g.ActiveRow(); a != nil {
 			a.Weight = 100 - r.Weight
 		}
@@ -333,7 +345,7 @@ func step(s *scope) {
 	if !healthy {
 		return
 	}
-	steps := s.o.Spec.Steps
+	steps := s.steps()
 	if s.o.Spec.Paused {
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits at %d%%: spec.paused is set", r.Version, r.Weight))
 		return

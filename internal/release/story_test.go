@@ -63,7 +63,7 @@ func TestStory(t *testing.T) {
 	now = now.Add(time.Minute / 2)
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 90}, "1.1.0": [2]any{Canary, 10}})
-	o.Policies[0].Groups[0].Revision++
+	o.Policies[0].Groups[0].Revision = o.Ledger.Groups[0].TrafficRevision
 	o.Policies[0].Groups[0].Confirmed = now
 	o.Policies[0].Groups[0].References = []string{"shop-100", "shop-110"}
 	p = do()
@@ -73,7 +73,7 @@ func TestStory(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Deprecated, 0}, "1.1.0": [2]any{Active, 100}})
-	o.Policies[0].Groups[0].Revision++
+	o.Policies[0].Groups[0].Revision = o.Ledger.Groups[0].TrafficRevision
 	o.Policies[0].Groups[0].Confirmed = now
 	o.Policies[0].Groups[0].References = []string{"shop-110"}
 	p = do()

@@ -57,9 +57,6 @@ func (s *scope) pin() *Pin {
 			found = p
 		}
 	}
-	if found != nil && !found.Expire.IsZero() {
-		s.wakeAt(found.Expire)
-	}
 	return found
 }
 
@@ -84,7 +81,7 @@ func (s *scope) aimPinned(p Pin) {
 		s.hold("PinnedVersionMissing")
 		return
 	}
-	if r := s.g.Row(target); r != nil && r.Status == Error {
+	if r := s.g.Row(target); r != nil && s.failed(r) {
 		s.state(r, true, "PinnedReleaseFailed", fmt.Sprintf("version %s that group %s is pinned to failed (%s): decide Retry on %s to try it again", r.Version, s.g.Name, r.Reason, r.Release))
 		s.hold("PinnedReleaseFailed")
 		s.g.Target.ResolvedFrom = from
@@ -162,7 +159,7 @@ func (s *scope) latest() Target {
 		if _, out := s.withdrawn(c.Version); out {
 			continue
 		}
-		if r := s.g.Row(c.Release); r != nil && r.Status == Error {
+		if r := s.g.Row(c.Release); r != nil && s.failed(r) {
 			continue
 		}
 		if !free && compare(c.Version, active.Version) < 0 {
@@ -174,6 +171,17 @@ func (s *scope) latest() Target {
 		return Target{}
 	}
 	return Target{Release: active.Release, Reason: "Held"}
+}
+
+// failed says that a release is in error, and not to be tried again by itself. One
+// that failed for a cause outside of it is, after a while, when nothing else runs
+// (rule 29).
+func (s *scope) failed(r *Row) bool {
+	if r.Status != Error || r.RetryTime.IsZero() {
+		return r.Status == Error
+	}
+	s.wakeAt(r.RetryTime)
+	return s.g.Run != nil || s.now.Before(r.RetryTime)
 }
 
 // choices are the candidates, and the running release where its version is not

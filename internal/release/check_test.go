@@ -1,0 +1,418 @@
+package release
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// transitions that a row may make (rule 40), besides the end of its group, where
+// everything becomes deprecated (rule 14). A deprecated row becomes error when a
+// rollback to it does not come up (rule 27).
+var transitions = map[Status][]Status{
+	Pending:    {Canary, Active, Error, Deprecated},
+	Canary:     {Active, Error, Deprecated},
+	Active:     {Deprecated},
+	Deprecated: {Active, Pending, Error},
+	Error:      {Pending},
+}
+
+// check holds the world against the invariants that speak of the moment.
+func (w *world) check() {
+	w.stats.steps++
+	for i := range w.ledger.Groups {
+		w.checkGroup(&w.ledger.Groups[i])
+	}
+	// 4: the planner takes no pod from under a route.
+	for _, n := range w.nets {
+		for slug, c := range n.routes {
+			for _, routes := range []map[string]int{c.written, c.accepted} {
+				total := 0
+				for r, weight := range routes {
+					total += weight
+					if w.taken[r] && (w.objects[r] == nil || w.objects[r].ready == 0) {
+						w.fail("invariant 4: policy %s sends %d%% of group %s to %s, whose pods the planner took", n.name, weight, slug, r)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkGroup holds one group against invariants 1 and 2.
+func (w *world) checkGroup(g *Group) {
+	active, canaries, sum := 0, 0, 0
+	for _, r := range g.Releases {
+		switch r.Status {
+		case Active:
+			active++
+		case Canary:
+			canaries++
+		default:
+			if r.Weight != 0 {
+				w.fail("invariant 2: %s of group %s is %s with weight %d", r.Release, g.Slug, r.Status, r.Weight)
+			}
+		}
+		if r.Weight < 0 || r.Weight > 100 {
+			w.fail("invariant 2: %s of group %s has weight %d", r.Release, g.Slug, r.Weight)
+		}
+		if r.Weight > 0 && r.Zero != nil {
+			w.fail("%s of group %s has weight %d and is to be in no route", r.Release, g.Slug, r.Weight)
+		}
+		sum += r.Weight
+	}
+	if active > 1 || canaries > 1 {
+		w.fail("invariant 1: group %s has %d active and %d canary releases", g.Slug, active, canaries)
+	}
+	if g.Phase == Closing && (active > 0 || sum > 0 || g.Run != nil) {
+		w.fail("group %s is closing with an active release, weight or run", g.Slug)
+	}
+	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && sum != 0 {
+		w.fail("invariant 2: weights of group %s add up to %d", g.Slug, sum)
+	}
+	if active > 0 {
+		w.begun[g.Slug] = true
+	} else if g.Phase == Live && w.begun[g.Slug] && !w.lost[g.Slug] && len(g.Releases) > 0 {
+		w.fail("invariant 1: group %s has no active release any more", g.Slug)
+	}
+	if g.Run != nil && g.Row(g.Run.Release) == nil {
+		w.fail("group %s runs %s, which has no row", g.Slug, g.Run.Release)
+	}
+}
+
+// checkPlan holds a plan against invariant 6, and against what a source that fails
+// may do (9).
+func (w *world) checkPlan(o Observed, p Plan) {
+	if q := makePlan(shuffled(o), w.now, w.rules); !reflect.DeepEqual(p, q) {
+		w.fail("invariant 6: another order of the facts gives another plan:\n%s\n%s", render(p), render(q))
+	}
+	again := o
+	again.Ledger = p.Ledger
+	if q := makePlan(again, w.now, w.rules); q.Changed {
+		w.fail("invariant 6: the second plan differs:\n%s\n%s", render(p), render(q))
+	}
+	again.Children = slices.Clone(o.Children)
+	for i := range again.Children {
+		for _, e := range p.Ensure {
+			if e.Release == again.Children[i].Release && e.Stamp > 0 {
+				again.Children[i].Stamp = e.Stamp
+			}
+		}
+	}
+	if q := makePlan(again, w.now, w.rules); q.Changed {
+		w.fail("invariant 6: the plan after the stamps differs:\n%s\n%s", render(p), render(q))
+	}
+	if p.Changed && p.Ledger.Sequence <= o.Ledger.Sequence {
+		w.fail("the sequence does not grow")
+	}
+	if !p.Wake.IsZero() && !p.Wake.After(w.now) {
+		w.fail("the plan wants to be woken at %s, which is past", p.Wake)
+	}
+	for _, e := range p.Ensure {
+		if e.Replicas < 0 {
+			w.fail("ensure %s with %d replicas", e.Release, e.Replicas)
+		}
+	}
+	w.checkEmpty(o)
+}
+
+// checkEmpty plans the same without any candidate: nothing may close, and no active
+// or kept release may go (9).
+func (w *world) checkEmpty(o Observed) {
+	o.Candidates, o.Withdrawn = nil, nil
+	p := makePlan(o, w.now, w.rules)
+	for i := range o.Ledger.Groups {
+		g := &o.Ledger.Groups[i]
+		a := g.ActiveRow()
+		if a == nil || !hasChild(o, a.Release) {
+			continue
+		}
+		h := p.Ledger.group(g.Slug)
+		if h == nil || h.Phase != Live || h.Row(a.Release) == nil || h.ActiveRow() == nil {
+			w.fail("invariant 9: without a source group %s loses %s", g.Slug, a.Release)
+			continue
+		}
+		if row := h.Row(a.Release); row.Status != Active && (g.Run == nil || h.ActiveRow().Release != g.Run.Release) {
+			w.fail("invariant 9: without a source %s is %s", a.Release, row.Status)
+		}
+	}
+}
+
+func hasChild(o Observed, release string) bool {
+	return slices.ContainsFunc(o.Children, func(c Child) bool { return c.Release == release && !c.Terminating })
+}
+
+func childOf(o Observed, release string) Child {
+	for _, c := range o.Children {
+		if c.Release == release {
+			return c
+		}
+	}
+	return Child{}
+}
+
+func (l *Ledger) group(slug string) *Group {
+	for i := range l.Groups {
+		if l.Groups[i].Slug == slug {
+			return &l.Groups[i]
+		}
+	}
+	return nil
+}
+
+// shuffled gives the same facts in another order.
+func shuffled(o Observed) Observed {
+	o.Candidates, o.Withdrawn, o.Children = slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Children)
+	slices.Reverse(o.Candidates)
+	slices.Reverse(o.Withdrawn)
+	slices.Reverse(o.Children)
+	o.Policies = slices.Clone(o.Policies)
+	for i := range o.Policies {
+		gs := slices.Clone(o.Policies[i].Groups)
+		for j := range gs {
+			gs[j].References, gs[j].Masked, gs[j].Pinned = reversed(gs[j].References), reversed(gs[j].Masked), reversed(gs[j].Pinned)
+		}
+		slices.Reverse(gs)
+		o.Policies[i].Groups = gs
+	}
+	slices.Reverse(o.Policies)
+	o.Ledger.Groups = slices.Clone(o.Ledger.Groups)
+	for i := range o.Ledger.Groups {
+		rows := slices.Clone(o.Ledger.Groups[i].Releases)
+		slices.Reverse(rows)
+		o.Ledger.Groups[i].Releases = rows
+	}
+	slices.Reverse(o.Ledger.Groups)
+	return o
+}
+
+func reversed(s []string) []string {
+	s = slices.Clone(s)
+	slices.Reverse(s)
+	return s
+}
+
+// checkLedger holds one write of the ledger against the invariants that speak of
+// changes.
+func (w *world) checkLedger(o Observed, old, next Ledger) {
+	if next.Sequence <= old.Sequence {
+		w.fail("the sequence goes from %d to %d", old.Sequence, next.Sequence)
+	}
+	for i := range next.Groups {
+		h := &next.Groups[i]
+		g := old.group(h.Slug)
+		if g == nil {
+			g = &Group{Slug: h.Slug, Phase: Live}
+		}
+		w.checkChange(o, g, h)
+	}
+	for i := range old.Groups {
+		g := &old.Groups[i]
+		if next.group(g.Slug) == nil && (len(g.Releases) > 0 && g.Phase == Live && !w.lost[g.Slug]) {
+			w.fail("invariant 9: group %s is gone without being closed", g.Slug)
+		}
+		if next.group(g.Slug) == nil {
+			delete(w.begun, g.Slug)
+		}
+	}
+}
+
+func (w *world) checkChange(o Observed, g, h *Group) {
+	for i := range h.Releases {
+		r := &h.Releases[i]
+		was := g.Row(r.Release)
+		if was == nil {
+			if len(g.Releases) > 0 && r.Status != Pending {
+				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
+			}
+			continue
+		}
+		w.checkRow(o, g, h, *was, *r)
+	}
+	for _, r := range g.Releases {
+		if h.Row(r.Release) == nil {
+			w.checkGone(o, g, h, r)
+		}
+	}
+	// 1: what routes must carry has one revision.
+	changed := !equal(traffic(g), traffic(h)) && len(g.Releases)+len(h.Releases) > 0
+	if changed && h.TrafficRevision <= g.TrafficRevision {
+		w.fail("rule 1: traffic of group %s changed at revision %d", g.Slug, g.TrafficRevision)
+	}
+	if !changed && h.TrafficRevision != g.TrafficRevision && len(g.Releases) > 0 {
+		w.fail("group %s: revision %d for the same traffic", g.Slug, h.TrafficRevision)
+	}
+	// 5: kept releases.
+	if h.Phase == Live && g.Phase == Live {
+		before, after, vanished := 0, 0, 0
+		for _, r := range g.Releases {
+			if r.Promoted > 0 {
+				before++
+				if !hasChild(o, r.Release) {
+					vanished++
+				}
+			}
+		}
+		for _, r := range h.Releases {
+			if r.Promoted > 0 {
+				after++
+			}
+		}
+		minimum := o.Spec.MinimumAvailable
+		if h.Level == preview {
+			minimum = 1
+		}
+		if after < min(minimum, before)-vanished {
+			w.fail("invariant 5: group %s keeps %d of %d releases", g.Slug, after, before)
+		}
+	}
+	// 32: one change of traffic at a time, but for those that take weight away.
+	w.checkCapacity(o, g, h)
+}
+
+func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
+	if was.Status != r.Status {
+		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase == Closing && r.Status == Deprecated
+		if !allowed {
+			w.fail("rule 40: %s goes from %s to %s", r.Release, was.Status, r.Status)
+		}
+		if r.Status == Pending && was.Promoted > 0 && was.Status == Deprecated {
+			w.fail("rule 40: %s was active and starts as pending", r.Release)
+		}
+		if was.Status == Deprecated && r.Status == Error && was.Promoted == 0 {
+			w.fail("rule 40: %s was never active and goes from deprecated to error", r.Release)
+		}
+		if was.Status == Active && h.Phase == Live && h.ActiveRow() == nil {
+			w.fail("invariant 1: %s is not active any more, and nothing is", r.Release)
+		}
+		if r.Status == Active {
+			w.stats.promotions++
+		}
+		if r.Status == Error {
+			w.stats.failures++
+			// 8: an error touches only what it names.
+			if g.Run == nil || g.Run.Release != r.Release {
+				if r.Reason != "TurnedDown" {
+					w.fail("invariant 8: %s fails (%s) while %v runs", r.Release, r.Reason, g.Run)
+				}
+			}
+		}
+	}
+	if r.Promoted < was.Promoted {
+		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
+	}
+	if was.Decision != nil && r.Decision == nil && hasChild(o, r.Release) {
+		w.fail("the decision on %s is forgotten", r.Release)
+	}
+	if d := r.Decision; d != nil && (was.Decision == nil || was.Decision.ID != d.ID) {
+		key := r.Release + "/" + d.ID
+		if w.handed[key] && d.Outcome == DecisionApplied {
+			w.fail("rule 21: decision %s on %s is applied again", d.ID, r.Release)
+		}
+		w.handed[key] = true
+	}
+}
+
+// checkGone asks for the reason of a row's end.
+func (w *world) checkGone(o Observed, g, h *Group, r Row) {
+	if !hasChild(o, r.Release) {
+		return
+	}
+	switch {
+	case r.Status == Error:
+		c := childOf(o, r.Release)
+		if h.Phase == Closing || c.Decision != nil && c.Decision.Action == Retry {
+			return // the end, or retried by a person and overtaken at once
+		}
+		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })
+		a := h.ActiveRow()
+		withdrawn := slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == r.Version })
+		if offered && !withdrawn && r.Config == o.Config && (a == nil || compare(r.Version, a.Version) > 0) {
+			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again", r.Release)
+		}
+	case r.Status == Pending: // overtaken, and as it never had traffic gone at once
+	case r.Status != Deprecated:
+		w.fail("rule 40: %s is gone from %s", r.Release, r.Status)
+	}
+}
+
+func sortedOffers(o Observed) []Candidate {
+	cs := slices.Clone(o.Candidates)
+	slices.SortFunc(cs, func(x, y Candidate) int { return cmp.Compare(x.Release, y.Release) })
+	return cs
+}
+
+// checkCapacity holds a rise of weight against rule 6: the pods come first.
+func (w *world) checkCapacity(o Observed, g, h *Group) {
+	a := g.ActiveRow()
+	for _, r := range h.Releases {
+		was := Row{}
+		if x := g.Row(r.Release); x != nil {
+			was = *x
+		}
+		if r.Weight <= was.Weight || r.Status == Active && was.Status == Active || a == nil {
+			continue
+		}
+		c, ac := childOf(o, r.Release), childOf(o, a.Release)
+		need := 1
+		if r.Status == Canary && g.Run != nil {
+			need = max(1, (r.Weight*g.Run.Floor+99)/100)
+		}
+		alive := ac.Available > 0 && !ac.Terminating && !ac.Unsettled
+		if r.Status == Active && alive && r.Reason != "ActiveLost" && !maskedIn(o, a.Release) {
+			need = max(1, o.Spec.Replicas)
+		}
+		if r.Reason != "ActiveLost" && (c.Available < need || c.Unsettled || c.Terminating) {
+			w.fail("rule 6: %s gets %d%% with %d of %d replicas", r.Release, r.Weight, c.Available, need)
+		}
+	}
+}
+
+func maskedIn(o Observed, release string) bool {
+	for _, p := range o.Policies {
+		for _, g := range p.Groups {
+			if slices.Contains(g.Masked, release) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkRetire holds a destruction against invariant 4, at the moment at which it is
+// done, with the ledger and the routes as they are now.
+func (w *world) checkRetire(o *object, r Retire) {
+	what := fmt.Sprintf("%s to %d", o.Release, r.Replicas)
+	if r.Delete {
+		what = "deletion of " + o.Release
+	}
+	if g := w.ledger.group(o.Slug); g != nil && g.Phase == Live {
+		if row := g.Row(o.Release); row != nil {
+			run := g.Run != nil && g.Run.Release == o.Release
+			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
+			if serves && (r.Delete || r.Replicas < max(1, w.spec.Replicas)) {
+				w.fail("rule 2: %s while it is %s", what, row.Status)
+			}
+			if serves {
+				return // the user asks for fewer
+			}
+			if r.Delete {
+				w.fail("order: %s, which has a row (%s)", what, row.Status)
+			}
+		}
+	}
+	for _, n := range w.nets {
+		for slug, c := range n.routes {
+			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) {
+				w.fail("invariant 4: %s, which policy %s names in group %s", what, n.name, slug)
+			}
+		}
+	}
+	if at, ok := w.named[o.Release]; ok && w.now.Sub(at) < w.minDrain() {
+		w.fail("invariant 4: %s, %s after the last route", what, w.now.Sub(at))
+	}
+}
+
+func (w *world) minDrain() time.Duration { return 5 * time.Second }

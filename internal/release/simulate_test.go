@@ -1,0 +1,401 @@
+package release
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var long = flag.Int("sim.histories", 0, "histories that TestSimulate plays; 0: a few hundred, or few with -short")
+
+// op is one thing that happens; A and B choose among what is there.
+type op struct{ Kind, A, B int }
+
+// happening is one kind of op, with its share of all.
+type happening struct {
+	name  string
+	share int
+	do    func(w *world, a, b int)
+}
+
+func pick[V any](m map[string]V, i int) (v V, ok bool) {
+	if len(m) == 0 {
+		return v, false
+	}
+	keys := slices.Sorted(maps.Keys(m))
+	return m[keys[i%len(keys)]], true
+}
+
+var versions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "1.4.0", "2.0.0", "2.1.0", "2.2.0", "pr-7-a", "pr-7-b", "pr-7-c"}
+
+var happenings = []happening{
+	{"plan", 12, func(w *world, a, b int) {
+		w.plan(w.leaders[a%8/7], lags{})
+		for w.perform(w.leaders[a%8/7]) {
+		}
+	}},
+	{"plan on old facts", 6, func(w *world, a, b int) {
+		w.plan(w.leaders[a%2], lags{b % 3, b / 3 % 5, b / 15 % 4, b / 60 % 4})
+	}},
+	{"write", 14, func(w *world, a, b int) { w.perform(w.leaders[a%2]) }},
+	{"crash", 1, func(w *world, a, b int) { w.crash(a % 2) }},
+	{"pods", 8, func(w *world, a, b int) {
+		for _, o := range w.objects {
+			w.pods(o)
+			w.report(o)
+		}
+	}},
+	{"pods of one", 4, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok && o.why == "" && o.ready < o.Replicas && !o.Terminating {
+			o.ready++
+			delete(w.taken, o.Release)
+		}
+	}},
+	{"report of one", 3, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			w.report(o)
+		}
+	}},
+	{"collect", 3, func(w *world, a, b int) { w.collect() }},
+	{"time", 10, func(w *world, a, b int) {
+		w.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
+	}},
+	{"wake", 8, func(w *world, a, b int) {
+		if at := w.wake(); at.After(w.now) {
+			w.advance(at.Sub(w.now))
+		}
+	}},
+	{"policy pass", 10, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.read(n, b%3)
+			w.write(n)
+			w.accept(n)
+			w.answer(n)
+		}
+	}},
+	{"policy reads", 5, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.read(n, b%6)
+		}
+	}},
+	{"policy writes", 5, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.write(n)
+		}
+	}},
+	{"gateway accepts", 5, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.accept(n)
+		}
+	}},
+	{"policy answers", 5, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.answer(n)
+		}
+	}},
+	{"push", 5, func(w *world, a, b int) { w.push(versions[a%len(versions)]) }},
+	{"drop", 1, func(w *world, a, b int) { w.drop(versions[a%len(versions)]) }},
+	{"withdraw", 1, func(w *world, a, b int) {
+		w.withdraw(versions[a%len(versions)], []WithdrawReason{Denied, Gone}[b%2])
+	}},
+	{"close", 1, func(w *world, a, b int) {
+		w.withdrawGroup([]string{"pr-7", "1-x", "2-x"}[a%3], []WithdrawReason{Closed, Excluded}[b%2])
+	}},
+	{"reopen", 1, func(w *world, a, b int) {
+		w.offerGroup([]string{"pr-7", "1-x", "2-x"}[a%3], []string{"pr-7-b", "1.2.0", "2.1.0"}[a%3])
+	}},
+	{"source", 1, func(w *world, a, b int) { w.stale = !w.stale }},
+	{"new policy", 2, func(w *world, a, b int) {
+		if name := []string{"web", "api", "odd"}[a%3]; w.nets[name] == nil {
+			w.policy(name)
+		}
+	}},
+	{"lose policy", 1, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok && b%3 == 0 {
+			w.removePolicy(n.name)
+		}
+	}},
+	{"stick", 1, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			n.stuck = !n.stuck
+			w.stats.faults++
+		}
+	}},
+	{"domain pin", 1, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			if n.pins = nil; b%2 == 0 {
+				n.pins = []string{versions[b%len(versions)]}
+			}
+		}
+	}},
+	{"lose pods", 3, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok && o.ready > 0 {
+			w.kill(o, 1+b%3)
+		}
+	}},
+	{"spoil", 1, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			w.spoil(o, []string{"CrashLoopBackOff", "ImagePullBackOff", "Unschedulable"}[b%3])
+		}
+	}},
+	{"heal", 1, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			o.why = ""
+		}
+	}},
+	{"break version", 1, func(w *world, a, b int) {
+		v := versions[a%len(versions)]
+		if delete(w.broken, v); b%3 > 0 {
+			w.broken[v] = []string{"CrashLoopBackOff", "ImagePullBackOff"}[b%2]
+		}
+	}},
+	{"remove", 1, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok && b%2 == 0 && !o.Terminating {
+			w.remove(o)
+		}
+	}},
+	{"decide", 3, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			d := Decision{Action: []Action{Continue, Adopt, Deprecate, Retry}[b%4], ID: fmt.Sprint(w.id()), Step: fmt.Sprint(1 + b%3)}
+			w.decide(o.Release, d)
+		}
+	}},
+	{"replicas", 1, func(w *world, a, b int) {
+		w.edit("replicas", func(s *Spec) { s.Replicas = 1 + a%4; s.Standby = b % 2; s.StandbyFull = b%5 == 0 })
+	}},
+	{"minimumAvailable", 1, func(w *world, a, b int) {
+		w.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 + a%3 })
+	}},
+	{"steps", 1, func(w *world, a, b int) {
+		w.edit("steps", func(s *Spec) { s.Steps = someSteps(a) })
+	}},
+	{"pause", 1, func(w *world, a, b int) {
+		w.edit("pause", func(s *Spec) { s.Paused = a%3 == 0 })
+	}},
+	{"pin", 2, func(w *world, a, b int) {
+		w.edit("pin", func(s *Spec) {
+			if s.Pins = nil; b%3 > 0 {
+				v := versions[a%len(versions)]
+				_, name := slugOf(v)
+				pin := Pin{Version: v, Current: b%5 == 0, Global: b%2 == 0}
+				if !pin.Global {
+					pin.Group = name
+				}
+				if b%7 == 0 {
+					pin.Expire = w.now.Add(20 * time.Minute)
+				}
+				s.Pins = []Pin{pin}
+			}
+		})
+	}},
+	{"configure", 1, func(w *world, a, b int) { w.configure([]string{"c1", "c2", "c3"}[a%3]) }},
+	{"move tag", 1, func(w *world, a, b int) {
+		if b%3 == 0 {
+			w.moved[versions[a%len(versions)]]++
+		}
+	}},
+	{"restore", 1, func(w *world, a, b int) {
+		if b%8 == 0 { // the status is lost
+			w.say("status lost")
+			w.stats.faults++
+			w.ledger = Ledger{}
+			w.version++
+			w.leaders = [2]*leader{{}, {}}
+			clear(w.handed)
+			for _, o := range w.objects {
+				w.lost[o.Slug] = true
+			}
+			w.past = w.past[:0]
+			w.snap()
+			for _, n := range w.nets {
+				n.pass, n.seen = nil, 0
+			}
+		}
+	}},
+}
+
+func someSteps(a int) []Step {
+	return [][]Step{
+		nil,
+		{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: 5 * time.Minute}},
+		{{Weight: 50}},
+		{{Weight: 1}, {Name: "half", Weight: 50, Approval: true}},
+		{{Weight: 0, Pause: 2 * time.Minute}, {Weight: 100, Pause: time.Minute}},
+	}[a%5]
+}
+
+// deck holds each happening as often as its share.
+var deck = func() []int {
+	var d []int
+	for i, h := range happenings {
+		for range h.share {
+			d = append(d, i)
+		}
+	}
+	return d
+}()
+
+// play lets the ops happen, then lets faults end and everybody work, and asks that
+// every run ends.
+func play(ops []op, rules []rule, start int) *world {
+	w := newWorld()
+	w.rules = rules
+	w.spec.Drain = 5 * time.Second
+	w.spec.Steps = someSteps(start)
+	w.spec.MinimumAvailable = 1 + start%3
+	w.startup = time.Duration(start%3) * 5 * time.Second
+	w.policy("web")
+	for _, x := range ops {
+		h := happenings[deck[x.Kind%len(deck)]]
+		w.say("op %s %d %d", h.name, x.A, x.B)
+		h.do(w, x.A, x.B)
+		w.check()
+		w.snap()
+		if w.err != nil {
+			return w
+		}
+	}
+	w.epilogue()
+	return w
+}
+
+// epilogue ends the faults, and checks that everything comes to an end (7).
+func (w *world) epilogue() {
+	w.say("epilogue")
+	w.leaders = [2]*leader{{}, {}}
+	w.broken = map[string]string{}
+	for _, o := range w.objects {
+		if slices.Contains(outside, o.why) {
+			o.why = ""
+		}
+	}
+	for _, n := range w.nets {
+		n.stuck = false
+	}
+	w.stale = false
+	w.edit("end of pause", func(s *Spec) { s.Paused = false })
+	w.run(24 * time.Hour)
+	if w.err != nil {
+		return
+	}
+	o, _, _ := w.observe(lags{})
+	p := makePlan(o, w.now, w.rules)
+	if p.Changed || len(p.Retire) > 0 || len(p.Ensure) > 0 {
+		w.fail("liveness: there is no rest:\n%s", render(p))
+	}
+	for i := range w.ledger.Groups {
+		w.checkEnd(&w.ledger.Groups[i], p.Notes)
+	}
+	if w.err != nil {
+		w.say("facts at the end: %+v\n%s", o, render(p))
+	}
+}
+
+func (w *world) checkEnd(g *Group, notes []Note) {
+	waits := func(reasons ...string) bool {
+		return slices.ContainsFunc(notes, func(n Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
+	}
+	if g.Phase == Closing {
+		w.fail("liveness: group %s is still closing", g.Slug)
+	}
+	if g.Run != nil && !waits("AwaitingApproval", "TrafficLost") {
+		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
+	}
+	kept := 0
+	for _, r := range g.Releases {
+		switch {
+		case r.Promoted > 0 && r.Status != Error:
+			kept++
+		case r.Status == Deprecated, (r.Status == Pending || r.Status == Canary) && g.Run == nil:
+			w.fail("liveness: %s stays %s\n%s", r.Release, r.Status, renderGroup(g))
+		}
+	}
+	pins := 0
+	for _, n := range w.nets {
+		pins += len(n.pins)
+	}
+	if kept > w.spec.MinimumAvailable+pins {
+		w.fail("rule 39: group %s keeps %d releases\n%s", g.Slug, kept, renderGroup(g))
+	}
+	if g.Target.Reason == "Latest" && g.Run == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
+		w.fail("liveness: group %s does not move to %s\n%s", g.Slug, g.Target.Release, renderGroup(g))
+	}
+}
+
+func (s *stats) add(x stats) {
+	s.histories++
+	s.steps += x.steps
+	s.plans += x.plans
+	s.writes += x.writes
+	s.conflicts += x.conflicts
+	s.faults += x.faults
+	s.promotions += x.promotions
+	s.failures += x.failures
+}
+
+// shorten takes out of a failing history what it fails without.
+func shorten(ops []op, start int) *world {
+	w := play(ops, rules, start)
+	for size := len(ops) / 2; size > 0; size /= 2 {
+		for i := 0; i+size <= len(ops); {
+			fewer := slices.Delete(slices.Clone(ops), i, i+size)
+			if x := play(fewer, rules, start); x.err != nil {
+				ops, w = fewer, x
+			} else {
+				i += size
+			}
+		}
+	}
+	return w
+}
+
+// TestSimulate plays random histories; a history that breaks an invariant is made
+// as short as possible. With -sim.histories=N it plays N of them.
+func TestSimulate(t *testing.T) {
+	n := *long
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 100
+	default:
+		n = 400
+	}
+	for name, value := range map[string]string{"rapid.checks": fmt.Sprint(n), "rapid.nofailfile": "true", "rapid.shrinktime": "1s"} {
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sum stats
+	var failed []op
+	var failedStart int
+	t.Cleanup(func() {
+		if failed != nil {
+			w := shorten(failed, failedStart)
+			t.Logf("the same in short: %v\n%s", w.err, strings.Join(w.trace, "\n"))
+		}
+	})
+	gen := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
+		return op{rapid.IntRange(0, len(deck)-1).Draw(t, "kind"), rapid.IntRange(0, 239).Draw(t, "a"), rapid.IntRange(0, 239).Draw(t, "b")}
+	}), 40, 240)
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.IntRange(0, 14).Draw(t, "start")
+		ops := gen.Draw(t, "ops")
+		w := play(ops, rules, start)
+		sum.add(w.stats)
+		if w.err != nil {
+			failed, failedStart = ops, start
+			t.Fatal(w.err)
+		}
+	})
+	line := fmt.Sprintf("simulated %d histories: %d steps, %d plans, %d writes, %d conflicts, %d faults, %d promotions, %d failed releases",
+		sum.histories, sum.steps, sum.plans, sum.writes, sum.conflicts, sum.faults, sum.promotions, sum.failures)
+	if t.Log(line); *long > 0 {
+		fmt.Println(line)
+	}
+}

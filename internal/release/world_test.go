@@ -1,0 +1,814 @@
+package release
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+// world is all that surrounds the planner, faked: the registry, the releases'
+// objects with their pods, the NetworkPolicies with their gateways, and up to two
+// managers of which one may believe for too long that it leads. Time is virtual.
+//
+// Every write goes through a method that checks the invariants; the first
+// violation stays in err.
+type world struct {
+	now    time.Time
+	rules  []rule
+	spec   Spec
+	config string
+
+	offers    map[string]Candidate // by slug and version; Release is filled in by observe
+	moved     map[string]int       // how often a tag of slug and version moved
+	stale     bool                 // the source is of an older specification
+	withdrawn []Withdrawal
+
+	ledger  Ledger
+	version int // resourceVersion of the Microservice: specification and ledger
+	objects map[string]*object
+	nets    map[string]*net
+	leaders [2]*leader
+
+	startup time.Duration     // from a pod's start to its readiness
+	broken  map[string]string // versions whose pods never get ready, and why
+
+	past   []snapshot
+	ids    int
+	handed map[string]bool      // decisions by release and id
+	named  map[string]time.Time // when a written route last named a release
+	taken  map[string]bool      // releases whose last pod the planner took
+	begun  map[string]bool      // groups that had an active release
+	lost   map[string]bool      // groups that lost an object by hand
+
+	err   error
+	trace []string
+	log   *strings.Builder // golden plans; nil: not wanted
+	stats stats
+}
+
+type stats struct{ histories, steps, plans, writes, conflicts, faults, promotions, failures int }
+
+// object is a release's VersionedMicroservice with its pods.
+type object struct {
+	Child
+	uid, rv int
+	ready   int       // pods with a ready endpoint
+	up      time.Time // when its pods can be ready
+	why     string    // they never are, and why
+}
+
+// net is a NetworkPolicy with its routes.
+type net struct {
+	name    string
+	stuck   bool // its gateway accepts nothing
+	seen    int64
+	pins    []string
+	pass    *pass
+	routes  map[string]*carried
+	reports map[string]Report
+}
+
+// pass is what a policy read, before it writes.
+type pass struct {
+	ledger Ledger
+	ready  map[string]int
+	pins   []string
+}
+
+// carried is what the objects of a group say.
+type carried struct {
+	revision          int64
+	answers           bool
+	written, accepted map[string]int
+	service           string
+	pinned            []string
+	masked            []string
+}
+
+func (c *carried) names() []string {
+	set := map[string]bool{}
+	for r := range c.written {
+		set[r] = true
+	}
+	for r := range c.accepted {
+		set[r] = true
+	}
+	if c.service != "" {
+		set[c.service] = true
+	}
+	for _, r := range c.pinned {
+		set[r] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// leader is a manager that believes that it leads, with the rest of its plan.
+type leader struct {
+	last int64
+	todo []write
+}
+
+type write struct {
+	ensure  *Ensure
+	retire  *Retire
+	ledger  *Ledger
+	version int // precondition on the ledger
+	child   *object
+	config  string
+	cand    Candidate
+	seen    Observed
+}
+
+// snapshot is the world at a time, for caches that lag.
+type snapshot struct {
+	at       time.Time
+	spec     Spec
+	config   string
+	ledger   Ledger
+	version  int
+	objects  map[string]object
+	policies []Policy
+	offers   []Candidate
+	gone     []Withdrawal
+}
+
+func newWorld() *world {
+	w := &world{
+		now: t0, rules: rules, config: "c1",
+		spec:   Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second},
+		offers: map[string]Candidate{}, moved: map[string]int{},
+		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
+		broken: map[string]string{}, handed: map[string]bool{}, named: map[string]time.Time{},
+		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{},
+	}
+	w.snap()
+	return w
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf("%s: %s", w.clock(), fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) clock() string { return w.now.Sub(t0).String() }
+
+func (w *world) say(format string, args ...any) {
+	w.trace = append(w.trace, w.clock()+" "+fmt.Sprintf(format, args...))
+}
+
+// --- the registry and the user ---
+
+// slugOf is the group of a version: by its first number, but for pull requests,
+// whose versions read "pr-7-abc".
+func slugOf(version string) (slug, name string) {
+	if strings.HasPrefix(version, "pr-") {
+		slug = version[:strings.LastIndex(version, "-")]
+		return slug, slug
+	}
+	major, _, _ := strings.Cut(version, ".")
+	return major + "-x", major + ".x"
+}
+
+func candidate(version string) Candidate {
+	slug, name := slugOf(version)
+	level := "Release"
+	if strings.HasPrefix(version, "pr-") {
+		level = preview
+	}
+	return Candidate{Slug: slug, Name: name, Level: level, Version: version}
+}
+
+// release is the name that a version gets with the present template.
+func (w *world) release(version string) string {
+	return releaseName(version, w.config, w.moved[version])
+}
+
+func releaseName(version, config string, moved int) string {
+	name := version + "-" + config
+	if moved > 0 {
+		name += fmt.Sprintf("-m%d", moved)
+	}
+	return name
+}
+
+func (w *world) push(versions ...string) {
+	for _, v := range versions {
+		w.say("push %s", v)
+		w.offers[v] = candidate(v)
+		w.withdrawn = slices.DeleteFunc(w.withdrawn, func(x Withdrawal) bool { return x.Version == v })
+	}
+}
+
+// drop takes versions out of the offer without a word.
+func (w *world) drop(versions ...string) {
+	for _, v := range versions {
+		w.say("drop %s", v)
+		delete(w.offers, v)
+	}
+}
+
+func (w *world) withdraw(version string, reason WithdrawReason) {
+	w.say("withdraw %s %s", version, reason)
+	slug, _ := slugOf(version)
+	delete(w.offers, version)
+	w.withdrawn = append(w.withdrawn, Withdrawal{Slug: slug, Version: version, Reason: reason})
+}
+
+func (w *world) withdrawGroup(slug string, reason WithdrawReason) {
+	w.say("withdraw group %s %s", slug, reason)
+	for v := range w.offers {
+		if s, _ := slugOf(v); s == slug {
+			delete(w.offers, v)
+		}
+	}
+	w.withdrawn = append(w.withdrawn, Withdrawal{Slug: slug, Reason: reason})
+}
+
+// offerGroup takes the withdrawal of a group back.
+func (w *world) offerGroup(slug string, versions ...string) {
+	w.withdrawn = slices.DeleteFunc(w.withdrawn, func(x Withdrawal) bool { return x.Slug == slug && x.Version == "" })
+	w.push(versions...)
+}
+
+// edit changes the specification: it is one object with the ledger, so a write of
+// the ledger that was planned before meets a conflict.
+func (w *world) edit(what string, change func(*Spec)) {
+	w.say("edit %s", what)
+	spec := w.spec
+	spec.Steps, spec.Pins = slices.Clone(spec.Steps), slices.Clone(spec.Pins)
+	change(&spec)
+	w.spec = spec
+	w.version++
+}
+
+func (w *world) configure(config string) {
+	w.say("configure %s", config)
+	w.config = config
+	w.version++
+}
+
+func (w *world) decide(release string, d Decision) {
+	o := w.objects[release]
+	if o == nil || o.Terminating {
+		return
+	}
+	w.say("decide %s on %s (%s)", d.Action, release, d.ID)
+	o.Decision = &d
+	o.rv = w.id()
+}
+
+func (w *world) id() int { w.ids++; return w.ids }
+
+// --- pods ---
+
+// pods lets the pods of a release come up.
+func (w *world) pods(o *object) bool {
+	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready == o.Replicas {
+		return false
+	}
+	o.ready = o.Replicas
+	delete(w.taken, o.Release)
+	return true
+}
+
+// report writes the status of a release.
+func (w *world) report(o *object) bool {
+	failure := ""
+	if o.ready < o.Replicas {
+		failure = o.why
+	}
+	if !o.Unsettled && o.Available == o.ready && o.Failure == failure {
+		return false
+	}
+	o.Unsettled, o.Available, o.Failure = false, o.ready, failure
+	return true
+}
+
+// kill loses pods; they come back.
+func (w *world) kill(o *object, n int) {
+	w.say("lose %d pods of %s", n, o.Release)
+	w.stats.faults++
+	o.ready = max(0, o.ready-n)
+	o.up = w.now.Add(w.startup)
+}
+
+// spoil makes the pods of a release never come up again.
+func (w *world) spoil(o *object, why string) {
+	w.say("spoil %s: %s", o.Release, why)
+	w.stats.faults++
+	o.ready, o.why = 0, why
+}
+
+// remove deletes a release's object by hand.
+func (w *world) remove(o *object) {
+	w.say("remove %s by hand", o.Release)
+	w.stats.faults++
+	w.lost[o.Slug] = true
+	o.Terminating, o.ready = true, 0
+	o.rv = w.id()
+}
+
+// collect ends what is terminating.
+func (w *world) collect() bool {
+	n := len(w.objects)
+	maps.DeleteFunc(w.objects, func(_ string, o *object) bool { return o.Terminating })
+	return n != len(w.objects)
+}
+
+// --- network policies ---
+
+func (w *world) policy(name string) *net {
+	n := &net{name: name, routes: map[string]*carried{}, reports: map[string]Report{}}
+	w.say("policy %s", name)
+	w.nets[name] = n
+	return n
+}
+
+func (w *world) removePolicy(name string) {
+	w.say("remove policy %s", name)
+	delete(w.nets, name)
+	clear(w.named)
+	w.noteNamed()
+}
+
+// read gives a policy the ledger, lag snapshots old, and the endpoints of now.
+func (w *world) read(n *net, lag int) {
+	s := w.ago(lag)
+	if s.ledger.Sequence < n.seen {
+		s = w.ago(0)
+	}
+	n.seen = s.ledger.Sequence
+	n.pass = &pass{ledger: s.ledger, ready: map[string]int{}, pins: n.pins}
+	for name, o := range w.objects {
+		n.pass.ready[name] = o.ready
+	}
+	// A policy says what it is about to write for the first time before it does.
+	for i := range s.ledger.Groups {
+		g := &s.ledger.Groups[i]
+		if rep := n.reports[g.Slug]; rep.Revision == 0 && g.Phase == Live {
+			for _, r := range g.Releases {
+				if r.Status == Active || r.Status == Canary {
+					rep.References = union(rep.References, []string{r.Release})
+				}
+			}
+			rep.Slug = g.Slug
+			n.reports[g.Slug] = rep
+		}
+	}
+}
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, x := range b {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// write puts what was read into the objects.
+func (w *world) write(n *net) {
+	if n.pass == nil {
+		return
+	}
+	known := map[string]bool{}
+	for i := range n.pass.ledger.Groups {
+		g := &n.pass.ledger.Groups[i]
+		known[g.Slug] = true
+		c := n.routes[g.Slug]
+		if c == nil {
+			c = &carried{}
+			n.routes[g.Slug] = c
+		}
+		if g.TrafficRevision < c.revision {
+			continue // never back
+		}
+		w.carry(n, g, c)
+	}
+	for slug, c := range n.routes {
+		if !known[slug] && n.pass.ledger.Sequence > 0 {
+			c.written, c.service, c.pinned = nil, "", nil
+		}
+	}
+	w.noteNamed()
+}
+
+// carry writes one group.
+func (w *world) carry(n *net, g *Group, c *carried) {
+	if g.Phase != Live {
+		c.written, c.service, c.pinned, c.masked, c.revision, c.answers = nil, "", nil, nil, g.TrafficRevision, true
+		return
+	}
+	var shares []Share
+	active := ""
+	for _, r := range g.Releases {
+		masked := slices.Contains(n.reports[g.Slug].Masked, r.Release) && c.written[r.Release] == 0
+		shares = append(shares, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Masked: masked})
+		if r.Status == Active {
+			active = r.Release
+		}
+	}
+	weights, masked := Split(shares)
+	c.revision, c.answers, c.masked = g.TrafficRevision, true, masked
+	if weights == nil {
+		weights, c.answers = holdRoutes(c.written, g)
+	}
+	c.written = weights
+	if c.service == "" || g.Row(c.service) == nil || n.pass.ready[active] > 0 {
+		c.service = active
+	}
+	c.pinned = nil
+	for _, v := range n.pass.pins {
+		for _, r := range g.Releases {
+			if r.Version == v && r.Promoted > 0 {
+				c.pinned = append(c.pinned, r.Release)
+			}
+		}
+	}
+}
+
+// holdRoutes keeps what is written while nothing that should serve has an endpoint,
+// without what the ledger turned down.
+func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
+	keep, asked, earlier := map[string]int{}, map[string]int{}, false
+	for _, r := range g.Releases {
+		serves := r.Status == Active || r.Status == Canary
+		switch {
+		case serves && last[r.Release] > 0:
+			keep[r.Release] = last[r.Release]
+		case last[r.Release] > 0 && r.Status == Deprecated && r.Promoted > 0:
+			earlier = true
+		}
+		if serves && r.Weight > 0 {
+			asked[r.Release] = r.Weight
+		}
+	}
+	switch {
+	case len(last) == 0:
+		return nil, false
+	case len(keep) > 0:
+		return keep, true
+	case earlier:
+		return last, false
+	case len(asked) > 0:
+		return asked, true
+	}
+	return last, false
+}
+
+// accept lets the gateway take what is written.
+func (w *world) accept(n *net) {
+	if n.stuck {
+		return
+	}
+	for _, c := range n.routes {
+		c.accepted = c.written
+	}
+	w.noteNamed()
+}
+
+// answer writes a policy's status.
+func (w *world) answer(n *net) bool {
+	changed := false
+	known := map[string]bool{}
+	for i := range w.ledgerOf(n).Groups {
+		g := &w.ledgerOf(n).Groups[i]
+		known[g.Slug] = true
+		c := n.routes[g.Slug]
+		if c == nil {
+			continue
+		}
+		prev, next := n.reports[g.Slug], Report{Slug: g.Slug, Active: c.service, Pinned: slices.Clone(c.pinned)}
+		active := g.ActiveRow()
+		settled := !n.stuck && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) &&
+			(g.Phase != Live || active != nil && c.service == active.Release)
+		if settled {
+			next.Revision, next.References, next.Masked, next.Confirmed = c.revision, c.names(), slices.Clone(c.masked), prev.Confirmed
+			if prev.Revision != next.Revision || !slices.Equal(prev.References, next.References) {
+				next.Confirmed = w.now
+			}
+		} else {
+			next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
+			next.References = union(prev.References, c.names())
+			next.Masked = union(prev.Masked, c.masked)
+			next.Reason = "NotAccepted"
+		}
+		if fmt.Sprint(prev) != fmt.Sprint(next) {
+			n.reports[g.Slug] = next
+			changed = true
+		}
+	}
+	for slug, c := range n.routes {
+		if !known[slug] && len(c.written) == 0 && len(c.accepted) == 0 {
+			delete(n.routes, slug)
+			delete(n.reports, slug)
+			changed = true
+		}
+	}
+	return changed
+}
+
+func (w *world) ledgerOf(n *net) *Ledger {
+	if n.pass == nil {
+		return &Ledger{}
+	}
+	return &n.pass.ledger
+}
+
+// noteNamed remembers when routes last named a release.
+func (w *world) noteNamed() {
+	for _, n := range w.nets {
+		for _, c := range n.routes {
+			for _, r := range c.names() {
+				w.named[r] = w.now
+			}
+		}
+	}
+}
+
+// --- caches ---
+
+func (w *world) snap() {
+	s := snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version, objects: map[string]object{}}
+	for name, o := range w.objects {
+		s.objects[name] = *o
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
+		p := Policy{Name: name}
+		for _, slug := range slices.Sorted(maps.Keys(w.nets[name].reports)) {
+			p.Groups = append(p.Groups, w.nets[name].reports[slug])
+		}
+		s.policies = append(s.policies, p)
+	}
+	for _, v := range slices.Sorted(maps.Keys(w.offers)) {
+		s.offers = append(s.offers, w.offers[v])
+	}
+	s.gone = slices.Clone(w.withdrawn)
+	w.past = append(w.past, s)
+	if len(w.past) > 16 {
+		w.past = w.past[1:]
+	}
+}
+
+// ago is the world lag snapshots ago.
+func (w *world) ago(lag int) *snapshot {
+	if lag == 0 {
+		w.snap()
+	}
+	return &w.past[max(0, len(w.past)-1-lag)]
+}
+
+// lags of the caches, in snapshots.
+type lags struct{ ledger, objects, policies, offers int }
+
+// observe reads what one pass of a manager sees; old objects go with it, for their
+// versions are preconditions. An object of the ledger that the cache lacks is asked
+// for, and policies are known within the least drain.
+func (w *world) observe(l lags) (Observed, int, map[string]*object) {
+	led, obj, pol, off := w.ago(l.ledger), w.ago(l.objects), w.ago(l.policies), w.ago(l.offers)
+	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
+		pol = w.ago(i - 1)
+	}
+	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale}
+	for _, c := range off.offers {
+		c.Release = releaseName(c.Version, led.config, w.moved[c.Version])
+		o.Candidates = append(o.Candidates, c)
+	}
+	objects := map[string]*object{}
+	for name, c := range obj.objects {
+		objects[name] = &c
+	}
+	for _, g := range led.ledger.Groups {
+		for _, r := range g.Releases {
+			if live := w.objects[r.Release]; objects[r.Release] == nil && live != nil {
+				c := *live
+				objects[r.Release] = &c
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		o.Children = append(o.Children, objects[name].Child)
+	}
+	return o, led.version, objects
+}
+
+// --- the manager ---
+
+// plan makes a leader think, unless it is still writing.
+func (w *world) plan(l *leader, lag lags) {
+	if len(l.todo) > 0 {
+		return
+	}
+	o, version, objects := w.observe(lag)
+	if o.Ledger.Sequence < l.last {
+		return
+	}
+	p := makePlan(o, w.now, w.rules)
+	w.stats.plans++
+	w.checkPlan(o, p)
+	w.record(p)
+	for i := range p.Ensure {
+		e := &p.Ensure[i]
+		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: o}
+		for _, c := range o.Candidates {
+			if c.Release == e.Release {
+				wr.cand = c
+			}
+		}
+		l.todo = append(l.todo, wr)
+	}
+	if p.Changed {
+		l.todo = append(l.todo, write{ledger: &p.Ledger, version: version, seen: o})
+	}
+	for i := range p.Retire {
+		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: o})
+	}
+}
+
+// perform does the next write of a leader. A conflict drops the rest.
+func (w *world) perform(l *leader) bool {
+	if len(l.todo) == 0 {
+		return false
+	}
+	next := l.todo[0]
+	l.todo = l.todo[1:]
+	w.stats.writes++
+	done := false
+	switch {
+	case next.ensure != nil:
+		done = w.ensure(next)
+	case next.ledger != nil:
+		if done = next.version == w.version; done {
+			w.checkLedger(next.seen, w.ledger, *next.ledger)
+			w.ledger = *next.ledger
+			w.version++
+			l.last = w.ledger.Sequence
+		}
+	default:
+		done = w.retire(next)
+	}
+	if !done {
+		w.stats.conflicts++
+		l.todo = nil
+	}
+	w.check()
+	return true
+}
+
+func (w *world) ensure(x write) bool {
+	e, live := x.ensure, w.objects[x.ensure.Release]
+	if e.Create {
+		if live != nil {
+			return !live.Terminating // the name is the content
+		}
+		if x.cand.Release == "" {
+			w.fail("create of %s, which is not offered", e.Release)
+			return false
+		}
+		w.objects[e.Release] = &object{
+			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true},
+			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), why: w.broken[x.cand.Version],
+		}
+		return true
+	}
+	if live == nil || x.child == nil || live.rv != x.child.rv || live.uid != x.child.uid || live.Terminating {
+		return false
+	}
+	if live.Replicas == e.Replicas && (e.Stamp == 0 || e.Stamp == live.Stamp) {
+		return true
+	}
+	if e.Replicas < live.Replicas {
+		w.fail("ensure of %s takes %d replicas of %d", e.Release, live.Replicas-e.Replicas, live.Replicas)
+	}
+	if e.Replicas != live.Replicas {
+		live.Replicas, live.Unsettled = e.Replicas, true
+		live.up = w.now.Add(w.startup)
+	}
+	if e.Stamp > 0 {
+		live.Stamp = e.Stamp
+	}
+	live.rv = w.id()
+	return true
+}
+
+func (w *world) retire(x write) bool {
+	r, live := x.retire, w.objects[x.retire.Release]
+	if live == nil || x.child == nil || live.uid != x.child.uid || live.rv != x.child.rv {
+		return false
+	}
+	w.checkRetire(live, *r)
+	if had := live.ready; had > 0 && (r.Delete || r.Replicas == 0) {
+		w.taken[live.Release] = true
+	}
+	if r.Delete {
+		live.Terminating, live.ready = true, 0
+	} else {
+		live.Replicas, live.Unsettled = r.Replicas, true
+		live.ready = min(live.ready, r.Replicas)
+	}
+	live.rv = w.id()
+	return true
+}
+
+// crash ends a leader; another starts with a fresh memory.
+func (w *world) crash(i int) {
+	w.say("crash of manager %d with %d writes left", i, len(w.leaders[i].todo))
+	w.stats.faults++
+	w.leaders[i] = &leader{}
+}
+
+// advance lets time pass.
+func (w *world) advance(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.noteNamed()
+}
+
+// --- fair play ---
+
+// settle lets everybody do their work until nothing changes, without time passing.
+// It gives the time at which somebody wants to be woken.
+func (w *world) settle() time.Time {
+	for range 60 {
+		before := w.fingerprint()
+		l := w.leaders[0]
+		for l.todo = nil; w.err == nil; {
+			w.plan(l, lags{})
+			if !w.perform(l) {
+				break
+			}
+			for w.perform(l) {
+			}
+		}
+		w.neighbours()
+		if w.err != nil || w.fingerprint() == before {
+			return w.wake()
+		}
+	}
+	w.fail("the world does not come to rest: %s", w.fingerprint())
+	return time.Time{}
+}
+
+// neighbours lets all but the manager work.
+func (w *world) neighbours() {
+	w.collect()
+	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
+		w.pods(w.objects[name])
+		w.report(w.objects[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
+		n := w.nets[name]
+		w.read(n, 0)
+		w.write(n)
+		w.accept(n)
+		w.answer(n)
+	}
+	w.check()
+}
+
+func (w *world) wake() time.Time {
+	o, _, _ := w.observe(lags{})
+	at := makePlan(o, w.now, w.rules).Wake
+	for _, x := range w.objects {
+		if x.why == "" && x.ready < x.Replicas && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
+			at = x.up
+		}
+	}
+	return at
+}
+
+// run lets everybody work for a time.
+func (w *world) run(d time.Duration) {
+	end := w.now.Add(d)
+	for w.err == nil {
+		at := w.settle()
+		if at.IsZero() || at.After(end) {
+			break
+		}
+		w.advance(at.Sub(w.now))
+	}
+	if w.err == nil && w.now.Before(end) {
+		w.advance(end.Sub(w.now))
+		w.settle()
+	}
+}
+
+func (w *world) fingerprint() string {
+	var b strings.Builder
+	fmt.Fprint(&b, w.ledger.Sequence)
+	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
+		o := w.objects[name]
+		fmt.Fprintf(&b, " %s:%d/%d/%d/%t", name, o.ready, o.Available, o.Replicas, o.Unsettled)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
+		for _, slug := range slices.Sorted(maps.Keys(w.nets[name].reports)) {
+			fmt.Fprint(&b, " ", w.nets[name].reports[slug])
+		}
+	}
+	return b.String()
+}
