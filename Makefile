@@ -29,8 +29,13 @@ test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a r
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager as a static binary
+build: ## Build the manager as a static binary, and what the Dockerfile copies
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
+	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
+
+.PHONY: image-test
+image-test: build ## Build the Dockerfile with buildah, and look at the image (Debian, root)
+	@hack/image-test.sh
 
 .PHONY: bin/demo bin/sampleapp
 bin/demo:
