@@ -152,17 +152,6 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// writtenAt is when our field owner last wrote an object.
-func writtenAt(o metav1.Object) time.Time {
-	var at time.Time
-	for _, m := range o.GetManagedFields() {
-		if m.Manager == fieldOwner && m.Subresource == "" && m.Time != nil && m.Time.After(at) {
-			at = m.Time.Time
-		}
-	}
-	return at
-}
-
 // followVerdict tells how far a Service that follows a group is (rule 36): it is
 // confirmed when its EndpointSlices name only endpoints of the release, at least
 // one of them ready. Where the release itself has none ready, it is masked, and

@@ -49,6 +49,9 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 			obj.SetResourceVersion(old.ResourceVersion)
 		}
 		put(routeName(route.Name), obj)
+		if w.changed[routeName(route.Name)] {
+			r.written.note(client.ObjectKeyFromObject(obj), f.now)
+		}
 	}
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)

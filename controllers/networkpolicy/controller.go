@@ -35,7 +35,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
@@ -71,6 +71,7 @@ type Reconciler struct {
 
 	routing *routing
 	journal status.Journal
+	written writeTimes
 }
 
 // Options of the controller. The zero value has defaults.
@@ -172,6 +173,33 @@ func (r *Reconciler) again(f *facts, w writes, wake time.Duration) time.Duration
 	return wake
 }
 
+// writeTimes remembers when this process last wrote a route, for as long as that
+// matters: after a restart a route that nobody has answered on is a fault at once.
+type writeTimes struct {
+	mu sync.Mutex
+	at map[client.ObjectKey]time.Time
+}
+
+func (w *writeTimes) note(key client.ObjectKey, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at == nil {
+		w.at = map[client.ObjectKey]time.Time{}
+	}
+	for other, at := range w.at {
+		if now.Sub(at) > grace {
+			delete(w.at, other)
+		}
+	}
+	w.at[key] = now
+}
+
+func (w *writeTimes) last(key client.ObjectKey) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at[key]
+}
+
 // routing knows whether the API server has the Gateway API, and starts the watches
 // when it has.
 type routing struct {
@@ -213,7 +241,16 @@ func (g *routing) look() error {
 	return nil
 }
 
+// watchRoutes returns when the cache holds routes and Gateways: a pass that saw none
+// of them would take them for gone.
 func (r *Reconciler) watchRoutes(mgr ctrl.Manager, c controller.Controller) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	defer cancel()
+	for _, kind := range []client.Object{&gatewayv1.HTTPRoute{}, &gatewayv1.Gateway{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("fill cache of %T: %w", kind, err)
+		}
+	}
 	owned := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.NetworkPolicy{}, handler.OnlyControllerOwner())
 	if err := c.Watch(source.Kind(mgr.GetCache(), &gatewayv1.HTTPRoute{}, owned)); err != nil {
 		return fmt.Errorf("watch HTTPRoutes: %w", err)

@@ -32,13 +32,13 @@ func TestServerRollout(t *testing.T) {
 	b := p.pod("b")
 	p.ledger(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
-	before := len(written.in(p.namespace))
+	before := len(requests.in(p.namespace))
 	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 	p.quiet()
 	// The route, the report that the canary is named, the report that it is accepted.
 	p.atMost(before, 3)
-	before = len(written.in(p.namespace))
+	before = len(requests.in(p.namespace))
 	p.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "second step", confirmed("1-x", 3, "a", "b"))
 	p.quiet()
@@ -82,7 +82,7 @@ func (p *place) endpoints(service string) {
 // atMost bounds the writes since there were so many.
 func (p *place) atMost(before, limit int) {
 	p.t.Helper()
-	if now := written.in(p.namespace); len(now)-before > limit {
+	if now := requests.in(p.namespace); len(now)-before > limit {
 		p.t.Errorf("%d writes, at most %d were due: %q", len(now)-before, limit, now[before:])
 	}
 }

@@ -20,6 +20,8 @@ type facts struct {
 	// deleted included.
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
+	// written is when routes were written last, by name, where that is known.
+	written map[string]time.Time
 	// endpoints by name of the policy's Services.
 	endpoints map[string]endpoints
 	// claims of older policies on the same parents.

@@ -3,12 +3,7 @@ package networkpolicy
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -93,17 +88,4 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return out
-}
-
-// CacheOptions says what a manager's cache needs to hold for this controller: only
-// the Services, and the EndpointSlices of Services, that policies made.
-func CacheOptions() map[client.Object]cache.ByObject {
-	made := labels.SelectorFromValidatedSet(nil)
-	if exists, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil); err == nil {
-		made = made.Add(*exists)
-	}
-	return map[client.Object]cache.ByObject{
-		&corev1.Service{}:            {Label: made},
-		&discoveryv1.EndpointSlice{}: {Label: made, Transform: cache.TransformStripManagedFields()},
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -89,7 +90,7 @@ func serving(e discoveryv1.Endpoint) bool {
 }
 
 func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
-	f.routes = map[string]*gatewayv1.HTTPRoute{}
+	f.routes, f.written = map[string]*gatewayv1.HTTPRoute{}, map[string]time.Time{}
 	if !f.gatewayAPI {
 		return nil
 	}
@@ -100,6 +101,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 	for i := range list.Items {
 		if route := &list.Items[i]; metav1.IsControlledBy(route, f.policy) {
 			f.routes[route.Name] = route
+			f.written[route.Name] = r.written.last(client.ObjectKeyFromObject(route))
 		}
 	}
 	return nil

@@ -97,7 +97,10 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	prev := r.report(g.slug)
 	written := r.written(g.slug)
 	v := r.groupVerdict(g, written, prev)
-	out := v1alpha1.GroupTraffic{Slug: g.slug, Split: g.mode, Pinned: g.pinned}
+	out := v1alpha1.GroupTraffic{
+		Slug: g.slug, Split: g.mode, Pinned: g.pinned,
+		Active: r.selected(resources.GroupServiceName(r.policy.Name, g.slug)),
+	}
 	if v.accepted {
 		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
 		out.ConfirmedTime = prev.ConfirmedTime
@@ -283,10 +286,7 @@ func (r *reporter) routeWritten(route *routeDecision) time.Time {
 	if r.writes.changed[routeName(route.Name)] {
 		return r.now
 	}
-	if old, ok := r.routes[route.Name]; ok {
-		return writtenAt(old)
-	}
-	return r.now
+	return r.facts.written[route.Name]
 }
 
 func (r *reporter) fresh(at time.Time) bool {

@@ -14,8 +14,10 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -36,7 +38,7 @@ import (
 var (
 	server      client.WithWatch
 	namespaceOf func(testing.TB) string
-	written     = &record{}
+	requests    = &record{}
 )
 
 // record of the writes that the controller's client made.
@@ -62,9 +64,9 @@ type recorded struct{ next http.RoundTripper }
 
 func (t recorded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
-		written.mu.Lock()
-		written.seen = append(written.seen, r.Method+" "+r.URL.Path)
-		written.mu.Unlock()
+		requests.mu.Lock()
+		requests.seen = append(requests.seen, r.Method+" "+r.URL.Path)
+		requests.mu.Unlock()
 	}
 	return t.next.RoundTrip(r)
 }
@@ -120,9 +122,17 @@ var startServer = sync.OnceValue(func() error {
 func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, done chan<- error) error {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorded{next} })
+	made, err := labels.Parse(v1alpha1.LabelPolicy)
+	if err != nil {
+		return err
+	}
+	ours := cache.ByObject{Label: made} // As the manager holds them.
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Cache: cache.Options{ByObject: CacheOptions()},
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: ours, &discoveryv1.EndpointSlice{}: ours, &gatewayv1.HTTPRoute{}: ours},
+		},
 	})
 	if err != nil {
 		return err
@@ -301,9 +311,9 @@ func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
 // quiet says that the controller writes nothing to the namespace for a while.
 func (p *place) quiet() {
 	p.t.Helper()
-	before := written.in(p.namespace)
+	before := requests.in(p.namespace)
 	time.Sleep(1500 * time.Millisecond) // Not for luck: the time is what is tested.
-	if after := written.in(p.namespace); len(after) != len(before) {
+	if after := requests.in(p.namespace); len(after) != len(before) {
 		p.t.Errorf("writes at rest: %q", after[len(before):])
 	}
 }

@@ -27,6 +27,7 @@ type world struct {
 	ms       *v1alpha1.Microservice
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
+	written  map[string]time.Time
 	// pods that are ready, by release; a release without an entry has none.
 	ready    map[string]int
 	gateways map[string]*gatewayv1.Gateway
@@ -60,7 +61,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
 			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
 		},
-		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, ready: map[string]int{},
+		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
 		foreign:  map[string]bool{}, lag: map[string]string{},
 	}
@@ -104,7 +105,7 @@ func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
 
 func (w *world) facts() *facts {
 	f := &facts{
-		policy: w.policy.DeepCopy(), services: w.services, routes: w.routes,
+		policy: w.policy.DeepCopy(), services: w.services, routes: w.routes, written: w.written,
 		endpoints: map[string]endpoints{}, claims: w.claims, gateways: w.gateways, gatewayAPI: !w.noAPI, now: w.now,
 	}
 	if w.ms != nil {
@@ -169,7 +170,7 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 				next.Generation++
 			}
 		}
-		next.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldOwner, Time: &metav1.Time{Time: w.now}}}
+		w.written[route.Name] = w.now
 		done.changed[routeName(route.Name)] = true
 		w.writes++
 		w.routes[route.Name] = next
