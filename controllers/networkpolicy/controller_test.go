@@ -3,11 +3,14 @@ package networkpolicy
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/apply"
 )
 
 func TestServerRollout(t *testing.T) {
@@ -244,5 +248,61 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 	p.eventually("shop", "a new ledger", confirmed("1-x", 1, "b"))
 	if p.route().UID != uid {
 		t.Error("the route was made anew: its age is lost")
+	}
+}
+
+// A leader that lost its Lease may still write what it decided before.
+func TestServerLateWriteOfAnOldLeader(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", "late.example.com")
+	p.eventually("shop", "ready", has("Ready", "Programmed"))
+	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
+
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
+	late := &Reconciler{
+		Client: server, Live: server, Now: time.Now, routing: &routing{seen: true},
+		Writer: apply.Writer{Client: server, Live: server, Owner: fieldOwner},
+	}
+	var policy v1alpha1.NetworkPolicy
+	p.get("shop", &policy)
+	f := &facts{policy: &policy, now: time.Now(), gatewayAPI: true}
+	for _, read := range []func(context.Context, *facts) error{late.readServices, late.readEndpoints, late.readRoutes, late.readGateways, late.readMicroservice} {
+		if err := read(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.microservice.Status.ReleaseGroups[0] = group("1-x", 3, "b 1.1.0 canary 90", "a 1.0.0 active 10")
+
+	p.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	p.eventually("shop", "abort", confirmed("1-x", 4, "a"))
+	if _, err := late.write(t.Context(), f, decide(f)); !apierrors.IsConflict(err) {
+		t.Errorf("the late write: %v", err)
+	}
+	if n := len(p.route().Spec.Rules[0].BackendRefs); n != 1 {
+		t.Errorf("the aborted canary is back: %d backends", n)
+	}
+}
+
+func TestServerRefusedRoute(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "refused.example.com", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "public", SectionName: refusedSection}}
+	})
+	now := p.eventually("shop", "refusal", has("Ready", reasonNotAccepted))
+	for _, text := range []string{"spec.provider.gateway.parentRefs[0]", "infra/public", "NotAllowedByListeners", "allowedRoutes"} {
+		if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, text) {
+			t.Errorf("%q is not in %q", text, c.Message)
+		}
+	}
+	if got := find(now.Status.Groups, "1-x"); got.Revision != 0 || got.Reason != reasonNotAccepted {
+		t.Errorf("group: %+v", got)
 	}
 }

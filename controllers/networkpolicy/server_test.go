@@ -144,6 +144,9 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
+// refusedSection is a listener on which the stand-in accepts no route.
+const refusedSection = "closed"
+
 // acceptRoutes stands in for a gateway: it accepts every route on each Gateway that
 // exists, at its present generation.
 func acceptRoutes(ctx context.Context) {
@@ -167,6 +170,9 @@ func acceptRoute(ctx context.Context, route *gatewayv1.HTTPRoute) {
 			continue
 		}
 		a := answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
+		if deref(p.SectionName) == refusedSection {
+			a = answer(p, route.Generation, metav1.ConditionFalse, string(gatewayv1.RouteReasonNotAllowedByListeners))
+		}
 		for i := range a.Conditions {
 			a.Conditions[i].LastTransitionTime = route.CreationTimestamp
 		}
