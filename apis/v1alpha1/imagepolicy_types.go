@@ -11,9 +11,9 @@ type ImagePolicySpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="!self.contains('@') && !self.matches('^.+/[^/]*:[^/]*$') && !self.matches('^[^/:]+:[^/0-9][^/]*$')",message="spec.image names a repository: leave out the tag and the digest"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.image has no scheme: write registry.example.com/shop, and set spec.insecure for plain HTTP"
-	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() == self || self.contains('.')",message="spec.image: repository names are lower case"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.image names a repository: leave out the tag and the digest"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image is a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
 	// imagePullSecrets are Secrets of this namespace with the registry's
@@ -157,7 +157,7 @@ type Versioning struct {
 	// the group of the version that it leads to.
 	// +optional
 	// +kubebuilder:default=Release
-	// +kubebuilder:validation:Enum=Release;Candidate
+	// +kubebuilder:validation:XValidation:rule="self != 'Preview'",message="spec.versioning.level must be Release or Candidate: previews come from pull requests only"
 	Level ReleaseLevel `json:"level,omitempty"`
 
 	// range of versions, for example ">=1.0.0 <2.0.0". Absent: all.

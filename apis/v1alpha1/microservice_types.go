@@ -57,10 +57,12 @@ type Availability struct {
 	// minAvailable of the PodDisruptionBudget of a release with traffic and at
 	// least two replicas, as a number or a percentage.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.minAvailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 
 	// maxUnavailable of that PodDisruptionBudget. Default: 1.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// minReadySeconds that a pod must be ready to count as available. Default: 10

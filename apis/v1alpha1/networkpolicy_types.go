@@ -9,6 +9,7 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains need a spec.provider that routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be left out only when there is one port"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || p.protocol == 'HTTP' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP: TCP and UDP ports are reached through the Services"
 type NetworkPolicySpec struct {
 	// microserviceRef names the Microservice. Absent: the one that has the policy's
 	// own name.
@@ -20,7 +21,8 @@ type NetworkPolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=12
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (protocols HTTP and TCP), and once over UDP"
 	Ports []NetworkPort `json:"ports"`
 
 	// provider that routes domains and splits traffic. Absent: Services only,
@@ -63,6 +65,7 @@ type NetworkPort struct {
 
 	// targetPort of the pods, by number or name. Absent: the same as port.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, of at most 15 characters and no mere number"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol that is spoken. Default: HTTP.
@@ -125,7 +128,7 @@ type Domain struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([-a-z0-9.*]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path, with fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path, with fields such as {{.ReleaseGroupName}}"
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the fields are ReleaseGroupName, StreamName, FullName, Name, Version, Microservice and Namespace"
 	Domain string `json:"domain"`
 

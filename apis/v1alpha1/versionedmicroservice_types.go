@@ -78,9 +78,11 @@ type ReleaseAvailability struct {
 type DisruptionBudget struct {
 	// minAvailable pods, as a number or a percentage.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="disruptionBudget.minAvailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 	// maxUnavailable pods, as a number or a percentage.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="disruptionBudget.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 

@@ -1,0 +1,420 @@
+package schema_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// row changes the base object of a kind. With update the base is created first,
+// and the change is made to it.
+type row struct {
+	kind   string
+	patch  string
+	update bool
+	// refused is part of the server's message; empty: the object is accepted.
+	refused string
+}
+
+func repeat(item string, n int) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
+}
+
+// numbered replaces # in item by a number of its own.
+func numbered(item string, n int) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = strings.ReplaceAll(item, "#", string(rune('a'+i/26))+string(rune('a'+i%26)))
+	}
+	return "[" + strings.Join(items, ",") + "]"
+}
+
+func long(n int) string { return strings.Repeat("a", n) }
+
+// mergeRows joins the tables of the kinds.
+func mergeRows(tables ...map[string]row) map[string]row {
+	out := map[string]row{}
+	for _, table := range tables {
+		maps.Copy(out, table)
+	}
+	return out
+}
+
+var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows)
+
+var imagePolicyRows = map[string]row{
+	"imgp smallest":                     {kind: "ImagePolicy"},
+	"imgp image absent":                 {kind: "ImagePolicy", patch: `spec: {image: null}`, refused: "spec.image: Required value"},
+	"imgp image empty":                  {kind: "ImagePolicy", patch: `spec: {image: ""}`, refused: "spec.image"},
+	"imgp image too long":               {kind: "ImagePolicy", patch: `spec: {image: ` + long(256) + `}`, refused: "spec.image: Too long"},
+	"imgp image with a port":            {kind: "ImagePolicy", patch: `spec: {image: "10.250.0.1:5000/shop"}`},
+	"imgp image with an IPv6 host":      {kind: "ImagePolicy", patch: `spec: {image: "[::1]:5000/shop"}`},
+	"imgp image of one word":            {kind: "ImagePolicy", patch: `spec: {image: nginx}`},
+	"imgp image with folders":           {kind: "ImagePolicy", patch: `spec: {image: "registry.example.com/a/b_c/d--e"}`},
+	"imgp image with a tag":             {kind: "ImagePolicy", patch: `spec: {image: "registry.example.com/shop:1.0"}`, refused: "leave out the tag"},
+	"imgp image of one word with a tag": {kind: "ImagePolicy", patch: `spec: {image: "shop:1.0"}`, refused: "leave out the tag"},
+	"imgp image with a digest":          {kind: "ImagePolicy", patch: `spec: {image: "registry.example.com/shop@sha256:00"}`, refused: "leave out the tag and the digest"},
+	"imgp image with a scheme":          {kind: "ImagePolicy", patch: `spec: {image: "https://registry.example.com/shop"}`, refused: "spec.image has no scheme"},
+	"imgp image in upper case":          {kind: "ImagePolicy", patch: `spec: {image: "registry.example.com/Shop"}`, refused: "lower-case"},
+	"imgp image with a space":           {kind: "ImagePolicy", patch: `spec: {image: "registry.example.com/the shop"}`, refused: "lower-case"},
+
+	"imgp pull secrets":               {kind: "ImagePolicy", patch: `spec: {imagePullSecrets: ` + numbered(`{name: s#}`, 8) + `}`},
+	"imgp too many pull secrets":      {kind: "ImagePolicy", patch: `spec: {imagePullSecrets: ` + numbered(`{name: s#}`, 9) + `}`, refused: "spec.imagePullSecrets: Too many"},
+	"imgp pull secret twice":          {kind: "ImagePolicy", patch: `spec: {imagePullSecrets: [{name: a}, {name: a}]}`, refused: "Duplicate value"},
+	"imgp pull secret without a name": {kind: "ImagePolicy", patch: `spec: {imagePullSecrets: [{name: ""}]}`, refused: "spec.imagePullSecrets[0].name"},
+	"imgp pull secret's name long":    {kind: "ImagePolicy", patch: `spec: {imagePullSecrets: [{name: ` + long(254) + `}]}`, refused: "Too long"},
+
+	"imgp interval least":       {kind: "ImagePolicy", patch: `spec: {interval: 5s}`},
+	"imgp interval most":        {kind: "ImagePolicy", patch: `spec: {interval: 24h}`},
+	"imgp interval mixed":       {kind: "ImagePolicy", patch: `spec: {interval: 1h30m5s10ms}`},
+	"imgp interval too short":   {kind: "ImagePolicy", patch: `spec: {interval: 4s999ms}`, refused: "spec.interval must be between 5s and 24h"},
+	"imgp interval too long":    {kind: "ImagePolicy", patch: `spec: {interval: 24h1s}`, refused: "spec.interval must be between 5s and 24h"},
+	"imgp interval in days":     {kind: "ImagePolicy", patch: `spec: {interval: 1d}`, refused: "spec.interval"},
+	"imgp interval fraction":    {kind: "ImagePolicy", patch: `spec: {interval: 1.5h}`, refused: "spec.interval"},
+	"imgp interval negative":    {kind: "ImagePolicy", patch: `spec: {interval: -5s}`, refused: "spec.interval"},
+	"imgp interval empty":       {kind: "ImagePolicy", patch: `spec: {interval: ""}`, refused: "spec.interval"},
+	"imgp interval a number":    {kind: "ImagePolicy", patch: `spec: {interval: 5}`, refused: "spec.interval"},
+	"imgp interval microsecond": {kind: "ImagePolicy", patch: `spec: {interval: 5000000us}`, refused: "spec.interval"},
+	"imgp interval characters":  {kind: "ImagePolicy", patch: `spec: {interval: 1h00001m00001s0001ms}`, refused: "spec.interval: Too long"},
+	"imgp timeout least":        {kind: "ImagePolicy", patch: `spec: {timeout: 1s}`},
+	"imgp timeout too short":    {kind: "ImagePolicy", patch: `spec: {timeout: 999ms}`, refused: "spec.timeout must be between 1s and 10m"},
+	"imgp timeout too long":     {kind: "ImagePolicy", patch: `spec: {timeout: 11m}`, refused: "spec.timeout must be between 1s and 10m"},
+
+	"imgp source registry":        {kind: "ImagePolicy", patch: `spec: {source: {registry: {}}}`},
+	"imgp source pinned":          {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: [1.0.0]}}}`},
+	"imgp source empty":           {kind: "ImagePolicy", patch: `spec: {source: {}}`, refused: "spec.source: set exactly one of registry and pinned"},
+	"imgp two sources":            {kind: "ImagePolicy", patch: `spec: {source: {registry: {}, pinned: {versions: [1.0.0]}}}`, refused: "set exactly one of registry and pinned"},
+	"imgp pinned without a tag":   {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: []}}}`, refused: "spec.source.pinned.versions"},
+	"imgp pinned too many":        {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: ` + numbered(`v#`, 101) + `}}}`, refused: "spec.source.pinned.versions: Too many"},
+	"imgp pinned twice":           {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: [a, a]}}}`, refused: "Duplicate value"},
+	"imgp pinned tag with a plus": {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: ["1.0.0+a"]}}}`, refused: "spec.source.pinned.versions[0]"},
+
+	"imgp tag filter":                 {kind: "ImagePolicy", patch: `spec: {tagFilter: {pattern: "^v(?P<version>.+)$", extract: $version, exclude: ["-rc"]}}`},
+	"imgp extract without pattern":    {kind: "ImagePolicy", patch: `spec: {tagFilter: {extract: $version}}`, refused: "spec.tagFilter.extract takes its groups from spec.tagFilter.pattern"},
+	"imgp pattern empty":              {kind: "ImagePolicy", patch: `spec: {tagFilter: {pattern: ""}}`, refused: "spec.tagFilter.pattern"},
+	"imgp pattern too long":           {kind: "ImagePolicy", patch: `spec: {tagFilter: {pattern: ` + long(513) + `}}`, refused: "spec.tagFilter.pattern: Too long"},
+	"imgp extract empty":              {kind: "ImagePolicy", patch: `spec: {tagFilter: {pattern: a, extract: ""}}`, refused: "spec.tagFilter.extract"},
+	"imgp extract too long":           {kind: "ImagePolicy", patch: `spec: {tagFilter: {pattern: a, extract: ` + long(257) + `}}`, refused: "spec.tagFilter.extract: Too long"},
+	"imgp too many exclusions":        {kind: "ImagePolicy", patch: `spec: {tagFilter: {exclude: ` + repeat("a", 17) + `}}`, refused: "spec.tagFilter.exclude: Too many"},
+	"imgp exclusion empty":            {kind: "ImagePolicy", patch: `spec: {tagFilter: {exclude: [""]}}`, refused: "spec.tagFilter.exclude[0]"},
+	"imgp level candidate":            {kind: "ImagePolicy", patch: `spec: {versioning: {level: Candidate}}`},
+	"imgp level preview":              {kind: "ImagePolicy", patch: `spec: {versioning: {level: Preview}}`, refused: "spec.versioning.level must be Release or Candidate"},
+	"imgp level in lower case":        {kind: "ImagePolicy", patch: `spec: {versioning: {level: release}}`, refused: "spec.versioning.level"},
+	"imgp range":                      {kind: "ImagePolicy", patch: `spec: {versioning: {range: ">=1.0.0 <2.0.0"}}`},
+	"imgp range empty":                {kind: "ImagePolicy", patch: `spec: {versioning: {range: ""}}`, refused: "spec.versioning.range"},
+	"imgp range too long":             {kind: "ImagePolicy", patch: `spec: {versioning: {range: ` + long(257) + `}}`, refused: "spec.versioning.range: Too long"},
+	"imgp group by minor":             {kind: "ImagePolicy", patch: `spec: {versioning: {groupBy: Minor}}`},
+	"imgp group by branch":            {kind: "ImagePolicy", patch: `spec: {versioning: {groupBy: Branch}}`, refused: `supported values: "All", "Major", "Minor", "Patch"`},
+	"imgp two parts allowed":          {kind: "ImagePolicy", patch: `spec: {versioning: {twoParts: Allow}}`},
+	"imgp two parts true":             {kind: "ImagePolicy", patch: `spec: {versioning: {twoParts: "true"}}`, refused: "spec.versioning.twoParts"},
+	"imgp deny":                       {kind: "ImagePolicy", patch: `spec: {deny: [1.2.3, ">=1.3.0 <1.3.4"]}`},
+	"imgp deny too many":              {kind: "ImagePolicy", patch: `spec: {deny: ` + numbered("v#", 65) + `}`, refused: "spec.deny: Too many"},
+	"imgp deny empty":                 {kind: "ImagePolicy", patch: `spec: {deny: [""]}`, refused: "spec.deny[0]"},
+	"imgp deny too long":              {kind: "ImagePolicy", patch: `spec: {deny: [` + long(129) + `]}`, refused: "spec.deny[0]: Too long"},
+	"imgp platforms":                  {kind: "ImagePolicy", patch: `spec: {platforms: [linux/amd64, linux/arm64/v8]}`},
+	"imgp platform without an system": {kind: "ImagePolicy", patch: `spec: {platforms: [amd64]}`, refused: "spec.platforms[0]"},
+	"imgp too many platforms":         {kind: "ImagePolicy", patch: `spec: {platforms: ` + numbered("linux/#", 9) + `}`, refused: "spec.platforms: Too many"},
+
+	"imgp limits":             {kind: "ImagePolicy", patch: `spec: {limits: {groups: 256, releasesPerGroup: 2, tags: 100000}}`},
+	"imgp limits product":     {kind: "ImagePolicy", patch: `spec: {limits: {groups: 52}}`, refused: "spec.limits: groups * releasesPerGroup must be at most 512"},
+	"imgp limits product two": {kind: "ImagePolicy", patch: `spec: {limits: {groups: 8, releasesPerGroup: 65}}`, refused: "must be at most 512"},
+	"imgp groups too few":     {kind: "ImagePolicy", patch: `spec: {limits: {groups: 0}}`, refused: "spec.limits.groups"},
+	"imgp groups too many":    {kind: "ImagePolicy", patch: `spec: {limits: {groups: 257, releasesPerGroup: 1}}`, refused: "spec.limits.groups"},
+	"imgp releases too few":   {kind: "ImagePolicy", patch: `spec: {limits: {releasesPerGroup: 0}}`, refused: "spec.limits.releasesPerGroup"},
+	"imgp releases too many":  {kind: "ImagePolicy", patch: `spec: {limits: {groups: 1, releasesPerGroup: 101}}`, refused: "spec.limits.releasesPerGroup"},
+	"imgp tags too few":       {kind: "ImagePolicy", patch: `spec: {limits: {tags: 0}}`, refused: "spec.limits.tags"},
+	"imgp tags too many":      {kind: "ImagePolicy", patch: `spec: {limits: {tags: 100001}}`, refused: "spec.limits.tags"},
+	"imgp unknown field":      {kind: "ImagePolicy", patch: `spec: {imgae: shop}`, refused: `unknown field "spec.imgae"`},
+}
+
+var microserviceRows = map[string]row{
+	"msvc smallest":                    {kind: "Microservice"},
+	"msvc name of 40 characters":       {kind: "Microservice", patch: `metadata: {name: ` + long(40) + `}`},
+	"msvc name of 41 characters":       {kind: "Microservice", patch: `metadata: {name: ` + long(41) + `}`, refused: "metadata.name must start with a letter"},
+	"msvc name starts with a digit":    {kind: "Microservice", patch: `metadata: {name: 1shop}`, refused: "metadata.name must start with a letter"},
+	"msvc name with a dot":             {kind: "Microservice", patch: `metadata: {name: my.shop}`, refused: "metadata.name must start with a letter"},
+	"msvc without a policy":            {kind: "Microservice", patch: `spec: {imagePolicyRef: null}`, refused: "spec.imagePolicyRef: Required value"},
+	"msvc policy without a name":       {kind: "Microservice", patch: `spec: {imagePolicyRef: {name: ""}}`, refused: "spec.imagePolicyRef.name"},
+	"msvc without a template":          {kind: "Microservice", patch: `spec: {template: null}`, refused: "spec.template: Required value"},
+	"msvc typo in the template":        {kind: "Microservice", patch: `spec: {template: {spec: {contianers: []}}}`, refused: `unknown field "spec.template.spec.contianers"`},
+	"msvc typo in a container":         {kind: "Microservice", patch: `spec: {template: {spec: {containers: [{name: shop, imagee: a}]}}}`, refused: `unknown field "spec.template.spec.containers[0].imagee"`},
+	"msvc typo in the template's meta": {kind: "Microservice", patch: `spec: {template: {metadata: {lables: {a: b}}}}`, refused: `unknown field "spec.template.metadata.lables"`},
+	"msvc typo in a step":              {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 1, puase: {}}]}}}`, refused: `unknown field "spec.updateStrategy.canary.steps[0].puase"`},
+	"msvc typo at the top":             {kind: "Microservice", patch: `{spce: {}}`, refused: `unknown field "spce"`},
+	"msvc port twice over protocols":   {kind: "Microservice", patch: `spec: {template: {spec: {containers: [{name: shop, ports: [{containerPort: 53}, {containerPort: 53, protocol: UDP}]}]}}}`},
+	"msvc container name":              {kind: "Microservice", patch: `spec: {containerName: shop}`},
+	"msvc container name empty":        {kind: "Microservice", patch: `spec: {containerName: ""}`, refused: "spec.containerName"},
+	"msvc container name too long":     {kind: "Microservice", patch: `spec: {containerName: ` + long(64) + `}`, refused: "spec.containerName: Too long"},
+
+	"msvc replicas":                       {kind: "Microservice", patch: `spec: {availability: {replicas: 1000}}`},
+	"msvc no replicas":                    {kind: "Microservice", patch: `spec: {availability: {replicas: 0}}`, refused: "spec.availability.replicas"},
+	"msvc too many replicas":              {kind: "Microservice", patch: `spec: {availability: {replicas: 1001}}`, refused: "spec.availability.replicas"},
+	"msvc minAvailable":                   {kind: "Microservice", patch: `spec: {availability: {minAvailable: 50%}}`},
+	"msvc minAvailable a number":          {kind: "Microservice", patch: `spec: {availability: {minAvailable: 1}}`},
+	"msvc minAvailable negative":          {kind: "Microservice", patch: `spec: {availability: {minAvailable: -1}}`, refused: "spec.availability.minAvailable must be"},
+	"msvc minAvailable a word":            {kind: "Microservice", patch: `spec: {availability: {minAvailable: most}}`, refused: "spec.availability.minAvailable must be"},
+	"msvc maxUnavailable":                 {kind: "Microservice", patch: `spec: {availability: {maxUnavailable: 0}}`},
+	"msvc maxUnavailable of 101 percent":  {kind: "Microservice", patch: `spec: {availability: {maxUnavailable: 101%}}`, refused: "spec.availability.maxUnavailable must be"},
+	"msvc both budgets":                   {kind: "Microservice", patch: `spec: {availability: {minAvailable: 1, maxUnavailable: 1}}`, refused: "spec.availability: set at most one of minAvailable and maxUnavailable"},
+	"msvc minReadySeconds":                {kind: "Microservice", patch: `spec: {availability: {minReadySeconds: 0}}`},
+	"msvc minReadySeconds negative":       {kind: "Microservice", patch: `spec: {availability: {minReadySeconds: -1}}`, refused: "spec.availability.minReadySeconds"},
+	"msvc minReadySeconds too long":       {kind: "Microservice", patch: `spec: {availability: {minReadySeconds: 3601}}`, refused: "spec.availability.minReadySeconds"},
+	"msvc standby full":                   {kind: "Microservice", patch: `spec: {availability: {standbyReplicas: Full}}`},
+	"msvc standby none":                   {kind: "Microservice", patch: `spec: {availability: {standbyReplicas: 0}}`},
+	"msvc standby a percentage":           {kind: "Microservice", patch: `spec: {availability: {standbyReplicas: 50%}}`, refused: "spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"},
+	"msvc standby negative":               {kind: "Microservice", patch: `spec: {availability: {standbyReplicas: -1}}`, refused: "spec.availability.standbyReplicas"},
+	"msvc latest":                         {kind: "Microservice", patch: `spec: {updateStrategy: {latest: {}}}`},
+	"msvc minimumAvailable":               {kind: "Microservice", patch: `spec: {updateStrategy: {minimumAvailable: 10}}`},
+	"msvc minimumAvailable none":          {kind: "Microservice", patch: `spec: {updateStrategy: {minimumAvailable: 0}}`, refused: "spec.updateStrategy.minimumAvailable"},
+	"msvc minimumAvailable too many":      {kind: "Microservice", patch: `spec: {updateStrategy: {minimumAvailable: 11}}`, refused: "spec.updateStrategy.minimumAvailable"},
+	"msvc deadline too short":             {kind: "Microservice", patch: `spec: {updateStrategy: {progressDeadlineSeconds: 9}}`, refused: "spec.updateStrategy.progressDeadlineSeconds"},
+	"msvc deadline too long":              {kind: "Microservice", patch: `spec: {updateStrategy: {progressDeadlineSeconds: 86401}}`, refused: "spec.updateStrategy.progressDeadlineSeconds"},
+	"msvc drain delay":                    {kind: "Microservice", patch: `spec: {updateStrategy: {drainDelay: 0s}}`},
+	"msvc drain delay too long":           {kind: "Microservice", patch: `spec: {updateStrategy: {drainDelay: 25h}}`, refused: "spec.updateStrategy.drainDelay must be at most 24h"},
+	"msvc pin":                            {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {version: 1.0.0}, configuration: Current, expireTime: "2030-01-01T00:00:00Z", reason: a freeze}}}`},
+	"msvc pin of a group":                 {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: 1.x, version: 1.0.0, configuration: Retained, expireTime: "2030-01-01T00:00:00Z"}]}}}`},
+	"msvc pin of nothing":                 {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {}}}`, refused: "spec.updateStrategy.manual: set semVer or groups"},
+	"msvc pin of no group":                {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: []}}}`, refused: "spec.updateStrategy.manual: set semVer or groups"},
+	"msvc pin without a version":          {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {name: 1.x}}}}`, refused: "spec.updateStrategy.manual.semVer.version: Required value"},
+	"msvc pin's version empty":            {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {version: ""}}}}`, refused: "spec.updateStrategy.manual.semVer.version"},
+	"msvc pin's stream too long":          {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {version: a, name: ` + long(254) + `}}}}`, refused: "spec.updateStrategy.manual.semVer.name"},
+	"msvc pin's configuration":            {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {version: a}, configuration: Old}}}`, refused: "spec.updateStrategy.manual.configuration"},
+	"msvc pin's end no time":              {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {version: a}, expireTime: tomorrow}}}`, refused: "spec.updateStrategy.manual.expireTime"},
+	"msvc pin's reason too long":          {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {semVer: {version: a}, reason: ` + long(129) + `}}}`, refused: "spec.updateStrategy.manual.reason"},
+	"msvc too many group pins":            {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: ` + numbered(`{name: g#, version: a}`, 33) + `}}}`, refused: "spec.updateStrategy.manual.groups: Too many"},
+	"msvc group pinned twice":             {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: a, version: b}, {name: a, version: c}]}}}`, refused: "Duplicate value"},
+	"msvc group pin without a name":       {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: "", version: b}]}}}`, refused: "spec.updateStrategy.manual.groups[0].name"},
+	"msvc group pin's version empty":      {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: a, version: ""}]}}}`, refused: "spec.updateStrategy.manual.groups[0].version"},
+	"msvc group pin's configuration":      {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: a, version: b, configuration: Old}]}}}`, refused: "spec.updateStrategy.manual.groups[0].configuration"},
+	"msvc group pin's end":                {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: a, version: b, expireTime: never}]}}}`, refused: "spec.updateStrategy.manual.groups[0].expireTime"},
+	"msvc group pin's reason":             {kind: "Microservice", patch: `spec: {updateStrategy: {manual: {groups: [{name: a, version: b, reason: ` + long(129) + `}]}}}`, refused: "spec.updateStrategy.manual.groups[0].reason"},
+	"msvc canary steps":                   {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0, approval: {}}, {name: half, weight: 50, pause: {duration: 1h}}, {weight: 50}, {weight: 100}]}}}`},
+	"msvc canary without steps":           {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: []}}}`, refused: "spec.updateStrategy.canary.steps"},
+	"msvc canary steps absent":            {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {}}}`, refused: "spec.updateStrategy.canary.steps: Required value"},
+	"msvc too many canary steps":          {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: ` + repeat("{weight: 1}", 33) + `}}}`, refused: "spec.updateStrategy.canary.steps: Too many"},
+	"msvc most canary steps":              {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: ` + repeat("{weight: 1}", 32) + `}}}`},
+	"msvc step names twice":               {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{name: a, weight: 1}, {name: a, weight: 2}]}}}`, refused: "spec.updateStrategy.canary.steps: names must differ"},
+	"msvc weights fall":                   {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 50}, {weight: 10}]}}}`, refused: "spec.updateStrategy.canary.steps: weights must not fall"},
+	"msvc step with pause and approval":   {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 1, pause: {duration: 1s}, approval: {}}]}}}`, refused: "spec.updateStrategy.canary.steps: set at most one of pause and approval"},
+	"msvc step named by a number":         {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{name: "1", weight: 1}]}}}`, refused: "spec.updateStrategy.canary.steps[0].name"},
+	"msvc weight absent":                  {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{name: a}]}}}`, refused: "spec.updateStrategy.canary.steps[0].weight: Required value"},
+	"msvc weight negative":                {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: -1}]}}}`, refused: "spec.updateStrategy.canary.steps[0].weight"},
+	"msvc weight above a hundred":         {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 101}]}}}`, refused: "spec.updateStrategy.canary.steps[0].weight"},
+	"msvc pause too long":                 {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 1, pause: {duration: 721h}}]}}}`, refused: "pause.duration must be at most 720h"},
+	"msvc pause without duration":         {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 1, pause: {}}]}}}`, refused: "spec.updateStrategy.canary.steps[0].pause.duration: Required value"},
+	"msvc paused":                         {kind: "Microservice", patch: `spec: {paused: true}`},
+	"msvc image pull policy in container": {kind: "Microservice", patch: `spec: {template: {spec: {containers: [{name: shop, imagePullPolicy: Always}]}}}`},
+}
+
+var releaseRows = map[string]row{
+	"vsvc smallest":                   {kind: "VersionedMicroservice"},
+	"vsvc microservice absent":        {kind: "VersionedMicroservice", patch: `spec: {microserviceName: null}`, refused: "spec.microserviceName: Required value"},
+	"vsvc microservice too long":      {kind: "VersionedMicroservice", patch: `spec: {microserviceName: ` + long(41) + `}`, refused: "spec.microserviceName: Too long"},
+	"vsvc group empty":                {kind: "VersionedMicroservice", patch: `spec: {group: ""}`, refused: "spec.group"},
+	"vsvc group too long":             {kind: "VersionedMicroservice", patch: `spec: {group: ` + long(64) + `}`, refused: "spec.group: Too long"},
+	"vsvc version empty":              {kind: "VersionedMicroservice", patch: `spec: {semVer: {version: ""}}`, refused: "spec.semVer.version"},
+	"vsvc stream too long":            {kind: "VersionedMicroservice", patch: `spec: {semVer: {name: ` + long(254) + `}}`, refused: "spec.semVer.name"},
+	"vsvc without images":             {kind: "VersionedMicroservice", patch: `spec: {images: []}`, refused: "spec.images"},
+	"vsvc too many images":            {kind: "VersionedMicroservice", patch: `spec: {images: ` + repeat(`{image: a, digest: b}`, 9) + `}`, refused: "spec.images: Too many"},
+	"vsvc image empty":                {kind: "VersionedMicroservice", patch: `spec: {images: [{image: "", digest: b}]}`, refused: "spec.images[0].image"},
+	"vsvc digest empty":               {kind: "VersionedMicroservice", patch: `spec: {images: [{image: a, digest: ""}]}`, refused: "spec.images[0].digest"},
+	"vsvc no replicas":                {kind: "VersionedMicroservice", patch: `spec: {replicas: 0}`},
+	"vsvc replicas absent":            {kind: "VersionedMicroservice", patch: `spec: {replicas: null}`, refused: "spec.replicas: Required value"},
+	"vsvc replicas negative":          {kind: "VersionedMicroservice", patch: `spec: {replicas: -1}`, refused: "spec.replicas"},
+	"vsvc too many replicas":          {kind: "VersionedMicroservice", patch: `spec: {replicas: 1001}`, refused: "spec.replicas"},
+	"vsvc minReadySeconds negative":   {kind: "VersionedMicroservice", patch: `spec: {availability: {minReadySeconds: -1}}`, refused: "spec.availability.minReadySeconds"},
+	"vsvc budget":                     {kind: "VersionedMicroservice", patch: `spec: {availability: {minReadySeconds: 10, disruptionBudget: {maxUnavailable: 1}}}`},
+	"vsvc budget of percent":          {kind: "VersionedMicroservice", patch: `spec: {availability: {disruptionBudget: {minAvailable: 50%}}}`},
+	"vsvc budget empty":               {kind: "VersionedMicroservice", patch: `spec: {availability: {disruptionBudget: {}}}`, refused: "disruptionBudget: set exactly one"},
+	"vsvc budget with both":           {kind: "VersionedMicroservice", patch: `spec: {availability: {disruptionBudget: {minAvailable: 1, maxUnavailable: 1}}}`, refused: "disruptionBudget: set exactly one"},
+	"vsvc budget min a word":          {kind: "VersionedMicroservice", patch: `spec: {availability: {disruptionBudget: {minAvailable: x}}}`, refused: "disruptionBudget.minAvailable must be"},
+	"vsvc budget max negative":        {kind: "VersionedMicroservice", patch: `spec: {availability: {disruptionBudget: {maxUnavailable: -1}}}`, refused: "disruptionBudget.maxUnavailable must be"},
+	"vsvc typo in the template":       {kind: "VersionedMicroservice", patch: `spec: {template: {spec: {hostPIDD: true}}}`, refused: `unknown field "spec.template.spec.hostPIDD"`},
+	"vsvc decision":                   {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Adopt, id: a, reason: it is good}}`},
+	"vsvc decision continue":          {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Continue, id: a, step: "1"}}`},
+	"vsvc continue without a step":    {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Continue, id: a}}`, refused: "spec.decision.step names the step"},
+	"vsvc adopt with a step":          {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Adopt, id: a, step: b}}`, refused: "spec.decision.step names the step"},
+	"vsvc decision unknown":           {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Abort, id: a}}`, refused: `supported values: "Continue", "Adopt", "Deprecate", "Retry"`},
+	"vsvc decision without id":        {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Adopt, id: ""}}`, refused: "spec.decision.id"},
+	"vsvc decision's step empty":      {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Continue, id: a, step: ""}}`, refused: "spec.decision.step"},
+	"vsvc decision's reason too long": {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Adopt, id: a, reason: ` + long(257) + `}}`, refused: "spec.decision.reason"},
+
+	"vsvc scaled":               {kind: "VersionedMicroservice", update: true, patch: `spec: {replicas: 3}`},
+	"vsvc budget added":         {kind: "VersionedMicroservice", update: true, patch: `spec: {availability: {disruptionBudget: {maxUnavailable: 1}}}`},
+	"vsvc decided":              {kind: "VersionedMicroservice", update: true, patch: `spec: {decision: {action: Retry, id: a}}`},
+	"vsvc microservice changed": {kind: "VersionedMicroservice", update: true, patch: `spec: {microserviceName: other}`, refused: "spec.microserviceName is immutable"},
+	"vsvc group changed":        {kind: "VersionedMicroservice", update: true, patch: `spec: {group: 2-x}`, refused: "spec.group is immutable"},
+	"vsvc version changed":      {kind: "VersionedMicroservice", update: true, patch: `spec: {semVer: {version: 1.0.1}}`, refused: "spec.semVer is immutable"},
+	"vsvc image changed":        {kind: "VersionedMicroservice", update: true, patch: `spec: {images: [{image: other, digest: "sha256:0"}]}`, refused: "spec.images is immutable"},
+	"vsvc image added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {images: ` + repeat(`{image: "registry.example.com/shop:1.0.0@sha256:0", digest: "sha256:0"}`, 2) + `}`, refused: "spec.images is immutable"},
+	"vsvc label added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {metadata: {labels: {a: b}}}}`, refused: "spec.template is immutable"},
+	"vsvc image of a container": {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, image: evil}]}}}`, refused: "spec.template is immutable"},
+	// Swaps of one key for another, which get by a comparison that does not know
+	// the fields.
+	"vsvc host PID swapped in":      {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, hostPID: true}}}`, refused: "spec.template is immutable"},
+	"vsvc privileged swapped in":    {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, securityContext: {privileged: true}}]}}}`, refused: "spec.template is immutable"},
+	"vsvc volume swapped in":        {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, volumes: [{name: a, hostPath: {path: /}}]}}}`, refused: "spec.template is immutable"},
+	"vsvc container added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, image: "registry.example.com/shop:1.0.0"}, {name: evil, image: evil}]}}}`, refused: "spec.template is immutable"},
+	"vsvc init container swapped":   {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, initContainers: [{name: a, image: b}]}}}`, refused: "spec.template is immutable"},
+	"vsvc service account swapped":  {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, serviceAccountName: admin}}}`, refused: "spec.template is immutable"},
+	"vsvc template's field dropped": {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null}}}`, refused: "spec.template is immutable"},
+}
+
+var networkPolicyRows = map[string]row{
+	"hnp smallest":                    {kind: "NetworkPolicy"},
+	"hnp services only":               {kind: "NetworkPolicy", patch: `spec: {provider: null}`},
+	"hnp name of 40 characters":       {kind: "NetworkPolicy", patch: `metadata: {name: ` + long(40) + `}`},
+	"hnp name of 41 characters":       {kind: "NetworkPolicy", patch: `metadata: {name: ` + long(41) + `}`, refused: "metadata.name must start with a letter"},
+	"hnp microservice":                {kind: "NetworkPolicy", patch: `spec: {microserviceRef: {name: other}}`},
+	"hnp microservice without name":   {kind: "NetworkPolicy", patch: `spec: {microserviceRef: {}}`, refused: "spec.microserviceRef.name: Required value"},
+	"hnp microservice's name empty":   {kind: "NetworkPolicy", patch: `spec: {microserviceRef: {name: ""}}`, refused: "spec.microserviceRef.name"},
+	"hnp without ports":               {kind: "NetworkPolicy", patch: `spec: {ports: []}`, refused: "spec.ports"},
+	"hnp ports absent":                {kind: "NetworkPolicy", patch: `spec: {ports: null}`, refused: "spec.ports: Required value"},
+	"hnp port number twice":           {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 80, protocol: TCP}]}`, refused: "spec.ports: each port number may be used once"},
+	"hnp port number over UDP too":    {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 53, protocol: TCP}, {name: b, port: 53, protocol: UDP}]}`},
+	"hnp port name twice":             {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: a, port: 81}]}`, refused: "Duplicate value"},
+	"hnp port name in upper case":     {kind: "NetworkPolicy", patch: `spec: {ports: [{name: HTTP, port: 80}]}`, refused: "spec.ports[0].name"},
+	"hnp port zero":                   {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 0}]}`, refused: "spec.ports[0].port"},
+	"hnp port too high":               {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 65536}]}`, refused: "spec.ports[0].port"},
+	"hnp target by number":            {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, targetPort: 8080}]}`},
+	"hnp target by name":              {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, targetPort: http-alt}]}`},
+	"hnp target zero":                 {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, targetPort: 0}]}`, refused: "spec.ports[].targetPort must be"},
+	"hnp target without a letter":     {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, targetPort: "8080"}]}`, refused: "spec.ports[].targetPort must be"},
+	"hnp target's name too long":      {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, targetPort: ` + long(16) + `}]}`, refused: "spec.ports[].targetPort must be"},
+	"hnp protocol unknown":            {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: SCTP}]}`, refused: "spec.ports[0].protocol"},
+	"hnp app protocol":                {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, appProtocol: kubernetes.io/h2c}]}`},
+	"hnp app protocol empty":          {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, appProtocol: ""}]}`, refused: "spec.ports[0].appProtocol"},
+	"hnp provider empty":              {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: null}}`, refused: "spec.provider: set gateway"},
+	"hnp gateway without parents":     {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: []}}}`, refused: "spec.provider.gateway.parentRefs"},
+	"hnp too many parents":            {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: ` + numbered(`{name: g#}`, 9) + `}}}`, refused: "spec.provider.gateway.parentRefs: Too many"},
+	"hnp parent without a name":       {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: [{name: ""}]}}}`, refused: "spec.provider.gateway.parentRefs[0].name"},
+	"hnp parent's namespace empty":    {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: [{name: a, namespace: ""}]}}}`, refused: "spec.provider.gateway.parentRefs[0].namespace"},
+	"hnp parent's listener empty":     {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: [{name: a, sectionName: ""}]}}}`, refused: "spec.provider.gateway.parentRefs[0].sectionName"},
+	"hnp parent's listener":           {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: [{name: a, namespace: infra, sectionName: http}]}}}`},
+	"hnp domain":                      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com}]}`},
+	"hnp domain of a group":           {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{.ReleaseGroupName}}.shop.example.com", path: /cart}]}`},
+	"hnp domain with every field":     {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{ .StreamName }}.{{.FullName}}.{{.Name}}.{{.Version}}.{{.Microservice}}.{{.Namespace}}.example.com"}]}`},
+	"hnp wildcard domain":             {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "*.example.com"}]}`},
+	"hnp wildcard inside":             {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "a.*.example.com"}]}`, refused: "spec.domains[].domain must be a host name"},
+	"hnp domain empty":                {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: ""}]}`, refused: "spec.domains[0].domain"},
+	"hnp domain too long":             {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: ` + long(254) + `}]}`, refused: "spec.domains[0].domain: Too long"},
+	"hnp domain in upper case":        {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: Shop.example.com}]}`, refused: "spec.domains[].domain must be a host name in lower case"},
+	"hnp domain with a scheme":        {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "https://shop.example.com"}]}`, refused: "without scheme"},
+	"hnp domain with a port":          {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "shop.example.com:80"}]}`, refused: "spec.domains[].domain must be a host name"},
+	"hnp domain with a function":      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{lower .Name}}.example.com"}]}`, refused: "spec.domains[].domain must be a host name"},
+	"hnp domain's field unknown":      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{.Branch}}.example.com"}]}`, refused: "the fields are ReleaseGroupName, StreamName"},
+	"hnp domain's field not closed":   {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{.Name.example.com"}]}`, refused: "spec.domains[].domain must be a host name"},
+	"hnp domains without provider":    {kind: "NetworkPolicy", patch: `spec: {provider: null, domains: [{domain: shop.example.com}]}`, refused: "spec.domains need a spec.provider"},
+	"hnp domain's port":               {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 81}], domains: [{domain: shop.example.com, port: b}]}`},
+	"hnp domain's port unclear":       {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 81}], domains: [{domain: shop.example.com}]}`, refused: "spec.domains[].port must be the name of one of spec.ports"},
+	"hnp domain's port unknown":       {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, port: web}]}`, refused: "spec.domains[].port must be the name of one of spec.ports"},
+	"hnp domain's port too long":      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, port: ` + long(64) + `}]}`, refused: "spec.domains[0].port: Too long"},
+	"hnp domain's port is TCP":        {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: TCP}], domains: [{domain: shop.example.com}]}`, refused: "spec.domains[].port must name a port of protocol HTTP"},
+	"hnp domain names a UDP port":     {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 53, protocol: UDP}], domains: [{domain: shop.example.com, port: b}]}`, refused: "spec.domains[].port must name a port of protocol HTTP"},
+	"hnp domain beside a TCP port":    {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 53, protocol: TCP}], domains: [{domain: shop.example.com, port: a}]}`},
+	"hnp path without a slash":        {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, path: cart}]}`, refused: "spec.domains[0].path"},
+	"hnp path with a query":           {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, path: "/cart?a=b"}]}`, refused: "spec.domains[0].path"},
+	"hnp groups newest":               {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Newest}}]}`},
+	"hnp groups named":                {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named, names: [1.x]}}]}`},
+	"hnp groups unknown":              {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: All}}]}`, refused: "spec.domains[0].groups.policy"},
+	"hnp groups named by nobody":      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named}}]}`, refused: "spec.domains[].groups.names goes with policy Named"},
+	"hnp groups each with names":      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Each, names: [1.x]}}]}`, refused: "spec.domains[].groups.names goes with policy Named"},
+	"hnp too many group names":        {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named, names: ` + numbered("g#", 33) + `}}]}`, refused: "spec.domains[0].groups.names: Too many"},
+	"hnp group name empty":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named, names: [""]}}]}`, refused: "spec.domains[0].groups.names[0]"},
+	"hnp domain pinned":               {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, release: {version: 1.0.0}}]}`},
+	"hnp pinned domain's version":     {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, release: {version: ""}}]}`, refused: "spec.domains[0].release.version"},
+	"hnp domain of groups, release":   {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Newest}, release: {version: 1.0.0}}]}`, refused: "spec.domains[]: set at most one of groups and release"},
+	"hnp most domains":                {kind: "NetworkPolicy", patch: `spec: {domains: ` + numbered("{domain: #.example.com}", 64) + `}`},
+	"hnp too many domains":            {kind: "NetworkPolicy", patch: `spec: {domains: ` + numbered("{domain: #.example.com}", 65) + `}`, refused: "spec.domains: Too many"},
+	"hnp too many ports":              {kind: "NetworkPolicy", patch: `spec: {ports: ` + numbered("{name: p#, port: 80}", 13) + `}`, refused: "spec.ports: Too many"},
+	"hnp unknown field in a domain":   {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, prot: a}]}`, refused: `unknown field "spec.domains[0].prot"`},
+	"hnp firewall's field by mistake": {kind: "NetworkPolicy", patch: `spec: {podSelector: {}}`, refused: `unknown field "spec.podSelector"`},
+}
+
+// TestRows creates or updates an object for each row. Afterwards it checks that
+// the rows are complete: each CEL message was given, and each field of a
+// specification that has bounds was refused at least once.
+func TestRows(t *testing.T) {
+	messages, fields := map[string]bool{}, map[string]bool{}
+	index := regexp.MustCompile(`\[\d+\]`)
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		row := rows[name]
+		t.Run(name, func(t *testing.T) {
+			err := try(t, env.Namespace(t), row)
+			switch {
+			case row.refused == "" && err != nil:
+				t.Fatalf("refused: %v", err)
+			case row.refused == "":
+				return
+			case err == nil:
+				t.Fatalf("accepted, want a refusal with %q", row.refused)
+			case !strings.Contains(err.Error(), row.refused):
+				t.Fatalf("message = %q, want one with %q", err, row.refused)
+			case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+				t.Fatalf("refused for another cause than the object: %v", err)
+			}
+			refusedFields, refusedMessages := causes(err)
+			for _, field := range refusedFields {
+				fields[row.kind+" "+index.ReplaceAllString(field, "[]")] = true
+			}
+			for _, message := range refusedMessages {
+				messages[message] = true
+			}
+		})
+	}
+
+	for kind, definition := range definitions(t) {
+		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+			for _, rule := range schema.XValidations {
+				given := slices.ContainsFunc(slices.Collect(maps.Keys(messages)), func(m string) bool { return strings.Contains(m, rule.Message) })
+				if !given {
+					t.Errorf("%s %s: no row is refused with %q", kind, path, rule.Message)
+				}
+			}
+			if strings.HasPrefix(path, "spec.") && bounded(schema) && !fields[kind+" "+path] {
+				t.Errorf("%s %s: no row goes over its bounds", kind, path)
+			}
+		})
+	}
+}
+
+// try creates the row's object, or updates the base to it, under strict
+// validation.
+func try(t *testing.T, namespace string, row row) error {
+	t.Helper()
+	if !row.update {
+		return env.Client.Create(t.Context(), object(t, row.kind, namespace, row.patch), client.FieldValidation("Strict"))
+	}
+	existing := object(t, row.kind, namespace, `spec: {template: {spec: {restartPolicy: Always}}}`)
+	if err := env.Client.Create(t.Context(), existing); err != nil {
+		t.Fatalf("create the base: %v", err)
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current := existing.DeepCopy()
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(existing), current); err != nil {
+			return err
+		}
+		raw, err := current.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		var changed *unstructured.Unstructured = patched(t, raw, namespace, row.patch)
+		return env.Client.Update(t.Context(), changed, client.FieldValidation("Strict"))
+	})
+}
+
+// bounded says that a value of the right type can be refused by the schema
+// itself.
+func bounded(s *apiextensionsv1.JSONSchemaProps) bool {
+	return s.Minimum != nil || s.Maximum != nil || s.MinLength != nil || s.MaxLength != nil || s.Pattern != "" ||
+		len(s.Enum) > 0 || s.MinItems != nil || s.MaxItems != nil || s.Format == "date-time"
+}
