@@ -136,10 +136,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	w, failed := r.write(ctx, f, out)
 	now, wake := report(f, out, w)
 	if err := r.save(ctx, &policy, now); err != nil {
-		return ctrl.Result{}, errors.Join(failed, err)
+		return status.Again(ctx, errors.Join(failed, err))
 	}
 	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
-		return ctrl.Result{}, failed
+		return status.Again(ctx, failed)
 	}
 	return ctrl.Result{RequeueAfter: r.again(f, w, wake)}, nil
 }

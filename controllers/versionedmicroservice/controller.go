@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,24 +95,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	did := r.apply(ctx, seen, decide(seen))
 	if err := did.transient(); err != nil {
-		return again(ctx, err)
+		return status.Again(ctx, err)
 	}
 	next, look := report(seen, did, r.now())
 	paced, err := r.write(ctx, seen.release, next)
 	if err != nil {
-		return again(ctx, err)
+		return status.Again(ctx, err)
 	}
 	return ctrl.Result{RequeueAfter: r.wake(did, look, paced)}, nil
-}
-
-// again lets an error be tried again. A conflict is none: what was seen is old, and
-// the newer is on its way.
-func again(ctx context.Context, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("pass dropped: the facts are newer", "cause", err.Error())
-		return ctrl.Result{RequeueAfter: 200 * time.Millisecond}, nil
-	}
-	return ctrl.Result{}, err
 }
 
 // write writes the status if it differs, and says how long a difference that is no

@@ -1,10 +1,13 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/internal/apply"
 )
@@ -96,4 +99,18 @@ func Classify(err error) *Error {
 		return &Error{Class: Transient, Reason: ReasonConflict, Err: err}
 	}
 	return &Error{Class: Transient, Reason: ReasonFailed, Err: err}
+}
+
+// afterConflict is how long a pass that met newer facts waits for them to arrive.
+const afterConflict = 200 * time.Millisecond
+
+// Again ends a reconcile that met an error: it is tried again with back-off. A
+// conflict is no error but newer facts, which are on their way to the cache: it is
+// tried again shortly, and told to nobody.
+func Again(ctx context.Context, err error) (reconcile.Result, error) {
+	if !apierrors.IsConflict(err) {
+		return reconcile.Result{}, err
+	}
+	log.FromContext(ctx).V(1).Info("pass dropped: the facts are newer", "cause", err.Error())
+	return reconcile.Result{RequeueAfter: afterConflict}, nil
 }
