@@ -22,7 +22,7 @@ kind: Kustomization
 resources:
 - ../../config/default
 images:
-- name: heighliner
+- name: heighliner/heighliner
   newName: $image
   newTag: "$tag"
 YAML
@@ -30,4 +30,4 @@ YAML
 $kubectl apply -k config/crd >/dev/null
 $kubectl wait --for=condition=Established --timeout=60s -f config/crd/ >/dev/null 2>&1 || $kubectl wait --for=condition=Established --timeout=60s crd -l '!nothing' >/dev/null
 $kubectl apply -k "$overlay" >/dev/null
-$kubectl -n heighliner-system rollout status deployment/heighliner-manager --timeout=120s
+$kubectl -n heighliner-system rollout status deployment/heighliner --timeout=120s
