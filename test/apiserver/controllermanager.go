@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // controllers run in tests. Nothing in them needs a node.
@@ -39,13 +40,26 @@ type controllerManager struct {
 // startControllerManager starts kube-controller-manager, and waits until it
 // has given a namespace its ServiceAccount.
 func startControllerManager(ctx context.Context, env *Env) (*controllerManager, error) {
+	// Admission tells it from people by its name.
+	user, err := env.environment.AddUser(envtest.User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("add user of kube-controller-manager: %w", err)
+	}
+	config, err := user.KubeConfig()
+	if err != nil {
+		return nil, fmt.Errorf("make kubeconfig of kube-controller-manager: %w", err)
+	}
+	kubeconfig := filepath.Join(env.dir, "kube-controller-manager.kubeconfig")
+	if err := os.WriteFile(kubeconfig, config, 0o600); err != nil {
+		return nil, fmt.Errorf("write kubeconfig of kube-controller-manager: %w", err)
+	}
 	log, err := os.Create(filepath.Join(env.dir, "kube-controller-manager.log"))
 	if err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
 	m := &controllerManager{log: log, exited: make(chan error, 1)}
 	m.cmd = exec.Command(filepath.Join(env.assets, "kube-controller-manager"),
-		"--kubeconfig="+env.kubeconfig(),
+		"--kubeconfig="+kubeconfig,
 		"--controllers="+strings.Join(controllers, ","),
 		"--leader-elect=false",
 		"--secure-port=0",

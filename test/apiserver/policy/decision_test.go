@@ -1,0 +1,403 @@
+// Package policy_test tests the admission policies of config/policies, and the
+// roles of config/rbac, on a real API server with impersonated users.
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) {
+	os.Exit(apiserver.Run(m, apiserver.Options{Policies: true, ControllerManager: true}, &env))
+}
+
+const (
+	alice = "alice@example.com"
+	// masters may do whatever admission lets them do, so that these tests see
+	// admission and not RBAC.
+	masters = "system:masters"
+)
+
+// release makes a release as the manager does.
+func release(t *testing.T, namespace string, change func(*hlnr.VersionedMicroservice)) *hlnr.VersionedMicroservice {
+	t.Helper()
+	out := newRelease(namespace)
+	if change != nil {
+		change(out)
+	}
+	if err := env.As(t, apiserver.ManagerUser, masters).Create(t.Context(), out); err != nil {
+		t.Fatalf("create release as the manager: %v", err)
+	}
+	return out
+}
+
+func newRelease(namespace string) *hlnr.VersionedMicroservice {
+	return &hlnr.VersionedMicroservice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "shop-1", Namespace: namespace,
+			Labels:      map[string]string{hlnr.LabelMicroservice: "shop"},
+			Annotations: map[string]string{hlnr.AnnotationIdentity: "v1.0"},
+		},
+		Spec: hlnr.VersionedMicroserviceSpec{
+			MicroserviceName: "shop",
+			Group:            "1-x",
+			SemVer:           hlnr.SemVer{Name: "1.x", Version: "1.0.0"},
+			Images:           []hlnr.ReleaseImage{{Image: "shop:1.0.0", Digest: "sha256:0"}},
+			Template:         corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop:1.0.0"}}}},
+			Replicas:         2,
+		},
+	}
+}
+
+// TestDecision: what a person, who may do everything by RBAC, may change of a
+// release.
+func TestDecision(t *testing.T) {
+	adopt := `"decision": {"action": "Adopt", "id": "1"}`
+	signed := func(by string) string { return `"metadata": {"annotations": {"hlnr.io/decided-by": "` + by + `"}}` }
+	for name, test := range map[string]struct {
+		// before is a decision that somebody else made.
+		before string
+		patch  string
+		// refused is part of the message; empty: allowed.
+		refused string
+	}{
+		"a signed decision":                  {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
+		"a second decision":                  {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "2"}}}`},
+		"a decision taken back":              {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": null}}`},
+		"nothing at all":                     {patch: `{}`},
+		"a decision without a signature":     {patch: `{"spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
+		"a decision in somebody else's name": {patch: `{` + signed("bob") + `, "spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
+		"a decision under the old signature": {before: "bob", patch: `{"spec": {"decision": {"action": "Adopt", "id": "2"}}}`, refused: "set the annotation"},
+		"another step of the same decision":  {before: "bob", patch: `{"spec": {"decision": {"reason": "because"}}}`, refused: "set the annotation"},
+		"a decision taken back unsigned":     {before: "bob", patch: `{"spec": {"decision": null}}`, refused: "set the annotation"},
+		"a signature without a decision":     {patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
+		"a signature changed afterwards":     {before: "bob", patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
+		"a signature taken off":              {before: "bob", patch: `{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, refused: "set the annotation"},
+		"replicas":                           {patch: `{"spec": {"replicas": 5}}`, refused: "only spec.decision may be changed"},
+		"replicas beside a decision":         {patch: `{` + signed(alice) + `, "spec": {"replicas": 5, ` + adopt + `}}`, refused: "only spec.decision may be changed"},
+		"availability added":                 {patch: `{"spec": {"availability": {"minReadySeconds": 5}}}`, refused: "only spec.decision may be changed"},
+		"a label":                            {patch: `{"metadata": {"labels": {"hlnr.io/microservice": "other"}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"all labels":                         {patch: `{"metadata": {"labels": null}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"another annotation":                 {patch: `{"metadata": {"annotations": {"a": "b"}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"the identity":                       {patch: `{"metadata": {"annotations": {"hlnr.io/identity": "v1.1"}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"the identity taken off":             {patch: `{"metadata": {"annotations": {"hlnr.io/identity": null}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"an owner":                           {patch: `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}]}}`, refused: "owner references and finalizers"},
+		"a finalizer":                        {patch: `{"metadata": {"finalizers": ["example.com/keep"]}}`, refused: "owner references and finalizers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made := release(t, env.Namespace(t), func(r *hlnr.VersionedMicroservice) {
+				if test.before != "" {
+					r.Spec.Decision = &hlnr.Decision{Action: hlnr.DecisionRetry, ID: "0"}
+					r.Annotations[hlnr.AnnotationDecidedBy] = test.before
+				}
+			})
+			err := env.As(t, alice, masters).Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(test.patch)))
+			check(t, err, test.refused)
+		})
+	}
+}
+
+// TestDecisionByKubectl: the command that documents tell.
+func TestDecisionByKubectl(t *testing.T) {
+	t.Parallel()
+	made := release(t, env.Namespace(t), nil)
+	patch := `{"metadata":{"annotations":{"hlnr.io/decided-by":"` + alice + `"}},"spec":{"decision":{"action":"Continue","id":"1","step":"1"}}}`
+	out, err := env.Kubectl(t, "", "--as", alice, "--as-group", masters, "--namespace", made.Namespace,
+		"patch", "vsvc", made.Name, "--type", "merge", "--patch", patch)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func TestOnlyTheManagerMakesReleases(t *testing.T) {
+	t.Parallel()
+	namespace := env.Namespace(t)
+	for name, user := range map[string]string{
+		"a person":                           alice,
+		"another account of the namespace":   "system:serviceaccount:heighliner-system:default",
+		"the same name in another namespace": "system:serviceaccount:shop:heighliner",
+		"the garbage collector":              "system:serviceaccount:kube-system:generic-garbage-collector",
+	} {
+		t.Run(name, func(t *testing.T) {
+			check(t, env.As(t, user, masters).Create(t.Context(), newRelease(namespace)), "releases are made by the Heighliner manager only")
+		})
+	}
+}
+
+func TestStatusAndScaleAreTheManagers(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	made := release(t, env.Namespace(t), nil)
+	person, manager := env.As(t, alice, masters), env.As(t, apiserver.ManagerUser, masters)
+
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"available": 7}}`))
+	check(t, person.Status().Patch(ctx, made.DeepCopy(), status), "the status and scale of a release")
+	check(t, manager.Status().Patch(ctx, made.DeepCopy(), status), "")
+
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: 9}}
+	check(t, person.SubResource("scale").Update(ctx, made.DeepCopy(), client.WithSubResourceBody(scale.DeepCopy())), "the status and scale of a release")
+	check(t, manager.SubResource("scale").Update(ctx, made.DeepCopy(), client.WithSubResourceBody(scale.DeepCopy())), "")
+}
+
+func TestTheManagerChangesItsReleases(t *testing.T) {
+	t.Parallel()
+	made := release(t, env.Namespace(t), nil)
+	patch := `{"metadata": {"labels": {"a": "b"}, "annotations": {"hlnr.io/attempt": "2"}, "finalizers": ["hlnr.io/x"]}, "spec": {"replicas": 0, "decision": {"action": "Retry", "id": "1"}}}`
+	manager := env.As(t, apiserver.ManagerUser, masters)
+	check(t, manager.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(patch))), "")
+	check(t, manager.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))), "")
+}
+
+// TestReleasesAreDeleted: by people, by the garbage collector in each of its
+// ways, and with their namespace.
+func TestReleasesAreDeleted(t *testing.T) {
+	owned := func(t *testing.T, namespace string) (*corev1.ConfigMap, *hlnr.VersionedMicroservice) {
+		t.Helper()
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: namespace}}
+		if err := env.Client.Create(t.Context(), owner); err != nil {
+			t.Fatal(err)
+		}
+		block := true
+		return owner, release(t, namespace, func(r *hlnr.VersionedMicroservice) {
+			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: &block, BlockOwnerDeletion: &block}}
+		})
+	}
+	for _, propagation := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run("with its owner, "+string(propagation), func(t *testing.T) {
+			t.Parallel()
+			owner, made := owned(t, env.Namespace(t))
+			if err := env.Client.Delete(t.Context(), owner, client.PropagationPolicy(propagation)); err != nil {
+				t.Fatal(err)
+			}
+			gone(t, made, owner)
+		})
+	}
+	t.Run("orphaned by its owner", func(t *testing.T) {
+		t.Parallel()
+		owner, made := owned(t, env.Namespace(t))
+		if err := env.Client.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, owner)
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil || len(made.OwnerReferences) > 0 {
+			t.Errorf("orphaned release: owners %v, %v, want one without owners", made.OwnerReferences, err)
+		}
+	})
+	t.Run("by a person, in the foreground", func(t *testing.T) {
+		t.Parallel()
+		made := release(t, env.Namespace(t), nil)
+		if err := env.As(t, alice, masters).Delete(t.Context(), made, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, made)
+	})
+	t.Run("with a finalizer that a person takes off", func(t *testing.T) {
+		t.Parallel()
+		made := release(t, env.Namespace(t), func(r *hlnr.VersionedMicroservice) { r.Finalizers = []string{"hlnr.io/stuck"} })
+		person := env.As(t, alice, masters)
+		if err := person.Delete(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		check(t, person.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))), "")
+		gone(t, made)
+	})
+	t.Run("with its namespace", func(t *testing.T) {
+		t.Parallel()
+		var made *hlnr.VersionedMicroservice
+		t.Run("inner", func(t *testing.T) { made = release(t, env.Namespace(t), nil) })
+		gone(t, made)
+	})
+}
+
+// TestPolicyIsTyped: the server found nothing to warn of in the expressions.
+func TestPolicyIsTyped(t *testing.T) {
+	t.Parallel()
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		policy := &admissionv1.ValidatingAdmissionPolicy{}
+		if err := env.Client.Get(ctx, client.ObjectKey{Name: "decisions.hlnr.io"}, policy); err != nil {
+			return err
+		}
+		if policy.Status.TypeChecking == nil {
+			return fmt.Errorf("the policy is not yet checked")
+		}
+		for _, warning := range policy.Status.TypeChecking.ExpressionWarnings {
+			t.Errorf("%s: %s", warning.FieldRef, warning.Warning)
+		}
+		return nil
+	})
+}
+
+// TestRoles: what the roles of config/rbac let people do, by RBAC alone.
+func TestRoles(t *testing.T) {
+	installRoles(t)
+	namespace := env.Namespace(t)
+	for _, role := range []string{"heighliner-view", "heighliner-edit", "heighliner-decide"} {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: namespace},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role}},
+		}
+		if err := env.Client.Create(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		user, verb, resource string
+		want                 bool
+	}{
+		"view reads releases":                   {"heighliner-view", "list", "versionedmicroservices", true},
+		"view reads microservices":              {"heighliner-view", "watch", "microservices", true},
+		"view changes nothing":                  {"heighliner-view", "patch", "microservices", false},
+		"edit changes policies":                 {"heighliner-edit", "update", "imagepolicies", true},
+		"edit makes domains":                    {"heighliner-edit", "create", "networkpolicies", true},
+		"edit does not decide":                  {"heighliner-edit", "patch", "versionedmicroservices", false},
+		"edit does not write status":            {"heighliner-edit", "patch", "microservices/status", false},
+		"decide patches releases":               {"heighliner-decide", "patch", "versionedmicroservices", true},
+		"decide makes no releases":              {"heighliner-decide", "create", "versionedmicroservices", false},
+		"decide deletes no releases":            {"heighliner-decide", "delete", "versionedmicroservices", false},
+		"the manager makes releases":            {apiserver.ManagerUser, "create", "versionedmicroservices", true},
+		"the manager writes the ledger":         {apiserver.ManagerUser, "patch", "microservices/status", true},
+		"the manager leaves specifications":     {apiserver.ManagerUser, "patch", "microservices", false},
+		"the manager deletes no microservice":   {apiserver.ManagerUser, "delete", "microservices", false},
+		"the manager does not write hnp's spec": {apiserver.ManagerUser, "update", "networkpolicies", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resource, subresource, _ := strings.Cut(test.resource, "/")
+			args := []string{"auth", "can-i", test.verb, resource + ".hlnr.io", "--as", test.user, "--namespace", namespace}
+			if subresource != "" {
+				args = append(args, "--subresource", subresource)
+			}
+			apiserver.Eventually(t, func(context.Context) error {
+				out, err := env.Kubectl(t, "", args...)
+				if got := strings.HasPrefix(out, "yes"); got != test.want {
+					return fmt.Errorf("can-i: %t, want %t: %s %v", got, test.want, out, err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// installRoles applies config/rbac as it stands.
+func installRoles(t *testing.T) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
+	if err := env.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	out, err := env.Kubectl(t, "", "apply", "--server-side", "-k", filepath.Join(apiserver.Root(t), "config", "rbac"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestDefaultIsAccepted: all that config/default installs, as a user installs
+// it, and the manager's pods comply with the namespace's "restricted" level.
+func TestDefaultIsAccepted(t *testing.T) {
+	dir := filepath.Join(apiserver.Root(t), "config", "default")
+	for _, args := range [][]string{{"apply", "-k", dir}, {"apply", "-k", dir}} {
+		out, err := env.Kubectl(t, "", args...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if strings.Contains(out, "would violate PodSecurity") {
+			t.Errorf("the manager's pods break the namespace's level:\n%s", out)
+		}
+	}
+	env.PlayKubelet(t, "heighliner-system", nil)
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := env.Client.List(ctx, pods, client.InNamespace("heighliner-system")); err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("%d pods of the manager, want 1", len(pods.Items))
+		}
+		return nil
+	})
+}
+
+// TestManagerFollowsTheNamespace: the policy of config/default names the
+// ServiceAccount that config/default makes.
+func TestManagerFollowsTheNamespace(t *testing.T) {
+	out, err := env.Kubectl(t, "", "kustomize", filepath.Join(apiserver.Root(t), "config", "default"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	objects, err := apiserver.Objects(strings.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := 0
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ServiceAccount":
+			accounts++
+			if user := "system:serviceaccount:" + object.GetNamespace() + ":" + object.GetName(); user != apiserver.ManagerUser {
+				t.Errorf("the manager is %s, want %s", user, apiserver.ManagerUser)
+			}
+		case "ValidatingAdmissionPolicy":
+			raw, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(raw), "'"+apiserver.ManagerUser+"'") {
+				t.Errorf("the policy does not name %s", apiserver.ManagerUser)
+			}
+		}
+	}
+	if accounts != 1 {
+		t.Errorf("%d ServiceAccounts, want one", accounts)
+	}
+}
+
+// check compares a refusal by the policy with what is wanted.
+func check(t *testing.T, err error, refused string) {
+	t.Helper()
+	switch {
+	case refused == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case refused != "" && err == nil:
+		t.Errorf("allowed, want a refusal with %q", refused)
+	case refused != "" && !apierrors.IsForbidden(err):
+		t.Errorf("error = %v, want Forbidden", err)
+	case refused != "" && !strings.Contains(err.Error(), refused):
+		t.Errorf("message = %q, want one with %q", err, refused)
+	}
+}
+
+func gone(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		for _, object := range objects {
+			err := env.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if err == nil {
+				return fmt.Errorf("%T %q is still there", object, object.GetName())
+			}
+			if !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return nil
+	})
+}

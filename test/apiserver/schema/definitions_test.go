@@ -1,0 +1,329 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// TestDefinitionsAreSmall: kubectl apply keeps the whole definition as JSON in
+// an annotation, which the server refuses above 262144 bytes.
+func TestDefinitionsAreSmall(t *testing.T) {
+	const limit = 200_000
+	for kind, definition := range definitions(t) {
+		raw, err := json.Marshal(definition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(raw) >= limit {
+			t.Errorf("%s: %d bytes as JSON, want less than %d", kind, len(raw), limit)
+		}
+	}
+}
+
+// TestDefinitionsAreApplied: by kubectl on the client's side and on the
+// server's, over each other, as users do.
+func TestDefinitionsAreApplied(t *testing.T) {
+	dir := filepath.Join(apiserver.Root(t), "config", "crd")
+	for _, args := range [][]string{
+		{"apply", "-k", dir},
+		{"apply", "-k", dir, "--server-side", "--force-conflicts"},
+		{"apply", "-k", dir},
+	} {
+		if out, err := env.Kubectl(t, "", args...); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// TestOwnFieldsAreExplained: each field of ours has a description that starts
+// with its name, so that kubectl explain reads well.
+func TestOwnFieldsAreExplained(t *testing.T) {
+	for kind, definition := range definitions(t) {
+		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+			switch {
+			case path == "apiVersion", path == "kind", path == "metadata", strings.HasSuffix(path, "[]"):
+			case strings.Contains(path, "conditions[]."): // metav1.Condition, in its own words
+			case strings.TrimSpace(schema.Description) == "":
+				t.Errorf("%s %s has no description", kind, path)
+			case path != "" && !startsWithName(schema.Description, path):
+				t.Errorf("%s %s: the description %q does not start with the field's name", kind, path, firstLine(schema.Description))
+			}
+		})
+	}
+}
+
+func startsWithName(description, path string) bool {
+	name := path[strings.LastIndex(path, ".")+1:]
+	rest, ok := strings.CutPrefix(description, name)
+	return ok && (rest == "" || !regexp.MustCompile(`^[A-Za-z0-9]`).MatchString(rest))
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func TestExplain(t *testing.T) {
+	for path, want := range map[string]string{
+		"imagepolicies.spec.versioning.groupBy":                     "which versions replace each other",
+		"microservices.spec.updateStrategy.canary.steps.weight":     "in percent",
+		"microservices.spec.template.spec.containers.livenessProbe": "FIELDS",
+		"versionedmicroservices.spec.decision":                      "a person's word",
+		"networkpolicies.hlnr.io.spec.domains":                      "routed to releases",
+		"msvc.status.releaseGroups.releases.status":                 "deprecated",
+		"hnp.spec.provider":                                         "gateway",
+	} {
+		t.Run(path, func(t *testing.T) {
+			args := []string{"explain", path}
+			if strings.HasPrefix(path, "networkpolicies.hlnr.io") {
+				args = []string{"explain", "hnp" + strings.TrimPrefix(path, "networkpolicies.hlnr.io")}
+			}
+			out, err := env.Kubectl(t, "", args...)
+			if err != nil || !strings.Contains(out, want) {
+				t.Errorf("kubectl explain = %v\n%s\nwant %q in it", err, out, want)
+			}
+		})
+	}
+}
+
+// TestTemplateIsStripped: nothing below the pod template has a description, and
+// nothing but a list map's key a default.
+func TestTemplateIsStripped(t *testing.T) {
+	var check func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps)
+	defaults := map[string]bool{}
+	check = func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps) {
+		for name, property := range schema.Properties {
+			below := path + "." + name
+			if property.Description != "" {
+				t.Errorf("%s has a description", below)
+			}
+			if property.Default != nil {
+				defaults[name] = true
+				isKey := false
+				for _, key := range keys {
+					isKey = isKey || key == name
+				}
+				if !isKey {
+					t.Errorf("%s has the default %s", below, property.Default.Raw)
+				}
+			}
+			check(t, below, nil, &property)
+		}
+		if schema.Items != nil && schema.Items.Schema != nil {
+			check(t, path+"[]", schema.XListMapKeys, schema.Items.Schema)
+		}
+		if schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields {
+			t.Errorf("%s takes unknown fields", path)
+		}
+	}
+	for _, kind := range []string{"Microservice", "VersionedMicroservice"} {
+		template := schemaOf(definitions(t)[kind]).Properties["spec"].Properties["template"]
+		if template.Description == "" {
+			t.Errorf("%s: spec.template itself has no description", kind)
+		}
+		check(t, kind+" spec.template", nil, &template)
+	}
+	// The keys of containers[].ports and of imagePullSecrets.
+	if diff := cmp.Diff(map[string]bool{"protocol": true, "name": true}, defaults); diff != "" {
+		t.Errorf("fields with defaults (-want +got):\n%s", diff)
+	}
+}
+
+// TestDefaultsAreScalarsOutsideLists: defaults inside list items show as drift
+// in GitOps tools. An empty object is the way to reach the scalars below it.
+func TestDefaultsAreScalarsOutsideLists(t *testing.T) {
+	for kind, definition := range definitions(t) {
+		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+			if schema.Default == nil {
+				return
+			}
+			if strings.Contains(path, "[]") {
+				t.Errorf("%s %s: default inside a list", kind, path)
+			}
+			if (schema.Type == "object" || schema.Type == "array") && string(schema.Default.Raw) != "{}" {
+				t.Errorf("%s %s: default %s of a %s", kind, path, schema.Default.Raw, schema.Type)
+			}
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	for kind, want := range map[string]string{
+		"ImagePolicy": `
+image: registry.example.com/shop
+interval: 5m
+timeout: 30s
+versioning: {level: Release, groupBy: All, twoParts: Deny}
+limits: {groups: 3, releasesPerGroup: 10, tags: 10000}`,
+		"Microservice": `
+imagePolicyRef: {name: shop}
+availability: {replicas: 1}
+updateStrategy: {minimumAvailable: 3, progressDeadlineSeconds: 600, drainDelay: 30s}
+template: {spec: {containers: [{name: shop, ports: [{containerPort: 8080, protocol: TCP}]}]}}`,
+		"VersionedMicroservice": `
+microserviceName: shop
+group: 1-x
+semVer: {name: 1.x, version: 1.0.0}
+images: [{image: "registry.example.com/shop:1.0.0@sha256:0", digest: "sha256:0"}]
+template: {spec: {containers: [{name: shop, image: "registry.example.com/shop:1.0.0"}]}}
+replicas: 1`,
+		"NetworkPolicy": `
+ports: [{name: http, port: 80}]
+provider: {gateway: {parentRefs: [{name: public}]}}`,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			created := object(t, kind, env.Namespace(t), "")
+			if err := env.Client.Create(t.Context(), created); err != nil {
+				t.Fatal(err)
+			}
+			var spec map[string]any
+			if err := yaml.Unmarshal([]byte(want), &spec); err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(created.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var gotSpec map[string]any
+			if err := json.Unmarshal(got, &gotSpec); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(spec, gotSpec); diff != "" {
+				t.Errorf("spec as stored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestColumns: each column reads a scalar that the schema has, and kubectl
+// prints them under these names.
+func TestColumns(t *testing.T) {
+	want := map[string]string{
+		"ImagePolicy":           "NAME IMAGE LATEST OFFERED READY REASON AGE",
+		"Microservice":          "NAME ACTIVE CANARY GROUPS READY PROGRESSING AGE",
+		"VersionedMicroservice": "NAME MICROSERVICE GROUP VERSION RELEASE READY REASON AGE",
+		"NetworkPolicy":         "NAME MICROSERVICE URL DOMAINS SPLIT READY REASON AGE",
+	}
+	condition := regexp.MustCompile(`^\.status\.conditions\[\?\(@\.type=="[A-Za-z]+"\)\]\.(status|reason|message)$`)
+	for kind, definition := range definitions(t) {
+		t.Run(kind, func(t *testing.T) {
+			for _, column := range definition.Spec.Versions[0].AdditionalPrinterColumns {
+				if condition.MatchString(column.JSONPath) {
+					continue
+				}
+				schema := *schemaOf(definition)
+				if strings.HasPrefix(column.JSONPath, ".metadata.") {
+					continue
+				}
+				for _, name := range strings.Split(strings.TrimPrefix(column.JSONPath, "."), ".") {
+					schema = schema.Properties[name]
+				}
+				if schema.Type != "string" && schema.Type != "integer" {
+					t.Errorf("column %s reads %s of type %q, want a scalar", column.Name, column.JSONPath, schema.Type)
+				}
+			}
+			namespace := env.Namespace(t)
+			if err := env.Client.Create(t.Context(), object(t, kind, namespace, "")); err != nil {
+				t.Fatal(err)
+			}
+			short := definition.Spec.Names.ShortNames[0]
+			out, err := env.Kubectl(t, "", "get", short, "--namespace", namespace)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if got := strings.Join(strings.Fields(firstLine(out)), " "); got != want[kind] {
+				t.Errorf("kubectl get %s prints %q, want %q", short, got, want[kind])
+			}
+		})
+	}
+}
+
+// TestCategories: "kubectl get all" shows Microservices, and "kubectl delete
+// all" takes nothing else of ours with it.
+func TestCategories(t *testing.T) {
+	for kind, definition := range definitions(t) {
+		want := []string{"hlnr"}
+		if kind == "Microservice" {
+			want = append(want, "all")
+		}
+		if diff := cmp.Diff(want, definition.Spec.Names.Categories); diff != "" {
+			t.Errorf("%s: categories (-want +got):\n%s", kind, diff)
+		}
+	}
+}
+
+func TestReleasesAreSelectedByField(t *testing.T) {
+	namespace := env.Namespace(t)
+	for name, microservice := range map[string]string{"a-1": "a", "a-2": "a", "b-1": "b"} {
+		release := object(t, "VersionedMicroservice", namespace, `{metadata: {name: `+name+`}, spec: {microserviceName: `+microservice+`}}`)
+		if err := env.Client.Create(t.Context(), release); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("hlnr.io/v1alpha1")
+	list.SetKind("VersionedMicroserviceList")
+	err := env.Client.List(t.Context(), list, client.InNamespace(namespace), client.MatchingFields{"spec.microserviceName": "a", "spec.group": "1-x"})
+	if err != nil || len(list.Items) != 2 {
+		t.Errorf("list by fields: %d releases, %v, want 2", len(list.Items), err)
+	}
+}
+
+// TestUnknownFieldsAreRefused: by kubectl on the client's side and on the
+// server's, in our own fields and below the template.
+func TestUnknownFieldsAreRefused(t *testing.T) {
+	typos := map[string]struct{ kind, patch, field string }{
+		"own field":      {"ImagePolicy", `spec: {intervall: 5m}`, "spec.intervall"},
+		"own list":       {"NetworkPolicy", `spec: {domains: [{domain: a.example.com, hostname: b}]}`, "spec.domains[0].hostname"},
+		"pod":            {"Microservice", `spec: {template: {spec: {hostNetwrok: true}}}`, "spec.template.spec.hostNetwrok"},
+		"pod's metadata": {"Microservice", `spec: {template: {metadata: {label: {a: b}}}}`, "spec.template.metadata.label"},
+		"container":      {"Microservice", `spec: {template: {spec: {containers: [{name: shop, readinesProbe: {}}]}}}`, "spec.template.spec.containers[0].readinesProbe"},
+	}
+	for name, typo := range typos {
+		for mode, args := range map[string][]string{
+			"client-side": {"apply", "-f", "-"},
+			"server-side": {"apply", "--server-side", "-f", "-"},
+		} {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				raw, err := object(t, typo.kind, env.Namespace(t), typo.patch).MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := env.Kubectl(t, string(raw), args...)
+				if last := typo.field[strings.LastIndex(typo.field, ".")+1:]; err == nil || !strings.Contains(out, last) {
+					t.Errorf("kubectl %s = %v\n%s\nwant a refusal of %q", strings.Join(args, " "), err, out, typo.field)
+				}
+			})
+		}
+	}
+}
+
+// TestSamples: the files of config/samples are accepted as they stand.
+func TestSamples(t *testing.T) {
+	dir := filepath.Join(apiserver.Root(t), "config", "samples")
+	out, err := env.Kubectl(t, "", "apply", "--server-side", "-k", dir)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := env.Kubectl(t, "", "delete", "--wait=false", "-k", dir); err != nil {
+			t.Logf("delete samples: %v\n%s", err, out)
+		}
+	})
+	for _, resource := range []string{"imgp", "msvc", "hnp"} {
+		if out, err := env.Kubectl(t, "", "get", resource, "shop", "--namespace", "shop"); err != nil {
+			t.Errorf("get %s: %v\n%s", resource, err, out)
+		}
+	}
+}
