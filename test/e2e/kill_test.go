@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "seed of the moments at which the manager is killed; 0 takes one of the clock")
+	kills = flag.Int("kills", 20, "how often the manager is killed")
+)
+
+// TestDemoSurvivesKills plays the demo, over and over, while the manager's process is ended with SIGKILL at seeded moments
+// at least 15 s apart, until that has happened often enough. Each demo must end with the verdict PASSED, which says that no
+// request failed.
+func TestDemoSurvivesKills(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("run again with -seed %d", *seed)
+	ctx, cancel := context.WithCancel(t.Context())
+	k := &killer{random: rand.New(rand.NewPCG(*seed, 0)), wanted: *kills, done: make(chan struct{}), ended: make(chan error, 1)}
+	go func() { k.ended <- k.run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-k.ended; err != nil && t.Context().Err() == nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}()
+	for n := 1; !k.enough(); n++ {
+		began := time.Now()
+		out, err := demo(ctx)
+		path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("demo-%d.log", n))
+		if writeErr := os.WriteFile(path, out, 0o644); writeErr != nil {
+			t.Fatal(writeErr)
+		}
+		t.Logf("demo %d took %s, %d kills so far: %s", n, time.Since(began).Round(time.Second), k.count(), conclusion(out))
+		if err != nil {
+			t.Fatalf("demo %d: %v\n%s", n, err, out)
+		}
+		select {
+		case err := <-k.ended:
+			k.ended <- err
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+	}
+	for i, at := range k.log() {
+		t.Logf("kill %2d: %s", i+1, at)
+	}
+}
+
+// demo plays the demo once.
+func demo(ctx context.Context) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(env.root, "bin", "demo"), "-kubectl", env.kubectl, "-patience", "10m")
+	cmd.Dir = env.root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd.CombinedOutput()
+}
+
+// conclusion is the demo's line about requests, and its verdict.
+func conclusion(out []byte) string {
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "Verdict") || strings.Contains(line, "no request failed") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// managerProcess finds the manager's pod and the process id of its container.
+func managerProcess(ctx context.Context) (*corev1.Pod, int, error) {
+	var pods corev1.PodList
+	if err := env.Client.List(ctx, &pods, client.InNamespace(managerNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"}); err != nil {
+		return nil, 0, err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		for _, s := range pod.Status.ContainerStatuses {
+			if pod.DeletionTimestamp != nil || s.Name != managerContainer || s.State.Running == nil {
+				continue
+			}
+			id := strings.TrimPrefix(s.ContainerID, "containerd://")
+			pid, err := pidOf(ctx, id)
+			return pod, pid, err
+		}
+	}
+	return nil, 0, fmt.Errorf("find the manager: no container runs")
+}
+
+// pidOf asks containerd for the process of a container.
+func pidOf(ctx context.Context, container string) (int, error) {
+	out, err := exec.CommandContext(ctx, "ctr", "-n", "k8s.io", "--address", filepath.Join(runDir(), "containerd.sock"), "tasks", "ls").Output()
+	if err != nil {
+		return 0, fmt.Errorf("list containers: %w", err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == container {
+			return strconv.Atoi(fields[1])
+		}
+	}
+	return 0, fmt.Errorf("find process of container %s: not listed", container)
+}

@@ -1,0 +1,93 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// Between two kills pass at least minGap and at most minGap + moreGap.
+const (
+	minGap  = 15 * time.Second
+	moreGap = 30 * time.Second
+)
+
+// killer ends the manager's process again and again.
+type killer struct {
+	random *rand.Rand
+	wanted int
+	done   chan struct{}
+	ended  chan error
+
+	mu    sync.Mutex
+	times []time.Time
+}
+
+// run kills until there were enough kills or ctx ends.
+func (k *killer) run(ctx context.Context) error {
+	defer close(k.done)
+	for k.count() < k.wanted {
+		gap := time.NewTimer(minGap + time.Duration(k.random.Int64N(int64(moreGap))))
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			gap.Stop()
+			return nil
+		}
+		if err := k.kill(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill ends the process that runs now, with SIGKILL and by its id, and removes its pod, whose back-off would only make
+// the test longer.
+func (k *killer) kill(ctx context.Context) error {
+	return harness.WaitFor(ctx, "a running manager to kill", func(ctx context.Context) (bool, string, error) {
+		pod, pid, err := managerProcess(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return false, "", fmt.Errorf("kill process %d: %w", pid, err)
+		}
+		k.mu.Lock()
+		k.times = append(k.times, time.Now())
+		k.mu.Unlock()
+		err = env.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))
+		return true, "", client.IgnoreNotFound(err)
+	})
+}
+
+func (k *killer) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.times)
+}
+
+func (k *killer) enough() bool { return k.count() >= k.wanted }
+
+// log tells when each kill was, and how long after the one before.
+func (k *killer) log() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var lines []string
+	for i, at := range k.times {
+		text := at.UTC().Format(time.TimeOnly)
+		if i > 0 {
+			text += fmt.Sprintf(", %s after the one before", at.Sub(k.times[i-1]).Round(100*time.Millisecond))
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}

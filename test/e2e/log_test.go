@@ -1,0 +1,154 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// managerLog follows the logs of all managers, one after the other, and keeps the lines that should not be there.
+type managerLog struct {
+	client kubernetes.Interface
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu        sync.Mutex
+	following map[string]bool // by container
+	lines     map[string]bool // suspicious ones
+	count     int
+}
+
+// suspicious lines are errors, panics and refusals.
+var suspicious = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|panic|forbidden|goroutine [0-9]+ \[|DATA RACE`)
+
+// explained errors are those that a fault of these tests causes.
+var explained = []struct {
+	pattern *regexp.Regexp
+	why     string
+}{
+	{regexp.MustCompile(`connection refused|connection reset by peer|http2: client connection lost|unexpected EOF|"error":"EOF"|apiserver not ready|the server is currently unable|Client\.Timeout|TLS handshake|context deadline exceeded|server was unable to return a response`),
+		"the API server is ended and started by a test"},
+	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
+		"the Lease is lost with the API server"},
+	{regexp.MustCompile(`because it is being terminated`), "a namespace is deleted by a test under a release on its way"},
+}
+
+func followManager(config *rest.Config) (*managerLog, error) {
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client for logs: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &managerLog{client: c, cancel: cancel, following: map[string]bool{}, lines: map[string]bool{}}
+	l.done.Go(func() { l.run(ctx) })
+	return l, nil
+}
+
+func (l *managerLog) stop() {
+	l.cancel()
+	l.done.Wait()
+}
+
+// run looks for new containers of the manager.
+func (l *managerLog) run(ctx context.Context) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		pods, err := l.client.CoreV1().Pods(managerNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=manager"})
+		if err == nil { // an API server that a test has ended comes back
+			for i := range pods.Items {
+				l.look(ctx, &pods.Items[i])
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *managerLog) look(ctx context.Context, pod *corev1.Pod) {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.State.Running == nil {
+			continue
+		}
+		l.mu.Lock()
+		known := l.following[s.ContainerID]
+		l.following[s.ContainerID] = true
+		l.mu.Unlock()
+		if !known {
+			l.done.Go(func() { l.follow(ctx, pod.Name, s.ContainerID) })
+		}
+	}
+}
+
+// follow reads one container's log until it ends; when the API server ends first, it is read anew.
+func (l *managerLog) follow(ctx context.Context, pod, container string) {
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.following, container)
+	}()
+	stream, err := l.client.CoreV1().Pods(managerNamespace).GetLogs(pod, &corev1.PodLogOptions{Container: managerContainer, Follow: true}).Stream(ctx)
+	if err != nil {
+		return
+	}
+	defer stream.Close()
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		l.mu.Lock()
+		l.count++
+		if line := lines.Text(); suspicious.MatchString(line) {
+			l.lines[line] = true
+		}
+		l.mu.Unlock()
+	}
+}
+
+// unexplained gives the suspicious lines that no fault of the tests explains, and counts all lines.
+func (l *managerLog) unexplained() (lines []string, total, quiet int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range l.lines {
+		if strings.Contains(line, "forbidden") && !strings.Contains(line, "because it is being terminated") || strings.Contains(line, "goroutine ") || !isExplained(line) {
+			lines = append(lines, line)
+			continue
+		}
+		quiet++
+	}
+	slices.Sort(lines)
+	return lines, l.count, quiet
+}
+
+func isExplained(line string) bool {
+	for _, e := range explained {
+		if e.pattern.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// verdict prints what the manager logged, and says whether it logged what it should not.
+func (l *managerLog) verdict() bool {
+	lines, total, quiet := l.unexplained()
+	fmt.Printf("manager's log: %d lines, %d errors that faults of the tests explain, %d others\n", total, quiet, len(lines))
+	for _, line := range lines[:min(len(lines), 30)] {
+		fmt.Println("  unexplained:", line)
+	}
+	return len(lines) == 0
+}
