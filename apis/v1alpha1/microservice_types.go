@@ -466,8 +466,7 @@ type ReleaseGroup struct {
 
 	// releases of the group, newest first.
 	// +optional
-	// +listType=map
-	// +listMapKey=versionedMicroservice
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Releases []Release `json:"releases,omitempty"`
 }
@@ -513,8 +512,7 @@ type MicroserviceStatus struct {
 
 	// releaseGroups, newest first.
 	// +optional
-	// +listType=map
-	// +listMapKey=slug
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	ReleaseGroups []ReleaseGroup `json:"releaseGroups,omitempty"`
 }

@@ -343,8 +343,7 @@ type NetworkPolicyStatus struct {
 
 	// groups, as the Microservice reads them.
 	// +optional
-	// +listType=map
-	// +listMapKey=slug
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Groups []GroupTraffic `json:"groups,omitempty"`
 }

@@ -1,0 +1,137 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The most that the planner and the policies keep.
+const (
+	mostGroups   = 256
+	mostReleases = 512
+	mostDomains  = 512
+)
+
+// TestObjectsStaySmall writes full statuses and measures the objects as the
+// server keeps them, field managers included. Lists of a status are atomic:
+// with a list map the managers alone would double the size.
+func TestObjectsStaySmall(t *testing.T) {
+	const (
+		kib      = 1 << 10
+		ordinary = "storefront-checkout" // a long, ordinary name
+	)
+	longest := long(40)
+	for name, test := range map[string]struct {
+		object client.Object
+		limit  int
+	}{
+		"a ledger":                           {fullMicroservice(t, ordinary), 256 * kib},
+		"a ledger with the longest name":     {fullMicroservice(t, longest), 272 * kib},
+		"an image policy":                    {fullImagePolicy(t, ordinary), 256 * kib},
+		"a network policy":                   {fullNetworkPolicy(t, ordinary), 256 * kib},
+		"a network policy, the longest name": {fullNetworkPolicy(t, longest), 256 * kib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.object.SetNamespace(env.Namespace(t))
+			full := test.object.DeepCopyObject().(client.Object)
+			if err := env.Client.Create(t.Context(), test.object); err != nil {
+				t.Fatal(err)
+			}
+			full.SetResourceVersion(test.object.GetResourceVersion())
+			began := time.Now()
+			if err := env.Client.Status().Update(t.Context(), full); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			raw, err := json.Marshal(full)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d bytes, written in %s", len(raw), took.Round(time.Millisecond))
+			if len(raw) > test.limit {
+				t.Errorf("%d bytes, want at most %d", len(raw), test.limit)
+			}
+		})
+	}
+}
+
+// typed is the base object of a kind under a name.
+func typed[T any](t *testing.T, kind, name string) *T {
+	t.Helper()
+	out := new(T)
+	in := object(t, kind, "", `metadata: {name: `+name+`}`)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Object, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// releaseName is as long as the names of releases are.
+func releaseName(microservice string, group, release int) string {
+	return fmt.Sprintf("%s-%d-12-%d-%s", microservice, group, release, strings.Repeat("f", 10))
+}
+
+func fullMicroservice(t *testing.T, name string) client.Object {
+	m := typed[hlnr.Microservice](t, "Microservice", name)
+	now := metav1.NewMicroTime(time.Now())
+	for g := range mostGroups {
+		group := hlnr.ReleaseGroup{
+			Name: fmt.Sprintf("%d.12.x", g), Slug: fmt.Sprintf("%d-12-x", g), Level: hlnr.LevelRelease, Phase: hlnr.GroupLive,
+			Active:          fmt.Sprintf("%d.12.10", g),
+			Target:          hlnr.GroupTarget{Release: releaseName(name, g, 1), Reason: "Latest", ResolvedFrom: "latest"},
+			TrafficRevision: 12, TrafficTime: &now,
+		}
+		for r := range mostReleases / mostGroups {
+			group.Releases = append(group.Releases, hlnr.Release{
+				VersionedMicroservice: releaseName(name, g, r),
+				SemVer:                hlnr.SemVer{Name: group.Name, Version: fmt.Sprintf("%d.12.%d", g, r)},
+				Config:                strings.Repeat("f", 16), Status: hlnr.ReleaseDeprecated, Available: true, Promoted: 12, Routed: true,
+				Reason: "Superseded", LastTransitionTime: now, Zero: &hlnr.ZeroMark{Revision: 12, Time: now},
+			})
+		}
+		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
+	}
+	return m
+}
+
+func fullImagePolicy(t *testing.T, name string) client.Object {
+	p := typed[hlnr.ImagePolicy](t, "ImagePolicy", name)
+	digest := "sha256:" + strings.Repeat("f", 64)
+	for r := range mostReleases {
+		version := fmt.Sprintf("%d.12.%d", r/2, r)
+		p.Status.Releases = append(p.Status.Releases, hlnr.OfferedRelease{
+			SemVer: hlnr.SemVer{Name: fmt.Sprintf("%d.12.x", r/2), Version: version}, Group: fmt.Sprintf("%d-12-x", r/2), Level: hlnr.LevelRelease,
+			Images: []hlnr.ReleaseImage{{Image: "registry.example.com/team/" + name + ":" + version + "@" + digest, Digest: digest}},
+		})
+	}
+	return p
+}
+
+func fullNetworkPolicy(t *testing.T, name string) client.Object {
+	p := typed[hlnr.NetworkPolicy](t, "NetworkPolicy", name)
+	now := metav1.NewMicroTime(time.Now())
+	for d := range mostDomains {
+		group := fmt.Sprintf("%d-12-x", d/2)
+		host := fmt.Sprintf("%s.%s-%d.example.com", group, name, d%2)
+		p.Status.Domains = append(p.Status.Domains, hlnr.DomainStatus{
+			Domain: host, Path: "/", URL: "https://" + host + "/", Group: group, Programmed: true,
+			Backends: []hlnr.DomainBackend{{Release: releaseName(name, d/2, 1), Version: fmt.Sprintf("%d.12.1", d/2), Weight: 100}},
+		})
+	}
+	for g := range mostGroups {
+		p.Status.Groups = append(p.Status.Groups, hlnr.GroupTraffic{
+			Slug: fmt.Sprintf("%d-12-x", g), Revision: 12, ConfirmedTime: &now, Split: hlnr.SplitWeighted,
+			References: []string{releaseName(name, g, 0), releaseName(name, g, 1)},
+		})
+	}
+	return p
+}
