@@ -50,10 +50,13 @@ generate: ## Generate deep copies, CRDs and the manager's role
 	@go run ./hack/crdgen config/crd
 	@$(CONTROLLER_GEN) rbac:roleName=heighliner-manager paths=./controllers/... output:rbac:dir=config/rbac
 
-.PHONY: verify
-verify: generate ## Fail when generated files or formatting are not up to date
+.PHONY: lint
+lint: ## Check formatting and run go vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these files" >&2; exit 1; }
 	@go vet ./...
+
+.PHONY: verify
+verify: lint generate ## Fail when generated files or formatting are not up to date
 	@git diff --exit-code -- apis config || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
 ##@ Clusters
