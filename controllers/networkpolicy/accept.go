@@ -80,6 +80,37 @@ var mends = map[string]string{
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of one of the Gateway's listeners, or leave it out (namespace %q)",
 }
 
+// answer is what a parent says of a live route, and what its listeners say
+// themselves: a gateway's word on one of several parents may be that on another.
+func (d *decider) answer(route *gatewayv1.HTTPRoute, p v1alpha1.ParentReference) verdict {
+	v := acceptance(route, p)
+	if g := d.gateway(p); v.accepted && g != nil && !admits(g, p.SectionName, d.policy.Namespace) {
+		return verdict{reason: string(gatewayv1.RouteReasonNotAllowedByListeners), message: "its listeners take routes of their own namespace only"}
+	}
+	return v
+}
+
+// admits is false where all listeners that a parent names take routes of the
+// Gateway's namespace only, and that is another one. Selectors are the gateway's to
+// judge.
+func admits(g *gatewayv1.Gateway, section, namespace string) bool {
+	shut := false
+	for _, l := range g.Spec.Listeners {
+		if section != "" && string(l.Name) != section {
+			continue
+		}
+		from := gatewayv1.NamespacesFromAll
+		if l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil && l.AllowedRoutes.Namespaces.From != nil {
+			from = *l.AllowedRoutes.Namespaces.From
+		}
+		if from != gatewayv1.NamespacesFromNone && (from != gatewayv1.NamespacesFromSame || g.Namespace == namespace) {
+			return true
+		}
+		shut = true
+	}
+	return !shut
+}
+
 // settled says whether a route is live as decided, and accepted by every parent.
 func (d *decider) settled(r *routeDecision) bool { return d.routeVerdict(r).accepted }
 
@@ -93,7 +124,7 @@ func (d *decider) routeVerdict(r *routeDecision) verdict {
 		return verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("HTTPRoute %q is being written", r.Name)}
 	}
 	for i, p := range d.parents() {
-		v := acceptance(old, p)
+		v := d.answer(old, p)
 		if v.accepted {
 			continue
 		}

@@ -463,7 +463,7 @@ func (d *decider) parentsToKeep(old *gatewayv1.HTTPRoute) []gatewayv1.ParentRefe
 	accepted := true
 	for _, p := range d.parents() {
 		named[gatewayKey(d.policy.Namespace, p)] = true
-		accepted = accepted && acceptance(old, p).accepted
+		accepted = accepted && d.answer(old, p).accepted
 	}
 	if accepted {
 		return nil
