@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -91,7 +92,7 @@ func Classify(err error) *Error {
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return &Error{Class: Terminal, Reason: ReasonInvalid, After: afterRefused, Err: err}
-	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), namespaceGone(err):
 		return &Error{Class: Waiting, Reason: ReasonTerminating, After: 0, Err: err}
 	case apierrors.IsForbidden(err):
 		return &Error{Class: Terminal, Reason: ReasonForbidden, After: afterRefused, Err: err}
@@ -99,6 +100,13 @@ func Classify(err error) *Error {
 		return &Error{Class: Transient, Reason: ReasonConflict, Err: err}
 	}
 	return &Error{Class: Transient, Reason: ReasonFailed, Err: err}
+}
+
+// namespaceGone says that a write came after the end of its namespace, of which the
+// cache has not told yet.
+func namespaceGone(err error) bool {
+	var answer apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
 }
 
 // afterConflict is how long a pass that met newer facts waits for them to arrive.

@@ -104,9 +104,11 @@ func TestClassify(t *testing.T) {
 		"forbidden":   {apierrors.NewForbidden(things, "x", plain), status.Terminal, status.ReasonForbidden},
 		"namespace goes": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{
 			Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}, status.Waiting, status.ReasonTerminating},
-		"conflict": {apierrors.NewConflict(things, "x", plain), status.Transient, status.ReasonConflict},
-		"exists":   {apierrors.NewAlreadyExists(things, "x"), status.Transient, status.ReasonConflict},
-		"timeout":  {apierrors.NewTimeoutError("slow", 1), status.Transient, status.ReasonFailed},
+		"namespace gone": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), status.Waiting, status.ReasonTerminating},
+		"not found":      {apierrors.NewNotFound(things, "x"), status.Transient, status.ReasonFailed},
+		"conflict":       {apierrors.NewConflict(things, "x", plain), status.Transient, status.ReasonConflict},
+		"exists":         {apierrors.NewAlreadyExists(things, "x"), status.Transient, status.ReasonConflict},
+		"timeout":        {apierrors.NewTimeoutError("slow", 1), status.Transient, status.ReasonFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
