@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type managerLog struct {
 	client kubernetes.Interface
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+	since  metav1.Time
 
 	mu        sync.Mutex
 	following map[string]bool // by container
@@ -51,7 +53,7 @@ func followManager(config *rest.Config) (*managerLog, error) {
 		return nil, fmt.Errorf("make client for logs: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &managerLog{client: c, cancel: cancel, following: map[string]bool{}, lines: map[string]bool{}}
+	l := &managerLog{client: c, cancel: cancel, since: metav1.Now(), following: map[string]bool{}, lines: map[string]bool{}}
 	l.done.Go(func() { l.run(ctx) })
 	return l, nil
 }
@@ -102,7 +104,7 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 		defer l.mu.Unlock()
 		delete(l.following, container)
 	}()
-	stream, err := l.client.CoreV1().Pods(managerNamespace).GetLogs(pod, &corev1.PodLogOptions{Container: managerContainer, Follow: true}).Stream(ctx)
+	stream, err := l.client.CoreV1().Pods(managerNamespace).GetLogs(pod, &corev1.PodLogOptions{Container: managerContainer, Follow: true, SinceTime: &l.since}).Stream(ctx)
 	if err != nil {
 		return
 	}
@@ -119,34 +121,38 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained gives the suspicious lines that no fault of the tests explains, and counts all lines.
-func (l *managerLog) unexplained() (lines []string, total, quiet int) {
+// unexplained gives the suspicious lines that no fault of the tests explains, and the others by what explains them.
+func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for line := range l.lines {
-		if strings.Contains(line, "forbidden") && !strings.Contains(line, "because it is being terminated") || strings.Contains(line, "goroutine ") || !isExplained(line) {
-			lines = append(lines, line)
+	others = map[string][]string{}
+	for _, line := range slices.Sorted(maps.Keys(l.lines)) {
+		if why := explanation(line); why != "" {
+			others[why] = append(others[why], line)
 			continue
 		}
-		quiet++
+		lines = append(lines, line)
 	}
-	slices.Sort(lines)
-	return lines, l.count, quiet
+	return lines, others
 }
 
-func isExplained(line string) bool {
+// explanation of a line; a panic has none.
+func explanation(line string) string {
 	for _, e := range explained {
-		if e.pattern.MatchString(line) {
-			return true
+		if e.pattern.MatchString(line) && !strings.Contains(line, "panic") && !strings.Contains(line, "goroutine ") {
+			return e.why
 		}
 	}
-	return false
+	return ""
 }
 
 // verdict prints what the manager logged, and says whether it logged what it should not.
 func (l *managerLog) verdict() bool {
-	lines, total, quiet := l.unexplained()
-	fmt.Printf("manager's log: %d lines, %d errors that faults of the tests explain, %d others\n", total, quiet, len(lines))
+	lines, explained := l.unexplained()
+	fmt.Printf("manager's log: %d lines; %d errors, panics and refusals that no fault of the tests explains\n", l.count, len(lines))
+	for _, why := range slices.Sorted(maps.Keys(explained)) {
+		fmt.Printf("  %d explained: %s, such as %.600s\n", len(explained[why]), why, explained[why][0])
+	}
 	for _, line := range lines[:min(len(lines), 30)] {
 		fmt.Println("  unexplained:", line)
 	}

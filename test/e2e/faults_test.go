@@ -1,0 +1,191 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// TestFaultsMidCanary ends the API server, the gateway and all canary pods, each in the middle of a step. Every run ends
+// promoted. Requests fail only while the gateway itself is away, and while killed pods are not masked yet.
+func TestFaultsMidCanary(t *testing.T) {
+	s := newService(t, "faults").steps(pausing(20, 10*time.Second), pausing(50, 5*time.Second))
+	s.start("1.0.0")
+	l := s.load(50, false)
+	failed := func() int { return l.Report().Total.Failed }
+
+	t.Run("API server killed", func(t *testing.T) {
+		s := s.in(t)
+		l.Mark("API server killed")
+		s.push("1.1.0")
+		s.weight("1.1.0", 20)
+		localcluster(t, "restart", "kube-apiserver")
+		s.active("1.1.0")
+		if n := failed(); n > 0 {
+			t.Errorf("%d requests failed: %v", n, l.Report().Failures)
+		}
+	})
+
+	t.Run("gateway restarted", func(t *testing.T) {
+		s := s.in(t)
+		s.push("1.2.0")
+		s.weight("1.2.0", 20)
+		before := failed()
+		l.Mark("gateway away")
+		began := time.Now()
+		localcluster(t, "gateway-restart")
+		away := time.Since(began)
+		wait(t, "a second without a failure", func(context.Context) (bool, string, error) {
+			c := l.Recent(time.Second)
+			return c.Failed == 0 && c.Answered > 30, fmt.Sprintf("%d failed", c.Failed), nil
+		})
+		lost := failed() - before
+		l.Mark("gateway back")
+		t.Logf("while the gateway was restarted, for %s: %d requests failed (counted apart)", away.Round(10*time.Millisecond), lost)
+		s.active("1.2.0")
+		if n := failed() - before - lost; n > 0 {
+			t.Errorf("%d requests failed after the gateway was back", n)
+		}
+	})
+
+	t.Run("all canary pods killed", func(t *testing.T) {
+		s := s.in(t)
+		l.Mark("before the pods are killed")
+		s.push("1.3.0")
+		s.weight("1.3.0", 20)
+		pods, err := s.pods(t.Context(), "1.3.0")
+		if err != nil || len(pods) == 0 {
+			t.Fatalf("find pods of the canary: %d, %v", len(pods), err)
+		}
+		before := failed()
+		l.Mark("pods killed")
+		killed := time.Now()
+		for i := range pods {
+			if err := env.Client.Delete(t.Context(), &pods[i], client.GracePeriodSeconds(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait(t, "clients to see 1.2.0 only, and no failure", func(context.Context) (bool, string, error) {
+			c := l.Recent(time.Second)
+			return c.Failed == 0 && c.Split().Fraction("1.2.0") == 1, fmt.Sprintf("%d failed, %.0f %% from 1.2.0", c.Failed, c.Split().Fraction("1.2.0")*100), nil
+		})
+		masked := time.Since(killed)
+		lost := failed() - before
+		l.Mark("masked")
+		t.Logf("%d requests failed until the killed pods were masked; whole seconds without a failure from %s on", lost, masked.Round(100*time.Millisecond))
+		if lost > 50 {
+			t.Errorf("%d requests failed: more than a second's worth", lost)
+		}
+		s.active("1.3.0")
+		s.sees(l, "1.3.0")
+		if n := failed() - before - lost; n > 0 {
+			t.Errorf("%d requests failed after the pods were masked: %v", n, l.Report().Failures)
+		}
+	})
+	report := l.Stop()
+	var table strings.Builder
+	if err := harness.WriteTable(&table, report); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// in gives the service to a subtest.
+func (s *service) in(t *testing.T) *service {
+	other := *s
+	other.t = t
+	return &other
+}
+
+// TestDeletedByHand deletes what Heighliner made, one after the other: it comes again, and serves.
+func TestDeletedByHand(t *testing.T) {
+	s := newService(t, "byhand")
+	s.start("1.0.0")
+	s.push("1.1.0")
+	s.active("1.1.0")
+	l := s.load(30, false)
+	mine := client.InNamespace(s.namespace)
+
+	for _, kind := range []struct {
+		name string
+		list client.ObjectList
+		// pick gives the objects to delete.
+		pick func(client.ObjectList) []client.Object
+	}{
+		{"VersionedMicroservice of the active", &v1alpha1.VersionedMicroserviceList{}, func(l client.ObjectList) (all []client.Object) {
+			for i, o := range l.(*v1alpha1.VersionedMicroserviceList).Items {
+				if o.Spec.SemVer.Version == "1.1.0" {
+					all = append(all, &l.(*v1alpha1.VersionedMicroserviceList).Items[i])
+				}
+			}
+			return all
+		}},
+		{"Deployment", &appsv1.DeploymentList{}, func(l client.ObjectList) (all []client.Object) {
+			for i := range l.(*appsv1.DeploymentList).Items {
+				all = append(all, &l.(*appsv1.DeploymentList).Items[i])
+			}
+			return all
+		}},
+		{"Service", &corev1.ServiceList{}, func(l client.ObjectList) (all []client.Object) {
+			for i := range l.(*corev1.ServiceList).Items {
+				all = append(all, &l.(*corev1.ServiceList).Items[i])
+			}
+			return all
+		}},
+		{"HTTPRoute", &gatewayv1.HTTPRouteList{}, func(l client.ObjectList) (all []client.Object) {
+			for i := range l.(*gatewayv1.HTTPRouteList).Items {
+				all = append(all, &l.(*gatewayv1.HTTPRouteList).Items[i])
+			}
+			return all
+		}},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			s := s.in(t)
+			if err := env.Client.List(t.Context(), kind.list, mine); err != nil {
+				t.Fatal(err)
+			}
+			deleted := kind.pick(kind.list)
+			if len(deleted) == 0 {
+				t.Fatalf("there is no %s", kind.name)
+			}
+			l.Mark(kind.name)
+			before := l.Report().Total.Failed
+			old := map[string]types.UID{}
+			began := time.Now()
+			for _, o := range deleted {
+				old[o.GetName()] = o.GetUID()
+				if err := env.Client.Delete(t.Context(), o, client.PropagationPolicy("Background")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, o := range deleted {
+				wait(t, fmt.Sprintf("%s %s to come again", kind.name, o.GetName()), func(ctx context.Context) (bool, string, error) {
+					err := env.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+					return err == nil && o.GetUID() != old[o.GetName()] && o.GetDeletionTimestamp() == nil, "not yet", err
+				})
+			}
+			again := time.Since(began)
+			s.active("1.1.0")
+			wait(t, "requests to be answered again", func(context.Context) (bool, string, error) {
+				c := l.Recent(2 * time.Second)
+				return c.Failed == 0 && c.Split().Fraction("1.1.0") == 1, fmt.Sprintf("%d failed, %d answered", c.Failed, c.Answered), nil
+			})
+			t.Logf("%d deleted, all there again after %s; %d of 30 requests per second failed meanwhile; well after %s",
+				len(deleted), again.Round(10*time.Millisecond), l.Report().Total.Failed-before, time.Since(began).Round(100*time.Millisecond))
+			s.serves(l, 3*time.Second)
+		})
+	}
+}

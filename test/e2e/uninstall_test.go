@@ -1,0 +1,105 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mostDeletion is how long a namespace may take to go, the pods' own shutdown included.
+const mostDeletion = 30 * time.Second
+
+// TestUninstall takes the manager away: what runs goes on serving. Namespaces with a canary under way go in time, with the
+// manager and without.
+func TestUninstall(t *testing.T) {
+	s := newService(t, "uninstall").steps(pausing(20, 10*time.Minute))
+	s.start("1.0.0")
+	l := s.load(50, false)
+
+	t.Run("namespace deleted mid-canary", func(t *testing.T) {
+		other := newService(t, "deleted").steps(pausing(20, 10*time.Minute))
+		other.start("1.0.0")
+		other.push("1.1.0")
+		other.weight("1.1.0", 20)
+		other.deleted()
+	})
+
+	s.push("1.1.0")
+	s.weight("1.1.0", 20)
+	t.Run("manager deleted mid-canary", func(t *testing.T) {
+		l.Mark("manager deleted")
+		withoutManager(t)
+		s.in(t).serves(l, 10*time.Second)
+		verdict(t, l)
+		s.in(t).deleted()
+	})
+}
+
+// deleted deletes the namespace, and fails when it does not go in time.
+func (s *service) deleted() {
+	s.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	began := time.Now()
+	if err := env.Client.Delete(s.t.Context(), ns); err != nil {
+		s.t.Fatal(err)
+	}
+	within(s.t, mostDeletion, "namespace "+s.namespace+" to go", func(ctx context.Context) (bool, string, error) {
+		done, _, err := gone(ctx, ns)
+		text := string(ns.Status.Phase)
+		for _, c := range ns.Status.Conditions {
+			if c.Status == corev1.ConditionTrue {
+				text += "; " + c.Message
+			}
+		}
+		return done, text, err
+	})
+	s.t.Logf("namespace gone after %s", time.Since(began).Round(100*time.Millisecond))
+}
+
+// withoutManager deletes the manager as its manifests say (kubectl delete -k config/manager), and brings it back after the
+// test.
+func withoutManager(t *testing.T) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: managerNamespace, Name: managerName}
+	var manager appsv1.Deployment
+	if err := env.Client.Get(t.Context(), key, &manager); err != nil {
+		t.Fatal(err)
+	}
+	var metrics corev1.Service
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: managerNamespace, Name: "heighliner-metrics"}, &metrics); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "", "delete", "-k", filepath.Join(env.root, "config", "manager"))
+	t.Cleanup(func() {
+		for _, o := range []client.Object{&manager, &metrics} {
+			fresh(o)
+			if err := env.Client.Create(context.Background(), o); err != nil {
+				t.Errorf("bring %s back: %v", o.GetName(), err)
+			}
+		}
+	})
+	wait(t, "the manager's pods to go", func(ctx context.Context) (bool, string, error) {
+		var pods corev1.PodList
+		err := env.Client.List(ctx, &pods, client.InNamespace(managerNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
+		return len(pods.Items) == 0, "", err
+	})
+}
+
+// fresh makes an object that was read one that can be created.
+func fresh(o client.Object) {
+	o.SetResourceVersion("")
+	o.SetUID("")
+	o.SetGeneration(0)
+	o.SetManagedFields(nil)
+	if s, ok := o.(*corev1.Service); ok {
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
+	}
+}
