@@ -80,11 +80,17 @@ var mends = map[string]string{
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of one of the Gateway's listeners, or leave it out (namespace %q)",
 }
 
-// answer is what a parent says of a live route, and what its listeners say
-// themselves: a gateway's word on one of several parents may be that on another.
+// answer is what a parent says of a live route, as far as the Gateway itself bears it
+// out: a gateway's word on one of several parents may be that on another.
 func (d *decider) answer(route *gatewayv1.HTTPRoute, p v1alpha1.ParentReference) verdict {
 	v := acceptance(route, p)
-	if g := d.gateway(p); v.accepted && g != nil && !admits(g, p.SectionName, d.policy.Namespace) {
+	g := d.gateway(p)
+	switch {
+	case !v.accepted:
+		return v
+	case g == nil:
+		return d.parentMissing()
+	case !admits(g, p.SectionName, d.policy.Namespace):
 		return verdict{reason: string(gatewayv1.RouteReasonNotAllowedByListeners), message: "its listeners take routes of their own namespace only"}
 	}
 	return v

@@ -38,6 +38,24 @@ func TestParentThatAdmitsNoRouteTakesNothingAway(t *testing.T) {
 	want(t, "programmed", w.condition("Programmed"), "True Programmed")
 }
 
+func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 2
+	w.settle()
+	w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "nobody"}}
+	w.policy.Generation++
+	w.pass()
+	for name, route := range w.routes {
+		for _, p := range route.Spec.ParentRefs {
+			route.Status.Parents = append(route.Status.Parents, answer(p, route.Generation, "True", "Accepted"))
+		}
+		w.routes[name] = route
+	}
+	w.pass()
+	want(t, "parents", parentNames(w), "nobody public")
+	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
+}
+
 func parentNames(w *world) string {
 	var names []string
 	for _, route := range w.routes {
