@@ -362,6 +362,10 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
+// ReasonInvalidSpec on condition Stalled: the rules of the specification cannot be
+// read. What status.releases offers was decided by earlier ones, and starts nothing.
+const ReasonInvalidSpec = "InvalidSpec"
+
 // ImagePolicy discovers the versions of an image that exist and are allowed.
 // Nothing that it once offered disappears without proof.
 //

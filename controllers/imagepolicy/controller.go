@@ -9,15 +9,17 @@ package imagepolicy
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -48,6 +50,8 @@ type Options struct {
 	// Platform that images must be there for where a policy names none. Default:
 	// linux on the manager's own architecture.
 	Platform string
+	// Metrics is where metrics are registered. Default: the manager's registry.
+	Metrics prometheus.Registerer
 }
 
 // Reconciler reconciles ImagePolicies.
@@ -57,8 +61,8 @@ type Reconciler struct {
 	events   status.Recorder
 	clock    clock.PassiveClock
 	platform string
-	// proofs of absence seen once, by policy and tag.
-	proofs proofs
+	memory   memory
+	metrics  *metrics
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies,verbs=get;list;watch
@@ -78,9 +82,17 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Platform == "" {
 		o.Platform = "linux/" + runtime.GOARCH
 	}
+	if o.Metrics == nil {
+		o.Metrics = ctrlmetrics.Registry
+	}
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return fmt.Errorf("register metrics of ImagePolicies: %w", err)
+	}
 	r := &Reconciler{
 		Client:   mgr.GetClient(),
-		scanner:  o.Scanner,
+		scanner:  counted{o.Scanner, m},
+		metrics:  m,
 		events:   status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		clock:    o.Clock,
 		platform: o.Platform,
@@ -90,51 +102,49 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("imagepolicy").
-		For(&v1alpha1.ImagePolicy{}, builderPredicates()).
-		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(forMicroservice)).
+		For(&v1alpha1.ImagePolicy{}, asked()).
+		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(forMicroservice), holdsChanged()).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.forNetworkPolicy), pinsChanged()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
 }
 
-// Reconcile looks at one ImagePolicy's source, and reports what it offers.
+// Reconcile looks at one ImagePolicy's source, if it is due, and reports what is
+// offered.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.ImagePolicy
-	if err := r.Get(ctx, req.NamespacedName, &policy); err != nil {
-		r.proofs.forget(req.NamespacedName)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {
+		r.memory.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ImagePolicy: %w", err)
 	}
 	if !policy.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
-	}
-	if policy.Spec.Suspend {
-		return ctrl.Result{}, r.reportSuspended(ctx, &policy)
 	}
 	o, err := r.observe(ctx, &policy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	started := r.clock.Now()
 	s := r.scan(ctx, o)
-	outcome := decide(o, s, r.clock.Now())
-	if err := r.report(ctx, o, s, outcome); err != nil {
-		return ctrl.Result{}, err
+	r.metrics.scan(s, r.clock.Since(started))
+	now := r.clock.Now()
+	if err := r.report(ctx, o, s, decide(o, s, now)); err != nil {
+		return status.Again(ctx, err)
 	}
-	return ctrl.Result{RequeueAfter: r.next(o, s)}, nil
+	return ctrl.Result{RequeueAfter: r.next(o, now)}, nil
 }
 
-// next look: an interval after the registry was asked, so that policies that share
-// a list look at the same time, up to a tenth earlier, so that all of them do not
-// ask in the same second; after a failure as late as the registry says.
-func (r *Reconciler) next(o *observed, s scanned) time.Duration {
-	now := r.clock.Now()
-	if !s.retryAt.IsZero() {
-		return max(time.Second, s.retryAt.Sub(now))
+// next is the time until the policy is due again. A problem of the specification
+// or of a Secret, which is not watched, is looked at with the interval.
+func (r *Reconciler) next(o *observed, now time.Time) time.Duration {
+	switch l := r.memory.of(client.ObjectKeyFromObject(o.policy)).look; {
+	case o.policy.Spec.Suspend:
+		return 0
+	case o.problem != nil || l == nil:
+		return o.question.interval
+	default:
+		return max(time.Second, l.due.Sub(now))
 	}
-	at := now
-	if !s.time.IsZero() {
-		at = s.time
-	}
-	interval := o.interval()
-	early := time.Duration(rand.Int64N(int64(interval/10) + 1))
-	return max(time.Second, at.Add(interval-early).Sub(now))
 }

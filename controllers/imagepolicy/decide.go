@@ -1,6 +1,8 @@
 package imagepolicy
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -12,10 +14,15 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Bounds of the status.
+// Bounds of the status, in number (the schema's) and in bytes of JSON: together
+// they keep the object below 256 KiB. What is cut is unknown to a Microservice,
+// which is never a reason to stop a release.
 const (
-	maxCandidates = 20
-	maxWithdrawn  = 1024
+	maxCandidates  = 20
+	maxReleases    = 1024
+	maxWithdrawn   = 1024
+	releasesBytes  = 160 << 10
+	withdrawnBytes = 64 << 10
 )
 
 // outcome is the part of the status that is decided: all but the conditions.
@@ -26,6 +33,8 @@ type outcome struct {
 	withdrawn []v1alpha1.Withdrawal
 	rejected  []v1alpha1.RejectedCount
 	refused   []v1alpha1.RefusedCandidate
+	// cut says that not all that is offered has room in the status.
+	cut bool
 }
 
 // decide turns a scan into what is offered and withdrawn. It is pure.
@@ -33,13 +42,14 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 	st := &o.policy.Status
 	out := outcome{releases: st.Releases, withdrawn: st.Withdrawn, rejected: st.Rejected, refused: st.Candidates}
 	if o.selector == nil {
-		return out
+		return out // what the last readable rules decided stands
 	}
 	if !s.looked && len(offeredBefore(o)) == 0 {
+		out.releases = nil // what there is, is of another repository
 		return out
 	}
 	out.decided = true
-	out.releases = nil
+	out.releases, out.cut = nil, false
 	for _, rel := range s.result.Offered {
 		image, ok := s.images[rel.Tag]
 		if !ok || image.Digest == "" {
@@ -52,38 +62,94 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 			Images: []v1alpha1.ReleaseImage{image},
 		})
 	}
-	out.withdrawn = withdraw(o, s, now)
+	offered := len(out.releases)
+	out.releases = fit(out.releases, maxReleases, releasesBytes)
+	out.cut = len(out.releases) < offered
+	out.withdrawn = fit(withdraw(o, s, now), maxWithdrawn, withdrawnBytes)
 	if s.looked {
 		out.rejected, out.refused = refuse(s.result)
 	}
 	return out
 }
 
-// withdraw keeps the time of withdrawals that stand already.
-func withdraw(o *observed, s scanned, now time.Time) []v1alpha1.Withdrawal {
-	var out []v1alpha1.Withdrawal
-	gone := s.gone
-	for _, w := range o.policy.Status.Withdrawn {
-		if w.Reason == v1alpha1.WithdrawnGone && w.Version != "" && !offers(s.result.Offered, w) {
-			gone = append(gone, version.Held{Group: w.Group, Version: w.Version})
+// fit cuts a list to at most n items and so many bytes of JSON.
+func fit[T any](items []T, n, bytes int) []T {
+	for i := range items {
+		raw, err := json.Marshal(items[i])
+		if bytes -= len(raw) + 1; i == n || bytes < 0 || err != nil {
+			return items[:i]
 		}
 	}
-	for _, w := range o.selector.Withdrawn(o.held, gone, s.result.Offered) {
+	return items
+}
+
+// withdraw says which held versions are taken back: those that the rules refuse
+// now, and those that were taken back for a fact that is not seen twice. A
+// withdrawal stands, with its time, until the version is offered again or nobody
+// holds it any more.
+func withdraw(o *observed, s scanned, now time.Time) []v1alpha1.Withdrawal {
+	gone, excluded := s.gone, unlisted(o)
+	for _, w := range o.policy.Status.Withdrawn {
+		h := version.Held{Group: w.Group, Version: w.Version}
+		switch {
+		case w.Version == "" || offers(s.result.Offered, h) || !holds(o.held, h):
+		case w.Reason == v1alpha1.WithdrawnGone:
+			gone = append(gone, h)
+		case w.Reason == v1alpha1.WithdrawnExcluded:
+			excluded = append(excluded, h) // its tag, which the rules refused, is not known any more
+		}
+	}
+	all := o.selector.Withdrawn(o.held, gone, s.result.Offered)
+	for _, h := range excluded {
+		if !withdrawn(all, h) {
+			all = append(all, version.Withdrawal{Group: h.Group, Version: h.Version, Reason: version.Excluded})
+		}
+	}
+	slices.SortFunc(all, func(a, b version.Withdrawal) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), -version.Compare(a.Version, b.Version))
+	})
+	out := make([]v1alpha1.Withdrawal, 0, len(all))
+	for _, w := range all {
 		x := v1alpha1.Withdrawal{Group: w.Group, Version: w.Version, Reason: v1alpha1.WithdrawReason(w.Reason), Time: metav1.NewTime(now)}
 		for _, before := range o.policy.Status.Withdrawn {
 			if before.Group == x.Group && before.Version == x.Version && before.Reason == x.Reason {
 				x.Time = before.Time
 			}
 		}
-		if len(out) < maxWithdrawn {
-			out = append(out, x)
+		out = append(out, x)
+	}
+	return out
+}
+
+// unlisted are held versions that a list written by hand does not give: there,
+// absence is a word of the specification.
+func unlisted(o *observed) []version.Held {
+	if o.pinned == nil {
+		return nil
+	}
+	listed := o.selector.Rank(o.pinned).Offer(o.held, nil).Offered
+	var out []version.Held
+	for _, h := range o.held {
+		if h.Group != "" && !offers(listed, h) {
+			out = append(out, version.Held{Group: h.Group, Version: h.Version})
 		}
 	}
 	return out
 }
 
-func offers(offered []version.Release, w v1alpha1.Withdrawal) bool {
-	return slices.ContainsFunc(offered, func(r version.Release) bool { return r.Slug == w.Group && r.Version == w.Version })
+// withdrawn says that a version is taken back already, alone or with its group.
+func withdrawn(all []version.Withdrawal, h version.Held) bool {
+	return slices.ContainsFunc(all, func(w version.Withdrawal) bool {
+		return w.Group == h.Group && (w.Version == h.Version || w.Version == "")
+	})
+}
+
+func holds(held []version.Held, h version.Held) bool {
+	return slices.ContainsFunc(held, func(x version.Held) bool { return x.Group == h.Group && x.Version == h.Version })
+}
+
+func offers(offered []version.Release, h version.Held) bool {
+	return slices.ContainsFunc(offered, func(r version.Release) bool { return r.Slug == h.Group && r.Version == h.Version })
 }
 
 func refuse(res version.Result) (counts []v1alpha1.RejectedCount, first []v1alpha1.RefusedCandidate) {

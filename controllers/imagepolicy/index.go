@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // Indexes of the cache that this controller reads.
@@ -21,22 +22,34 @@ const (
 	indexPins  = "imagepolicy.networkpolicy.microservice"
 )
 
-func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	f := mgr.GetFieldIndexer()
-	if err := f.IndexField(ctx, &v1alpha1.Microservice{}, indexUsers, func(o client.Object) []string {
+// indexes of the cache, with the objects that they are of.
+var indexes = []struct {
+	object client.Object
+	field  string
+	values client.IndexerFunc
+}{
+	{&v1alpha1.Microservice{}, indexUsers, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
-	}); err != nil {
-		return err
-	}
-	return f.IndexField(ctx, &v1alpha1.NetworkPolicy{}, indexPins, func(o client.Object) []string {
+	}},
+	{&v1alpha1.NetworkPolicy{}, indexPins, func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
 		if len(pins(p)) == 0 {
 			return nil
 		}
 		return []string{microserviceOf(p)}
-	})
+	}},
 }
 
+func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	for _, x := range indexes {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, x.object, x.field, x.values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// microserviceOf names the Microservice that a NetworkPolicy routes to.
 func microserviceOf(p *v1alpha1.NetworkPolicy) string {
 	if p.Spec.MicroserviceRef != nil {
 		return p.Spec.MicroserviceRef.Name
@@ -55,9 +68,9 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// builderPredicates let a policy's own specification and requests through, and
-// not its status, which is ours.
-func builderPredicates() builder.ForOption {
+// asked lets a policy's specification and requests through, and not its status,
+// which is ours.
+func asked() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -66,10 +79,43 @@ func builderPredicates() builder.ForOption {
 	))
 }
 
+// holdsChanged lets a Microservice through that holds, pins or names anything else
+// than before.
+func holdsChanged() builder.WatchesOption {
+	return builder.WithPredicates(predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, now := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
+			return before.Spec.ImagePolicyRef != now.Spec.ImagePolicyRef || !slices.Equal(heldBy(before), heldBy(now))
+		},
+	})
+}
+
+// heldBy are the versions of a Microservice's rows and pins.
+func heldBy(ms *v1alpha1.Microservice) []version.Held {
+	var held []version.Held
+	for _, g := range ms.Status.ReleaseGroups {
+		for _, row := range g.Releases {
+			held = append(held, version.Held{Group: g.Slug, Version: row.SemVer.Version})
+		}
+	}
+	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
+		if m.SemVer != nil {
+			held = append(held, version.Held{Version: m.SemVer.Version})
+		}
+		for _, g := range m.Groups {
+			held = append(held, version.Held{Version: g.Version})
+		}
+	}
+	return held
+}
+
+// pinsChanged lets a NetworkPolicy through whose domains name other versions, or
+// that routes to another Microservice.
 func pinsChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !slices.Equal(pins(e.ObjectOld.(*v1alpha1.NetworkPolicy)), pins(e.ObjectNew.(*v1alpha1.NetworkPolicy)))
+			before, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
+			return microserviceOf(before) != microserviceOf(now) || !slices.Equal(pins(before), pins(now))
 		},
 	})
 }

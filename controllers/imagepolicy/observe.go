@@ -2,6 +2,7 @@ package imagepolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,8 +23,10 @@ type observed struct {
 	// held are the versions that Microservices hold, and those that pins and domains
 	// name.
 	held []version.Held
-	// request to the registry.
-	request registry.Request
+	// question to the registry.
+	question question
+	// pinned are the tags of a source that is written by hand; nil for a registry.
+	pinned []string
 	// selector is made from the specification; nil where problem says why.
 	selector *version.Selector
 	// platforms that an image must be there for.
@@ -32,8 +35,22 @@ type observed struct {
 	problem *status.Error
 }
 
-func (o *observed) interval() time.Duration {
-	return max(5*time.Second, o.policy.Spec.Interval.Std(5*time.Minute))
+// intervals of looks: the default, and the least.
+const (
+	defaultInterval = 5 * time.Minute
+	minInterval     = 5 * time.Second
+)
+
+func interval(spec *v1alpha1.ImagePolicySpec) time.Duration {
+	return max(minInterval, spec.Interval.Std(defaultInterval))
+}
+
+// maxRequest is the schema's bound on status.lastHandledRequest.
+const maxRequest = 128
+
+// requested is the word that asks for a look now, as far as the status can keep it.
+func requested(policy *v1alpha1.ImagePolicy) string {
+	return status.LineOf(policy.Annotations[v1alpha1.AnnotationRequestedAt], maxRequest)
 }
 
 // observe reads the cluster; it writes nothing.
@@ -44,21 +61,29 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 	}
 	selector, err := version.Compile(rules(&policy.Spec))
 	if err != nil {
-		o.problem = status.NewTerminal("InvalidSpec", fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", "; ")))
+		o.problem = status.NewTerminal(v1alpha1.ReasonInvalidSpec, errors.New(status.Line(strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}
 	o.selector = selector
 	if err := r.observeHeld(ctx, o); err != nil {
 		return nil, err
 	}
-	o.request = registry.Request{
-		Repository: policy.Spec.Image,
-		Insecure:   policy.Spec.Insecure,
-		Timeout:    policy.Spec.Timeout.Std(registry.DefaultTimeout),
-		MaxTags:    int(policy.Spec.Limits.Tags),
-		MaxAge:     o.interval() - o.interval()/8,
+	if src := policy.Spec.Source; src != nil && src.Pinned != nil {
+		o.pinned = src.Pinned.Versions
 	}
-	if policy.Annotations[v1alpha1.AnnotationRequestedAt] != policy.Status.LastHandledRequest {
-		o.request.MaxAge = 0
+	every := interval(&policy.Spec)
+	o.question = question{
+		interval:  every,
+		requested: requested(policy),
+		request: registry.Request{
+			Repository: policy.Spec.Image,
+			Insecure:   policy.Spec.Insecure,
+			Timeout:    policy.Spec.Timeout.Std(registry.DefaultTimeout),
+			MaxTags:    int(policy.Spec.Limits.Tags),
+			MaxAge:     every - every/8, // looks are up to a tenth early
+		},
+	}
+	if policy.Spec.Suspend {
+		return o, nil
 	}
 	return o, r.observeCredential(ctx, o)
 }
@@ -92,8 +117,8 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 		tags[offered.Group+"/"+offered.SemVer.Version] = tagOf(offered.Images)
 	}
 	seen := map[version.Held]bool{}
-	hold := func(group, v string) {
-		h := version.Held{Group: group, Version: v, Tag: tags[group+"/"+v]}
+	hold := func(h version.Held) {
+		h.Tag = tags[h.Group+"/"+h.Version]
 		if !seen[h] {
 			seen[h] = true
 			o.held = append(o.held, h)
@@ -101,18 +126,8 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	}
 	for i := range users.Items {
 		ms := &users.Items[i]
-		for _, g := range ms.Status.ReleaseGroups {
-			for _, row := range g.Releases {
-				hold(g.Slug, row.SemVer.Version)
-			}
-		}
-		if m := ms.Spec.UpdateStrategy.Manual; m != nil {
-			if m.SemVer != nil {
-				hold("", m.SemVer.Version)
-			}
-			for _, g := range m.Groups {
-				hold("", g.Version)
-			}
+		for _, h := range heldBy(ms) {
+			hold(h)
 		}
 		var policies v1alpha1.NetworkPolicyList
 		if err := r.List(ctx, &policies, in, client.MatchingFields{indexPins: ms.Name}); err != nil {
@@ -120,7 +135,7 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 		}
 		for j := range policies.Items {
 			for _, v := range pins(&policies.Items[j]) {
-				hold("", v)
+				hold(version.Held{Version: v})
 			}
 		}
 	}
@@ -162,7 +177,7 @@ func (r *Reconciler) observeCredential(ctx context.Context, o *observed) error {
 	match, err := registry.FindCredential(o.policy.Spec.Image, secrets...)
 	switch {
 	case match.Found:
-		o.request.Auth = match.Credential
+		o.question.request.Auth = match.Credential
 	case err != nil:
 		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
 	default:

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -17,76 +14,85 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// maxRefusals bounds how many new tags a scan looks at that then turn out not to
-// exist or not to be for the platform.
-const maxRefusals = 100
-
-// Waits after a failure that time may mend.
+// Bounds of one look.
 const (
-	retryFirst = 15 * time.Second
-	retryMost  = 5 * time.Minute
+	// maxRefusals is how many new tags are looked at that then turn out not to exist
+	// or not to be for the platform.
+	maxRefusals = 100
+	// maxFailures of the registry after which the look asks no more.
+	maxFailures = 3
 )
 
 // scanned is what the registry said, and what is offered of it.
 type scanned struct {
+	// asked says that this pass is the first of a look.
+	asked bool
 	// looked says that the registry was asked and answered.
 	looked bool
-	tags   int
+	// listed says that the tags came from the registry, and not from the spec.
+	listed bool
+	// tags read.
+	tags int
 	// truncated: there are more tags than were read.
 	truncated bool
 	checksum  string
-	// time at which the registry was asked.
-	time time.Time
 	// result of the selection, and images by tag.
 	result version.Result
 	images map[string]v1alpha1.ReleaseImage
 	// gone are held versions whose absence was proven twice.
 	gone []version.Held
-	// err of the list or of an image; what was offered stays.
+	// err is the first one of the list or of an image; what was offered stays.
 	err error
-	// retryAt is when to look again after err.
-	retryAt time.Time
+
+	failures int
 }
 
-// scan asks the registry, and selects. It never fails as a whole: what cannot be
-// read stays as it was.
+// fail keeps the first error. One that concerns a tag only is none of the
+// registry's.
+func (s *scanned) fail(err error) {
+	s.failures++
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// scan asks the registry where the policy is due, and selects. It never fails as a
+// whole: what cannot be read stays as it was.
 func (r *Reconciler) scan(ctx context.Context, o *observed) scanned {
 	s := scanned{images: map[string]v1alpha1.ReleaseImage{}}
 	if o.selector == nil {
 		return s
 	}
+	known := r.memory.of(client.ObjectKeyFromObject(o.policy))
+	var l *look
+	var tags []string
+	if o.problem == nil && !o.policy.Spec.Suspend {
+		l = known.begin(o.question, o.policy.Status.LastHandledRequest, r.scanner, r.clock)
+		s.asked = l.due.IsZero()
+		tags = s.list(ctx, l, o.pinned)
+	}
 	before := offeredBefore(o)
-	tags := r.list(ctx, o, &s)
 	missing := map[string]bool{}
 	for tag := range before {
-		if !slices.Contains(tags, tag) {
+		if !slices.Contains(tags, tag) && (o.pinned == nil || !s.looked) {
 			missing[tag] = true
 			tags = append(tags, tag) // a list that shrank proves nothing
 		}
 	}
 	ranking := o.selector.Rank(tags)
 	refused := map[string]version.Refusal{}
-	for {
-		s.result = ranking.Offer(o.held, refused)
-		more := false
-		for _, offered := range s.result.Offered {
-			if _, done := s.images[offered.Tag]; done {
-				continue
-			}
-			if refusal := r.resolve(ctx, o, &s, offered, before[offered.Tag]); refusal != nil {
-				refused[offered.Tag] = *refusal
-				more = true
-			}
-		}
-		if !more || len(refused) >= maxRefusals {
-			break
-		}
+	s.offer(ctx, o, l, ranking, before, refused)
+	if l == nil {
+		return s
 	}
-	r.prove(ctx, o, &s, missing, before, refused)
-	if s.gone != nil {
-		s.result = ranking.Offer(o.held, refused)
+	s.prove(ctx, l, known, missing, before)
+	if len(s.gone) > 0 {
+		tags = slices.DeleteFunc(tags, func(tag string) bool {
+			return slices.ContainsFunc(s.gone, func(h version.Held) bool { return h.Tag == tag })
+		})
+		s.result = o.selector.Rank(tags).Offer(o.held, refused)
 	}
-	s.retryAt = r.retryAt(o, s.err)
+	l.close(s.err)
 	return s
 }
 
@@ -104,158 +110,126 @@ func offeredBefore(o *observed) map[string]v1alpha1.ReleaseImage {
 }
 
 // list gives the tags of the source.
-func (r *Reconciler) list(ctx context.Context, o *observed, s *scanned) []string {
-	if o.problem != nil {
-		return nil
-	}
-	if src := o.policy.Spec.Source; src != nil && src.Pinned != nil {
-		s.looked, s.tags, s.time = true, len(src.Pinned.Versions), r.clock.Now()
-		return slices.Clone(src.Pinned.Versions)
-	}
-	list, err := r.scanner.List(ctx, o.request)
+func (s *scanned) list(ctx context.Context, l *look, pinned []string) []string {
+	list, err := l.List(ctx, pinned)
 	if err != nil {
-		s.err = err
+		s.fail(err)
 		return nil
 	}
-	s.looked, s.tags, s.truncated, s.checksum, s.time = true, len(list.Tags), list.Truncated, list.Checksum, list.Time
+	s.looked, s.listed = true, pinned == nil
+	s.tags, s.truncated, s.checksum = len(list.Tags), list.Truncated, list.Checksum
 	return slices.Clone(list.Tags)
+}
+
+// offer selects, until every version that is offered has an image or was refused.
+// A new tag beyond maxRefusals has neither, and is not offered.
+func (s *scanned) offer(ctx context.Context, o *observed, l *look, ranking *version.Ranking, before map[string]v1alpha1.ReleaseImage, refused map[string]version.Refusal) {
+	for more := true; more; {
+		s.result = ranking.Offer(o.held, refused)
+		more = false
+		for _, rel := range s.result.Offered {
+			_, done := s.images[rel.Tag]
+			if done || len(refused) >= maxRefusals && before[rel.Tag].Digest == "" {
+				continue
+			}
+			if refusal := s.resolve(ctx, o, l, rel.Tag, before[rel.Tag]); refusal != nil {
+				refused[rel.Tag] = *refusal
+				more = true
+			}
+		}
+	}
 }
 
 // resolve finds the image of a tag that is to be offered. A tag that is new and
 // does not exist, or not for the platform, is refused; one that was offered before
-// keeps its image when the registry cannot say.
-func (r *Reconciler) resolve(ctx context.Context, o *observed, s *scanned, rel version.Release, before v1alpha1.ReleaseImage) *version.Refusal {
-	known := before.Digest != ""
-	if !s.looked {
-		s.images[rel.Tag] = before
-		return nil
+// keeps its image when the registry has no better one.
+func (s *scanned) resolve(ctx context.Context, o *observed, l *look, tag string, before v1alpha1.ReleaseImage) *version.Refusal {
+	image, refusal := s.ask(ctx, o, l, tag)
+	switch {
+	case refusal == nil:
+		s.images[tag] = image
+	case before.Digest != "":
+		s.images[tag] = before
+	default:
+		return refusal
 	}
-	image, err := r.scanner.Resolve(ctx, o.request, rel.Tag)
-	if err != nil {
-		if known {
-			s.images[rel.Tag] = before
-			if !is(err, registry.NotFound) {
-				s.fail(err)
-			}
-			return nil
-		}
-		if !is(err, registry.NotFound) {
-			s.fail(err)
-			return &version.Refusal{Verdict: version.VerdictExists, Reason: fmt.Sprintf("the image cannot be read: %s", err)}
-		}
-		return &version.Refusal{Verdict: version.VerdictExists, Reason: "the registry has no image of this tag"}
-	}
-	for _, p := range o.platforms {
-		if !image.Supports(p) && !known {
-			return &version.Refusal{Verdict: version.VerdictPlatform, Reason: fmt.Sprintf("the image is for %s and not for %s: build it for that, or set spec.platforms", strings.Join(image.Platforms, ", "), p)}
-		}
-	}
-	s.images[rel.Tag] = v1alpha1.ReleaseImage{Image: o.policy.Spec.Image + ":" + rel.Tag + "@" + image.Digest, Digest: image.Digest}
 	return nil
 }
 
+func (s *scanned) ask(ctx context.Context, o *observed, l *look, tag string) (v1alpha1.ReleaseImage, *version.Refusal) {
+	refuse := func(v version.Verdict, format string, args ...any) (v1alpha1.ReleaseImage, *version.Refusal) {
+		return v1alpha1.ReleaseImage{}, &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
+	}
+	if !s.looked || s.failures >= maxFailures {
+		return refuse(version.VerdictExists, "the registry could not be asked for the image")
+	}
+	image, err := l.Resolve(ctx, tag)
+	switch {
+	case is(err, registry.NotFound):
+		return refuse(version.VerdictExists, "the registry has no image of this tag")
+	case is(err, registry.Malformed):
+		return refuse(version.VerdictExists, "%s", err)
+	case err != nil:
+		s.fail(err)
+		return refuse(version.VerdictExists, "the image cannot be read: %s", err)
+	}
+	for _, p := range o.platforms {
+		if !image.Supports(p) {
+			return refuse(version.VerdictPlatform, "the image is for %s and not for %s: build it for that, or set spec.platforms", strings.Join(image.Platforms, ", "), p)
+		}
+	}
+	return v1alpha1.ReleaseImage{Image: o.policy.Spec.Image + ":" + tag + "@" + image.Digest, Digest: image.Digest}, nil
+}
+
 // prove looks whether tags that the list no longer holds are gone: tag and digest
-// answer 404 while another image of the repository answers, in two scans (protocol
+// answer 404 while another image of the repository answers, in two looks (protocol
 // rule 4).
-func (r *Reconciler) prove(ctx context.Context, o *observed, s *scanned, missing map[string]bool, before map[string]v1alpha1.ReleaseImage, refused map[string]version.Refusal) {
-	key := client.ObjectKeyFromObject(o.policy)
-	if !s.looked || s.truncated || s.err != nil {
-		return
-	}
-	witness := ""
-	for _, rel := range s.result.Offered {
-		if !missing[rel.Tag] && s.images[rel.Tag].Digest != "" {
-			witness = s.images[rel.Tag].Digest
-			break
-		}
-	}
-	if witness == "" {
-		return
-	}
-	for tag := range before {
+func (s *scanned) prove(ctx context.Context, l *look, known *remembered, missing map[string]bool, before map[string]v1alpha1.ReleaseImage) {
+	for tag := range known.absent {
 		if !missing[tag] {
-			r.proofs.withdraw(key, tag)
+			delete(known.absent, tag)
 		}
 	}
-	for _, rel := range slices.Clone(s.result.Offered) {
-		if !missing[rel.Tag] || before[rel.Tag].Digest == witness {
+	witness := s.witness(missing)
+	if !s.looked || s.truncated || s.err != nil || witness == "" {
+		return
+	}
+	for _, rel := range s.result.Offered {
+		digest := before[rel.Tag].Digest
+		if !missing[rel.Tag] || digest == witness {
 			continue
 		}
-		gone, err := r.scanner.Gone(ctx, o.request, rel.Tag, before[rel.Tag].Digest, witness)
+		gone, err := l.Gone(ctx, rel.Tag, digest, witness)
 		if err != nil {
 			s.fail(err)
-			continue
+			return
 		}
 		if !gone {
-			r.proofs.withdraw(key, rel.Tag)
+			delete(known.absent, rel.Tag)
 			continue
 		}
-		if r.proofs.add(key, rel.Tag, s.time) {
-			refused[rel.Tag] = version.Refusal{Verdict: version.VerdictExists, Reason: "the image was removed from the registry"}
+		first, again := known.absent[rel.Tag]
+		if !again {
+			known.absent[rel.Tag] = l.time
+			continue
+		}
+		if l.time.After(first) {
 			s.gone = append(s.gone, version.Held{Group: rel.Slug, Version: rel.Version, Tag: rel.Tag})
 		}
 	}
 }
 
-func (s *scanned) fail(err error) {
-	if s.err == nil {
-		s.err = err
+// witness is the digest of an image that the list still names.
+func (s *scanned) witness(missing map[string]bool) string {
+	for _, rel := range s.result.Offered {
+		if digest := s.images[rel.Tag].Digest; !missing[rel.Tag] && digest != "" {
+			return digest
+		}
 	}
+	return ""
 }
 
 func is(err error, kind registry.Kind) bool {
 	var e *registry.Error
 	return errors.As(err, &e) && e.Kind == kind
-}
-
-// retryAt is when to look again after an error: when the registry says so, sooner
-// than the interval where time alone may mend it, else with the interval.
-func (r *Reconciler) retryAt(o *observed, err error) time.Time {
-	now := r.clock.Now()
-	var e *registry.Error
-	switch {
-	case err == nil:
-		return time.Time{}
-	case errors.As(err, &e) && e.Kind == registry.RateLimited && e.RetryAt.After(now):
-		return e.RetryAt
-	case errors.As(err, &e) && !e.Kind.Transient():
-		return now.Add(o.interval())
-	}
-	return now.Add(min(retryMost, max(retryFirst, o.interval()/4), o.interval()))
-}
-
-// proofs remembers which tags were absent at which scan. A restart forgets them,
-// which costs one more scan.
-type proofs struct {
-	mu   sync.Mutex
-	seen map[types.NamespacedName]map[string]time.Time
-}
-
-// add says whether the tag was absent in an earlier scan too.
-func (p *proofs) add(key types.NamespacedName, tag string, scan time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.seen == nil {
-		p.seen = map[types.NamespacedName]map[string]time.Time{}
-	}
-	if p.seen[key] == nil {
-		p.seen[key] = map[string]time.Time{}
-	}
-	first, ok := p.seen[key][tag]
-	if !ok {
-		p.seen[key][tag] = scan
-	}
-	return ok && scan.After(first)
-}
-
-func (p *proofs) withdraw(key types.NamespacedName, tag string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.seen[key], tag)
-}
-
-func (p *proofs) forget(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.seen, key)
 }

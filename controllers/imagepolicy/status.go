@@ -4,34 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// report writes the status, if it differs, and tells of transitions.
+// report writes the status, if it differs, and tells of transitions. A write holds
+// only for the status that was read: half of an older one is never mixed in.
 func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out outcome) error {
 	policy := o.policy
 	before := policy.DeepCopy()
 	st := &policy.Status
 	st.Releases, st.Withdrawn, st.Rejected, st.Candidates = out.releases, out.withdrawn, out.rejected, out.refused
 	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), source(policy)
-	st.LastHandledRequest = policy.Annotations[v1alpha1.AnnotationRequestedAt]
-	if out.decided || o.problem != nil {
+	if !policy.Spec.Suspend {
+		st.LastHandledRequest = o.question.requested
+	}
+	if out.decided || policy.Spec.Suspend || o.problem != nil || s.err != nil && !transient(s.err) {
 		st.ObservedGeneration = policy.Generation
 	}
-	if s.looked && (st.Scan == nil || st.Scan.Checksum != s.checksum || st.Scan.Tags != int32(s.tags)) {
+	if s.listed && (st.Scan == nil || st.Scan.Checksum != s.checksum || st.Scan.Tags != int32(s.tags)) {
 		st.Scan = &v1alpha1.ImageScan{Tags: int32(s.tags), Checksum: s.checksum, ChangedTime: metav1.NewTime(r.clock.Now())}
 	}
 	setConditions(o, s, out)
-	wrote, err := status.Patch(ctx, r.Client, FieldOwner, policy, before)
+	wrote, err := status.Patch(ctx, r.Client, FieldOwner, policy, before, status.AtResourceVersion)
 	if err != nil {
-		return fmt.Errorf("write status: %w", err)
+		return client.IgnoreNotFound(err)
 	}
 	if wrote {
 		r.tell(policy, before)
@@ -39,29 +45,29 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 	return nil
 }
 
+// tell emits an event for each transition.
 func (r *Reconciler) tell(policy, before *v1alpha1.ImagePolicy) {
-	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionSourceReachable} {
-		r.events.Transition(policy, before.Status.Conditions, policy.Status.Conditions, kind, metav1.ConditionTrue, "Scan")
-	}
-	r.events.Transition(policy, before.Status.Conditions, policy.Status.Conditions, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "Scan")
-	if policy.Status.Latest != before.Status.Latest && policy.Status.Latest != "" {
-		r.events.Normal(policy, "NewVersion", "Scan", fmt.Sprintf("latest version is %s", policy.Status.Latest))
-	}
-	known := map[string]string{}
-	for _, rel := range before.Status.Releases {
-		known[rel.Group+"/"+rel.SemVer.Version] = rel.Images[0].Digest
-	}
-	for _, rel := range policy.Status.Releases {
-		if d := known[rel.Group+"/"+rel.SemVer.Version]; d != "" && d != rel.Images[0].Digest {
-			r.events.Warning(policy, "TagMoved", "Scan", fmt.Sprintf("the tag of version %s names another image now: it is a new release of the same version", rel.SemVer.Version))
+	was, is := before.Status, policy.Status
+	r.events.Transition(policy, was.Conditions, is.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Scan")
+	for _, c := range []struct {
+		kind string
+		good metav1.ConditionStatus
+	}{{v1alpha1.ConditionSourceReachable, metav1.ConditionTrue}, {v1alpha1.ConditionRateLimited, metav1.ConditionFalse}} {
+		if meta.FindStatusCondition(was.Conditions, c.kind) == nil && meta.IsStatusConditionPresentAndEqual(is.Conditions, c.kind, c.good) {
+			continue // nobody worried
 		}
+		r.events.Transition(policy, was.Conditions, is.Conditions, c.kind, c.good, "Scan")
 	}
-	gone := map[string]bool{}
-	for _, w := range before.Status.Withdrawn {
-		gone[w.Group+"/"+w.Version] = true
+	if is.Latest != was.Latest && is.Latest != "" {
+		r.events.Normal(policy, "NewVersion", "Scan", fmt.Sprintf("latest version is %s", is.Latest))
 	}
-	for _, w := range policy.Status.Withdrawn {
-		if gone[w.Group+"/"+w.Version] {
+	for _, version := range moved(was.Releases, is.Releases) {
+		r.events.Warning(policy, "TagMoved", "Scan", fmt.Sprintf("the tag of version %s names another image now: it is a new release of the same version", version))
+	}
+	for _, w := range is.Withdrawn {
+		if slices.ContainsFunc(was.Withdrawn, func(x v1alpha1.Withdrawal) bool {
+			return x.Group == w.Group && x.Version == w.Version && x.Reason == w.Reason
+		}) {
 			continue
 		}
 		what := "version " + w.Version
@@ -72,23 +78,33 @@ func (r *Reconciler) tell(policy, before *v1alpha1.ImagePolicy) {
 	}
 }
 
-// reportSuspended says that nothing is looked for.
-func (r *Reconciler) reportSuspended(ctx context.Context, policy *v1alpha1.ImagePolicy) error {
-	before := policy.DeepCopy()
-	policy.Status.ObservedGeneration = policy.Generation
-	policy.Status.LastHandledRequest = policy.Annotations[v1alpha1.AnnotationRequestedAt]
-	status.Ready(&policy.Status.Conditions, policy.Generation, "Suspended", "spec.suspend is set: what is offered stays offered")
-	_, err := status.Patch(ctx, r.Client, FieldOwner, policy, before)
-	return err
+// moved are the versions whose tag, of the same repository, names another image.
+func moved(was, is []v1alpha1.OfferedRelease) []string {
+	digests := map[string]string{}
+	for _, rel := range was {
+		ref, digest, _ := strings.Cut(rel.Images[0].Image, "@")
+		digests[ref] = digest
+	}
+	var versions []string
+	for _, rel := range is {
+		ref, digest, _ := strings.Cut(rel.Images[0].Image, "@")
+		if d := digests[ref]; d != "" && d != digest {
+			versions = append(versions, rel.SemVer.Version)
+		}
+	}
+	return versions
 }
 
+// setConditions says in conditions what a pass found. It is pure.
 func setConditions(o *observed, s scanned, out outcome) {
 	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
 	setReachable(o, s)
-	setTruncated(o, s)
+	setTruncated(o, s, out)
 	switch {
 	case o.problem != nil:
 		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())
+	case o.policy.Spec.Suspend:
+		status.Ready(conds, gen, "Suspended", "spec.suspend is set: nothing is looked for, and what is offered stays offered")
 	case s.err != nil && !out.decided:
 		reason, message := failure(s.err)
 		if transient(s.err) {
@@ -126,14 +142,16 @@ func noVersions(s scanned, out outcome) string {
 	return message
 }
 
+// setReachable says whether the registry answers. A pass that did not ask leaves
+// what the last one said.
 func setReachable(o *observed, s scanned) {
 	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
 	limited := s.err != nil && is(s.err, registry.RateLimited)
 	switch {
 	case limited:
 		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry asked for a pause until %s", retryTime(s.err).UTC().Format(time.RFC3339)))
-	case s.looked:
-		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "the registry answers")
+	case s.looked || s.err != nil:
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "the registry asks for no pause")
 	}
 	switch {
 	case s.err != nil:
@@ -146,12 +164,14 @@ func setReachable(o *observed, s scanned) {
 	}
 }
 
-func setTruncated(o *observed, s scanned) {
+func setTruncated(o *observed, s scanned, out outcome) {
 	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
 	switch {
 	case !s.looked:
 	case s.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: raise spec.limits.tags, or delete old tags", s.tags))
+	case out.cut:
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases have room in the status: lower spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("groups beyond spec.limits.groups: %s; narrow spec.versioning.range, or raise the limit", strings.Join(s.result.Truncated, ", ")))
 	default:

@@ -1,0 +1,162 @@
+package imagepolicy
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+func compile(t testing.TB, spec *v1alpha1.ImagePolicySpec) *version.Selector {
+	t.Helper()
+	s, err := version.Compile(rules(spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func held(group, v string) version.Held { return version.Held{Group: group, Version: v} }
+
+// fixture is a policy over r.example/shop that offers versions, and what a scan of
+// tags gives.
+func fixture(t testing.TB, offers []string, tags ...string) (*observed, scanned) {
+	o := &observed{policy: &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Generation: 2}}}
+	o.policy.Spec.Image = "r.example/shop"
+	for _, v := range offers {
+		o.policy.Status.Releases = append(o.policy.Status.Releases, v1alpha1.OfferedRelease{
+			SemVer: v1alpha1.SemVer{Name: "release", Version: v}, Group: "release", Level: "Release",
+			Images: []v1alpha1.ReleaseImage{{Image: "r.example/shop:" + v + "@sha256:1", Digest: "sha256:1"}},
+		})
+	}
+	o.selector = compile(t, &o.policy.Spec)
+	s := scanned{looked: true, tags: len(tags), images: map[string]v1alpha1.ReleaseImage{}}
+	s.result = o.selector.Rank(tags).Offer(nil, nil)
+	for _, tag := range tags {
+		s.images[tag] = v1alpha1.ReleaseImage{Image: "r.example/shop:" + tag + "@sha256:1", Digest: "sha256:1"}
+	}
+	return o, s
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	earlier := metav1.NewTime(now.Add(-time.Hour))
+	type result struct {
+		Offered, Withdrawn []string
+		Decided            bool
+	}
+	for name, test := range map[string]struct {
+		edit func(*observed, *scanned)
+		want result
+	}{
+		"as listed": {func(*observed, *scanned) {}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
+		"rules that cannot be read change nothing": {func(o *observed, s *scanned) {
+			o.selector, *s = nil, scanned{}
+		}, result{[]string{"1.0.0 in release"}, nil, false}},
+		"no image, no offer": {func(_ *observed, s *scanned) {
+			delete(s.images, "1.1.0")
+		}, result{[]string{"1.0.0 in release"}, nil, true}},
+		"nothing known of the repository": {func(o *observed, s *scanned) {
+			o.policy.Spec.Image, *s = "r.example/other", scanned{}
+		}, result{nil, nil, false}},
+		"gone": {func(o *observed, s *scanned) {
+			o.held = []version.Held{held("release", "0.9.0")}
+			s.gone = o.held
+		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Gone"}, true}},
+		"gone before, and still held": {func(o *observed, s *scanned) {
+			o.held = []version.Held{held("release", "0.9.0")}
+			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "0.9.0", Reason: "Gone", Time: earlier}}
+		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Gone"}, true}},
+		"gone before, and back": {func(o *observed, s *scanned) {
+			o.held = []version.Held{held("release", "1.0.0")}
+			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "1.0.0", Reason: "Gone", Time: earlier}}
+		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
+		"excluded before by a tag that is not known any more": {func(o *observed, s *scanned) {
+			o.held = []version.Held{held("release", "0.9.0")}
+			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "0.9.0", Reason: "Excluded", Time: earlier}}
+		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Excluded"}, true}},
+		"absent is not withdrawn": {func(o *observed, s *scanned) {
+			o.held = []version.Held{held("release", "0.9.0")}
+		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
+		"left out of a written list": {func(o *observed, s *scanned) {
+			o.pinned = []string{"1.0.0", "1.1.0"}
+			o.held = []version.Held{held("release", "0.9.0"), held("release", "1.0.0")}
+		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Excluded"}, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, s := fixture(t, []string{"1.0.0"}, "1.0.0", "1.1.0")
+			test.edit(o, &s)
+			before := o.policy.Status.DeepCopy()
+			out := decide(o, s, now)
+			same(t, "input", o.policy.Status, *before)
+			shown := &v1alpha1.ImagePolicy{Status: v1alpha1.ImagePolicyStatus{Releases: out.releases, Withdrawn: out.withdrawn}}
+			same(t, "outcome", result{offered(shown), taken(shown), out.decided}, test.want)
+			for _, w := range out.withdrawn {
+				if want := len(before.Withdrawn) > 0; want && !w.Time.Equal(&earlier) {
+					t.Errorf("the time of %s changed", w.Version)
+				}
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	type conditions struct{ Ready, Reconciling, Stalled, SourceReachable, RateLimited, Truncated string }
+	const quiet, complete, answers = "False NotLimited: the registry asks for no pause", "False Complete: all tags and groups are considered", "True Answered: the registry answers"
+	for name, test := range map[string]struct {
+		edit func(*observed, *scanned, *outcome)
+		want conditions
+	}{
+		"good": {func(*observed, *scanned, *outcome) {}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, complete}},
+		"problem": {func(o *observed, s *scanned, _ *outcome) {
+			o.problem, *s = status.NewTerminal("SecretNotFound", errors.New("spec.imagePullSecrets[0].name: …")), scanned{}
+		}, conditions{"False SecretNotFound: spec.imagePullSecrets[0].name: …", "", "True SecretNotFound: spec.imagePullSecrets[0].name: …", "Unknown SecretNotFound: spec.imagePullSecrets[0].name: …", "", ""}},
+		"suspended": {func(o *observed, s *scanned, _ *outcome) {
+			o.policy.Spec.Suspend, *s = true, scanned{}
+		}, conditions{"True Suspended: spec.suspend is set: nothing is looked for, and what is offered stays offered", "", "", "", "", ""}},
+		"limited": {func(_ *observed, s *scanned, _ *outcome) {
+			*s = scanned{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry asked for a pause until 2026-01-02T03:04:05Z", ""}},
+		"denied with offers": {func(_ *observed, s *scanned, _ *outcome) {
+			*s = scanned{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}
+		}, conditions{`False Unauthorized: list tags of "r": : ; what is offered stays offered`, "", `True Unauthorized: list tags of "r": : ; what is offered stays offered`, `False Unauthorized: list tags of "r": :`, quiet, ""}},
+		"down without offers": {func(_ *observed, s *scanned, out *outcome) {
+			*s, *out = scanned{err: &registry.Error{Kind: registry.Unreachable, Op: "list tags of", Object: "r"}}, outcome{}
+		}, conditions{`False Unreachable: list tags of "r": :`, `True Unreachable: list tags of "r": :`, "", `False Unreachable: list tags of "r": :`, quiet, ""}},
+		"no tags": {func(_ *observed, s *scanned, out *outcome) {
+			*s, *out = scanned{looked: true}, outcome{decided: true}
+		}, conditions{"False NoVersions: the repository has no tags yet", "", "True NoVersions: the repository has no tags yet", answers, quiet, complete}},
+		"nothing admitted": {func(_ *observed, s *scanned, out *outcome) {
+			*s, *out = scanned{looked: true, tags: 2}, outcome{decided: true, rejected: []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 2}}, refused: []v1alpha1.RefusedCandidate{{Version: "latest", Verdict: "Parse", Reason: "no version"}}}
+		}, conditions{`False NoVersions: none of 2 tags is offered: Parse refused 2; for example "latest": no version`, "", `True NoVersions: none of 2 tags is offered: Parse refused 2; for example "latest": no version`, answers, quiet, complete}},
+		"too many tags": {func(_ *observed, s *scanned, _ *outcome) {
+			s.truncated = true
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: only 1 tags were read: raise spec.limits.tags, or delete old tags"}},
+		"too many groups": {func(_ *observed, s *scanned, _ *outcome) {
+			s.result.Truncated = []string{"2.x", "1.x"}
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: groups beyond spec.limits.groups: 2.x, 1.x; narrow spec.versioning.range, or raise the limit"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, s := fixture(t, nil, "1.0.0")
+			out := decide(o, s, until)
+			test.edit(o, &s, &out)
+			setConditions(o, s, out)
+			p := o.policy
+			same(t, "conditions", conditions{
+				condition(p, "Ready"), condition(p, "Reconciling"), condition(p, "Stalled"),
+				condition(p, "SourceReachable"), condition(p, "RateLimited"), condition(p, "Truncated"),
+			}, test.want)
+		})
+	}
+}

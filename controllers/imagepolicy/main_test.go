@@ -1,0 +1,221 @@
+package imagepolicy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
+}
+
+// path of the images that tests push.
+const path = "team/shop"
+
+// story is one namespace with a registry, a clock that stands, and a reconciler
+// that is run by hand over the API server itself: no cache is ever behind.
+type story struct {
+	*testing.T
+	server     *registrytest.Server
+	clock      *testingclock.FakeClock
+	namespace  string
+	reconciler *Reconciler
+	client     client.WithWatch
+	writes     int
+	events     []string
+}
+
+func begin(t *testing.T) *story {
+	t.Helper()
+	t.Parallel()
+	s := &story{
+		T: t, server: registrytest.New(t), namespace: env.Namespace(t),
+		clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	}
+	var x []apiserver.Index
+	for _, i := range indexes {
+		x = append(x, apiserver.Index{Field: i.field, Values: i.values})
+	}
+	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, x...), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			s.writes++
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	})
+	s.restart()
+	return s
+}
+
+// Eventf collects events as "Type Reason: note".
+func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
+}
+
+// told gives the events since it was asked last.
+func (s *story) told() []string {
+	told := s.events
+	s.events = nil
+	return told
+}
+
+// restart makes the reconciler and the scanner anew, as a manager's restart does.
+func (s *story) restart() {
+	s.Helper()
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		s.Fatal(err)
+	}
+	scanner := registry.New(registry.Options{
+		Clock: s.clock, PerSecond: 1e6, Burst: 1e6, Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1},
+	})
+	s.reconciler = &Reconciler{
+		Client: s.client, scanner: counted{scanner, m}, metrics: m, clock: s.clock,
+		events: status.Recorder{Events: s}, platform: "linux/amd64",
+	}
+}
+
+// policy makes one, of the story's repository.
+func (s *story) policy(name string, edit ...func(*v1alpha1.ImagePolicySpec)) {
+	s.Helper()
+	p := &v1alpha1.ImagePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec:       v1alpha1.ImagePolicySpec{Image: s.server.Repository(path), Interval: "60s"},
+	}
+	for _, e := range edit {
+		e(&p.Spec)
+	}
+	s.create(p)
+}
+
+func (s *story) create(obj client.Object) {
+	s.Helper()
+	if err := env.Client.Create(s.Context(), obj); err != nil {
+		s.Fatalf("create %T: %v", obj, err)
+	}
+}
+
+// microservice makes one that uses the policy and holds versions, as "group version".
+func (s *story) microservice(name, policy string, held ...string) {
+	s.Helper()
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+	ms.Spec.ImagePolicyRef.Name = policy
+	ms.Spec.Template.Spec.Containers = append(ms.Spec.Template.Spec.Containers, container(name))
+	s.create(ms)
+	s.hold(name, held...)
+}
+
+// hold sets the rows of a Microservice's ledger.
+func (s *story) hold(name string, held ...string) {
+	s.Helper()
+	ms := &v1alpha1.Microservice{}
+	s.get(name, ms)
+	ms.Status.ReleaseGroups = nil
+	for i, h := range held {
+		group, version, _ := strings.Cut(h, " ")
+		at := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == group })
+		if at < 0 {
+			at = len(ms.Status.ReleaseGroups)
+			ms.Status.ReleaseGroups = append(ms.Status.ReleaseGroups, v1alpha1.ReleaseGroup{Slug: group, Name: group, Level: "Release", Phase: v1alpha1.GroupLive})
+		}
+		g := &ms.Status.ReleaseGroups[at]
+		g.Releases = append(g.Releases, v1alpha1.Release{
+			VersionedMicroservice: fmt.Sprintf("%s-%d", name, i), SemVer: v1alpha1.SemVer{Name: group, Version: version},
+			Status: v1alpha1.ReleaseActive, LastTransitionTime: metav1.NowMicro(),
+		})
+	}
+	if err := env.Client.Status().Update(s.Context(), ms); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) get(name string, obj client.Object) {
+	s.Helper()
+	if err := env.Client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, obj); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// edit changes a policy's specification or annotations.
+func (s *story) edit(name string, change func(*v1alpha1.ImagePolicy)) {
+	s.Helper()
+	p := &v1alpha1.ImagePolicy{}
+	s.get(name, p)
+	change(p)
+	if err := env.Client.Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// pass reconciles one policy once, and gives it and the time until the next pass.
+func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
+	s.Helper()
+	key := client.ObjectKey{Namespace: s.namespace, Name: name}
+	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil {
+		s.Fatalf("reconcile %s: %v", name, err)
+	}
+	p := &v1alpha1.ImagePolicy{}
+	s.get(name, p)
+	return p, result.RequeueAfter
+}
+
+// look passes when the policy is due again.
+func (s *story) look(name string) *v1alpha1.ImagePolicy {
+	s.Helper()
+	s.clock.Step(interval(&v1alpha1.ImagePolicySpec{Interval: "60s"}))
+	p, _ := s.pass(name)
+	return p
+}
+
+// offered versions with their group, as "1.0.0 in 1-x".
+func offered(p *v1alpha1.ImagePolicy) []string {
+	var out []string
+	for _, r := range p.Status.Releases {
+		out = append(out, r.SemVer.Version+" in "+r.Group)
+	}
+	return out
+}
+
+// withdrawn versions with their reason, as "1.0.0 in release: Denied".
+func taken(p *v1alpha1.ImagePolicy) []string {
+	var out []string
+	for _, w := range p.Status.Withdrawn {
+		out = append(out, fmt.Sprintf("%s in %s: %s", w.Version, w.Group, w.Reason))
+	}
+	return out
+}
+
+// condition as "True Reason: message", "" for none.
+func condition(p *v1alpha1.ImagePolicy, kind string) string {
+	c := meta.FindStatusCondition(p.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}

@@ -1,0 +1,107 @@
+package imagepolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// run starts a manager with the controller for the story's namespace.
+func (s *story) run() {
+	s.Helper()
+	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
+		Scheme:     env.Client.Scheme(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	err = SetupWithManager(mgr, Options{
+		Scanner: registry.New(registry.Options{}), Platform: "linux/amd64", Metrics: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	s.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.Errorf("run manager: %v", err)
+		}
+	})
+}
+
+// A change of whatever a policy depends on reaches it by a watch, and no event makes
+// it ask the registry again.
+func TestWatches(t *testing.T) {
+	s := begin(t)
+	s.push("1.0.0", "1.1.0", "1.2.0", "1.3.0")
+	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Interval = "1h"; p.Limits.ReleasesPerGroup = 1 })
+	s.run()
+	eventually := func(want ...string) {
+		t.Helper()
+		apiserver.Eventually(t, func(context.Context) error {
+			p := &v1alpha1.ImagePolicy{}
+			s.get("shop", p)
+			if diff := cmp.Diff(want, offered(p)); diff != "" {
+				return errors.New(diff)
+			}
+			return nil
+		})
+	}
+	eventually("1.3.0 in release")
+
+	s.microservice("shop", "shop", "release 1.2.0")
+	eventually("1.3.0 in release", "1.2.0 in release")
+
+	ms := &v1alpha1.Microservice{}
+	s.get("shop", ms)
+	ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.1.0"}}
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	eventually("1.3.0 in release", "1.2.0 in release", "1.1.0 in release")
+
+	lists := s.server.Requests(registrytest.List)
+	heads := s.server.Requests(registrytest.Head)
+	for i := range 20 {
+		s.hold("shop", "release 1.2.0", fmt.Sprintf("release 0.0.%d", i))
+	}
+	s.hold("shop", "release 1.0.0")
+	eventually("1.3.0 in release", "1.1.0 in release", "1.0.0 in release")
+	same(t, "lists for events", s.server.Requests(registrytest.List), lists)
+	same(t, "digests for events: the one that was not known", s.server.Requests(registrytest.Head), heads+1)
+
+	s.push("1.4.0")
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationRequestedAt, time.Now().String())
+	})
+	eventually("1.4.0 in release", "1.1.0 in release", "1.0.0 in release")
+	same(t, "lists for a request", s.server.Requests(registrytest.List), lists+1)
+
+	s.get("shop", ms)
+	if err := env.Client.Delete(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	eventually("1.4.0 in release")
+}

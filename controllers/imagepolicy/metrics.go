@@ -1,0 +1,83 @@
+package imagepolicy
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// metrics of looks at registries. No label names an object:
+//
+//	heighliner_registry_lookups_total{operation,result}
+//	    questions to the registry scanner, which may answer from what was asked
+//	    for another policy; operation is List, Resolve or Gone, result is Ok or the
+//	    kind of the error
+//	heighliner_scan_duration_seconds
+//	    time of one pass over a policy's source that asked the registry
+type metrics struct {
+	lookups *prometheus.CounterVec
+	seconds prometheus.Histogram
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "heighliner_registry_lookups_total",
+			Help: "Questions to registries, by operation and result.",
+		}, []string{"operation", "result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "heighliner_scan_duration_seconds",
+			Help:    "Time of one pass over the source of an ImagePolicy that asked its registry.",
+			Buckets: []float64{.005, .02, .1, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.lookups, m.seconds} {
+		if err := registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// scan measures a pass that asked the registry.
+func (m *metrics) scan(s scanned, took time.Duration) {
+	if s.asked {
+		m.seconds.Observe(took.Seconds())
+	}
+}
+
+// counted counts what a Scanner is asked.
+type counted struct {
+	scanner Scanner
+	metrics *metrics
+}
+
+func (c counted) count(operation string, err error) {
+	result := "Ok"
+	if err != nil {
+		result = cmp.Or(string(registry.KindOf(err)), "Failed")
+	}
+	c.metrics.lookups.WithLabelValues(operation, result).Inc()
+}
+
+func (c counted) List(ctx context.Context, r registry.Request) (registry.Scan, error) {
+	scan, err := c.scanner.List(ctx, r)
+	c.count("List", err)
+	return scan, err
+}
+
+func (c counted) Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error) {
+	image, err := c.scanner.Resolve(ctx, r, tag)
+	c.count("Resolve", err)
+	return image, err
+}
+
+func (c counted) Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error) {
+	gone, err := c.scanner.Gone(ctx, r, tag, digest, witness)
+	c.count("Gone", err)
+	return gone, err
+}
