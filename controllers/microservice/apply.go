@@ -21,21 +21,33 @@ import (
 
 // bringUp makes, revives and enlarges releases: all that may come before the
 // ledger is written.
-func (r *Reconciler) bringUp(ctx context.Context, w *world, plan release.Plan) error {
-	var errs []error
-	for _, e := range plan.Ensure {
+//
+// refused says which releases could not be made. That holds up nothing else: a row
+// without an object is as safe as a crash, and a canary that fails must be taken
+// back though its successor is refused. err is any other failure: a release that
+// is revived must carry its stamp before the ledger names it (protocol rule 2).
+func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error) {
+	for _, e := range w.plan.Ensure {
 		if e.Create {
-			errs = append(errs, r.create(ctx, w, e))
-			continue
+			made, err := r.create(ctx, w, e)
+			if outdated(err) {
+				return nil, err
+			}
+			refused = errors.Join(refused, err)
+			if made || err != nil {
+				continue
+			}
 		}
-		errs = append(errs, r.resize(ctx, w, e.Release, e.Replicas, e.Stamp))
+		if child := w.children[e.Release]; child != nil {
+			err = errors.Join(err, r.resize(ctx, w, e.Release, max(e.Replicas, int(child.Spec.Replicas)), e.Stamp))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		if !planned(plan, name) {
-			errs = append(errs, r.resize(ctx, w, name, int(w.children[name].Spec.Replicas), 0))
+		if !planned(w.plan, name) { // for its disruption budget
+			err = errors.Join(err, r.resize(ctx, w, name, int(w.children[name].Spec.Replicas), 0))
 		}
 	}
-	return errors.Join(errs...)
+	return refused, err
 }
 
 func planned(plan release.Plan, name string) bool {
@@ -43,38 +55,39 @@ func planned(plan release.Plan, name string) bool {
 		slices.ContainsFunc(plan.Retire, func(x release.Retire) bool { return x.Release == name })
 }
 
-// create makes the object of a release. Its name is its content: one that exists
-// already is the same.
-func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) error {
+// create makes the object of a release, and says whether it did. Its name is its
+// content: one of ours that exists already is the same, and then among the children.
+func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
-		return fmt.Errorf("create release %q: its version is not offered", e.Release)
+		return false, fmt.Errorf("create release %q: its version is not offered", e.Release)
 	}
 	child, err := resources.Release(w.ms, w.policy, o, w.config, int32(e.Replicas), e.Stamp)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := controllerutil.SetControllerReference(w.ms, child, r.Scheme()); err != nil {
-		return fmt.Errorf("own release %q: %w", e.Release, err)
+		return false, fmt.Errorf("own release %q: %w", e.Release, err)
 	}
 	err = r.Create(ctx, child, client.FieldOwner(FieldOwner))
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("create release %q: %w", e.Release, err)
-		}
-		return nil
+	switch {
+	case err == nil:
+		return true, nil
+	case !apierrors.IsAlreadyExists(err):
+		return false, fmt.Errorf("create release %q: %w", e.Release, err)
 	}
 	var live v1alpha1.VersionedMicroservice
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(child), &live); err != nil {
-		return fmt.Errorf("get release %q: %w", e.Release, client.IgnoreNotFound(err))
+		return false, fmt.Errorf("get release %q: %w", e.Release, err)
 	}
 	switch {
 	case !live.DeletionTimestamp.IsZero():
-		return &apply.TerminatingError{Kind: "VersionedMicroservice", Namespace: live.Namespace, Name: live.Name}
+		return false, &apply.TerminatingError{Kind: "VersionedMicroservice", Namespace: live.Namespace, Name: live.Name}
 	case !metav1.IsControlledBy(&live, w.ms):
-		return &apply.ForeignError{Kind: "VersionedMicroservice", Namespace: live.Namespace, Name: live.Name}
+		return false, &apply.ForeignError{Kind: "VersionedMicroservice", Namespace: live.Namespace, Name: live.Name}
 	}
-	return nil
+	w.children[e.Release] = &live
+	return false, nil
 }
 
 // resize sets the replicas of a release, with the disruption budget that goes with
@@ -87,12 +100,9 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	}
 	child := before.DeepCopy()
 	child.Spec.Replicas = int32(replicas)
-	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serving(w, name))
+	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serving(w.plan.Ledger, name))
 	if stamp > 0 {
-		if child.Annotations == nil {
-			child.Annotations = map[string]string{}
-		}
-		child.Annotations[v1alpha1.AnnotationAttempt] = fmt.Sprint(stamp)
+		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
 	}
 	if reflect.DeepEqual(before, child) {
 		return nil
@@ -106,8 +116,8 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 }
 
 // serving says that a release has, or is about to have, traffic.
-func serving(w *world, name string) bool {
-	for _, g := range w.facts.Ledger.Groups {
+func serving(l release.Ledger, name string) bool {
+	for _, g := range l.Groups {
 		if row := g.Row(name); row != nil {
 			return row.Status == release.Active || row.Status == release.Canary || row.Status == release.Pending
 		}
@@ -117,9 +127,9 @@ func serving(w *world, name string) bool {
 
 // takeDown shrinks and deletes releases: all that must come after the ledger is
 // written. A write that meets a newer object is dropped with the plan.
-func (r *Reconciler) takeDown(ctx context.Context, w *world, plan release.Plan) error {
+func (r *Reconciler) takeDown(ctx context.Context, w *world) error {
 	var errs []error
-	for _, x := range plan.Retire {
+	for _, x := range w.plan.Retire {
 		if !x.Delete {
 			errs = append(errs, r.resize(ctx, w, x.Release, x.Replicas, 0))
 			continue

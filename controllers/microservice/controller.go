@@ -10,16 +10,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
@@ -39,6 +39,8 @@ type Options struct {
 	Workers int
 	// Clock is the only source of time stamps. Default: the real one.
 	Clock clock.PassiveClock
+	// Metrics is where metrics are registered. Default: the manager's registry.
+	Metrics prometheus.Registerer
 }
 
 // Reconciler reconciles Microservices.
@@ -49,9 +51,9 @@ type Reconciler struct {
 	events   status.Recorder
 	clock    clock.PassiveClock
 	minDrain time.Duration
-	// written is the sequence of the last ledger that this process wrote, by UID: a
-	// pass on an older one does nothing (protocol rule 2).
-	written sync.Map // types.UID -> int64
+	// journal tells a ledger that is older than our own last write.
+	journal status.Journal
+	metrics *metrics
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
@@ -72,12 +74,20 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Metrics == nil {
+		o.Metrics = ctrlmetrics.Registry
+	}
+	m, err := newMetrics(o.Metrics, mgr.GetClient())
+	if err != nil {
+		return fmt.Errorf("register metrics of Microservices: %w", err)
+	}
 	r := &Reconciler{
 		Client:   mgr.GetClient(),
 		live:     mgr.GetAPIReader(),
 		events:   status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		clock:    o.Clock,
 		minDrain: o.MinDrainDelay,
+		metrics:  m,
 	}
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index Microservices: %w", err)
@@ -99,57 +109,60 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !ms.DeletionTimestamp.IsZero() {
-		r.written.Delete(ms.UID)
 		return ctrl.Result{}, nil // owner references collect what is left
 	}
-	if r.stale(&ms) {
-		return ctrl.Result{}, nil // the watch brings our own last write
+	if r.journal.Behind(&ms) {
+		return ctrl.Result{}, nil // the watch brings our own last write (protocol rule 2)
 	}
 	w, err := r.observe(ctx, &ms)
 	if err != nil {
-		return r.conclude(ctx, err)
+		return r.fail(ctx, err)
 	}
-	now := r.clock.Now()
-	plan := release.Make(w.facts, now)
-	if err := r.bringUp(ctx, w, plan); apierrors.IsConflict(err) {
-		return r.conclude(ctx, err)
-	} else if err != nil {
-		return r.conclude(ctx, errors.Join(err, r.report(ctx, w, plan, err)))
+	w.plan = release.Make(w.facts, r.clock.Now())
+	refused, err := r.bringUp(ctx, w)
+	switch {
+	case outdated(err):
+		return r.fail(ctx, err)
+	case err != nil:
+		return r.fail(ctx, errors.Join(err, r.complain(ctx, w, status.Classify(err))))
 	}
-	if err := r.report(ctx, w, plan, nil); err != nil {
-		return r.conclude(ctx, err)
+	problem := status.Classify(refused)
+	if err := r.report(ctx, w, problem); err != nil {
+		return r.fail(ctx, err)
 	}
-	if err := r.takeDown(ctx, w, plan); err != nil {
-		return r.conclude(ctx, err)
+	if err := r.takeDown(ctx, w); err != nil {
+		return r.fail(ctx, err)
 	}
-	return ctrl.Result{RequeueAfter: until(plan.Wake, r.clock.Now())}, nil
+	return r.next(w, problem)
 }
 
-// stale says that the cache does not hold our own last write yet.
-func (r *Reconciler) stale(ms *v1alpha1.Microservice) bool {
-	last, ok := r.written.Load(ms.UID)
-	return ok && ms.Status.Sequence < last.(int64)
+// next is when to look again: when the plan wants to, and when what was refused may
+// be tried again.
+func (r *Reconciler) next(w *world, refused *status.Error) (ctrl.Result, error) {
+	wake := until(w.plan.Wake, r.clock.Now())
+	switch {
+	case refused == nil:
+		return ctrl.Result{RequeueAfter: wake}, nil
+	case refused.Class == status.Transient:
+		return ctrl.Result{}, refused
+	case wake == 0 || refused.After > 0 && refused.After < wake:
+		wake = refused.After
+	}
+	return ctrl.Result{RequeueAfter: wake}, nil
 }
 
-func (r *Reconciler) wrote(uid types.UID, sequence int64) { r.written.Store(uid, sequence) }
-
-// conclude turns an error into what is to happen next: a conflict means that the
-// plan was made on old facts, and is dropped; the watch brings the new ones.
-func (r *Reconciler) conclude(ctx context.Context, err error) (ctrl.Result, error) {
-	if err == nil {
-		return ctrl.Result{}, nil
+// fail drops a plan: quietly where it was made on old facts.
+func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
+	if !outdated(err) {
+		return ctrl.Result{}, err
 	}
-	if apierrors.IsConflict(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: the facts are newer", "cause", err.Error())
-		return ctrl.Result{RequeueAfter: time.Second}, nil
-	}
-	c := status.Classify(err)
-	switch c.Class {
-	case status.Terminal, status.Waiting:
-		return ctrl.Result{RequeueAfter: c.After}, nil
-	}
-	return ctrl.Result{}, err
+	ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: the facts are newer", "cause", err.Error())
+	return ctrl.Result{RequeueAfter: time.Second}, nil
 }
+
+// outdated says that a write met a newer object, or one that is gone: the plan was
+// made on facts that the cache will correct.
+func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 func until(wake, now time.Time) time.Duration {
 	if wake.IsZero() {

@@ -18,21 +18,30 @@ const (
 	indexNetworkPolicies = "microservice.networkpolicy.microservice"
 )
 
-func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	f := mgr.GetFieldIndexer()
-	if err := f.IndexField(ctx, &v1alpha1.Microservice{}, indexImagePolicy, func(o client.Object) []string {
+// indexes of the cache, with the objects that they are of.
+var indexes = []struct {
+	object client.Object
+	field  string
+	values client.IndexerFunc
+}{
+	{&v1alpha1.Microservice{}, indexImagePolicy, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
-	}); err != nil {
-		return err
-	}
-	if err := f.IndexField(ctx, &v1alpha1.VersionedMicroservice{}, indexReleases, func(o client.Object) []string {
+	}},
+	{&v1alpha1.VersionedMicroservice{}, indexReleases, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}
-	}); err != nil {
-		return err
-	}
-	return f.IndexField(ctx, &v1alpha1.NetworkPolicy{}, indexNetworkPolicies, func(o client.Object) []string {
+	}},
+	{&v1alpha1.NetworkPolicy{}, indexNetworkPolicies, func(o client.Object) []string {
 		return []string{microserviceOf(o.(*v1alpha1.NetworkPolicy))}
-	})
+	}},
+}
+
+func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	for _, x := range indexes {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, x.object, x.field, x.values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // microserviceOf names the Microservice that a NetworkPolicy routes to.

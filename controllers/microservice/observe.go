@@ -28,6 +28,8 @@ type world struct {
 	// problem is what is wrong with the specification or a referent; nothing new
 	// starts meanwhile.
 	problem *status.Error
+	// plan that is made of the facts.
+	plan release.Plan
 }
 
 // observe reads; it writes nothing.
@@ -87,6 +89,9 @@ func (r *Reconciler) proveAbsence(ctx context.Context, w *world) error {
 	return nil
 }
 
+// maxBy is the schema's bound on a decision's author in the ledger.
+const maxBy = 253
+
 // readChild gives the planner's view of a release's object.
 func readChild(c *v1alpha1.VersionedMicroservice) release.Child {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
@@ -105,7 +110,7 @@ func readChild(c *v1alpha1.VersionedMicroservice) release.Child {
 		Message:     c.Status.Message,
 	}
 	if d := c.Spec.Decision; d != nil {
-		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, By: c.Annotations[v1alpha1.AnnotationDecidedBy]}
+		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}
 	return child
 }
@@ -135,7 +140,7 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
 	}
 	w.policy = &policy
-	w.facts.SourceStale = policy.Status.ObservedGeneration != policy.Generation
+	w.facts.SourceStale = stale(&policy)
 	for i := range policy.Status.Releases {
 		o := &policy.Status.Releases[i]
 		if len(o.Images) == 0 {
@@ -151,6 +156,13 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 		w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason)})
 	}
 	return nil
+}
+
+// stale says that what an ImagePolicy offers was decided by an older specification:
+// it has not looked yet, or cannot read the present one.
+func stale(p *v1alpha1.ImagePolicy) bool {
+	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
+	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
 }
 
 func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {

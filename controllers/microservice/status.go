@@ -16,46 +16,60 @@ import (
 )
 
 // report writes the ledger, the conditions and the summary in one write, and tells
-// of what happened when it holds.
-func (r *Reconciler) report(ctx context.Context, w *world, plan release.Plan, failed error) error {
+// of what happened when it holds. refused is a release that could not be made.
+func (r *Reconciler) report(ctx context.Context, w *world, refused *status.Error) error {
 	before := w.ms.DeepCopy()
-	if failed == nil {
-		writeLedger(plan.Ledger, &w.ms.Status)
-	}
-	if failed == nil && !plan.Changed {
-		w.ms.Status.ReleaseGroups = before.Status.ReleaseGroups
+	if w.plan.Changed {
+		writeLedger(w.plan.Ledger, &w.ms.Status)
 	}
 	w.ms.Status.ObservedGeneration = w.ms.Generation
 	problem := w.problem
-	if problem == nil && failed != nil {
-		problem = status.Classify(failed)
+	if problem == nil {
+		problem = refused
 	}
-	setConditions(w, plan, problem)
+	setConditions(w, problem)
 	summarise(w.ms)
-	wrote, err := status.Patch(ctx, r.Client, FieldOwner, w.ms, before, status.AtResourceVersion)
-	if err != nil {
-		return fmt.Errorf("write the ledger: %w", err)
+	wrote, err := r.write(ctx, w.ms, before)
+	if err == nil && wrote && w.plan.Changed {
+		r.tell(w)
 	}
-	if !wrote {
-		return nil
-	}
-	r.wrote(w.ms.UID, w.ms.Status.Sequence)
-	if failed == nil {
-		r.tell(w.ms, plan)
-	}
-	return nil
+	return err
 }
 
-// tell emits an event for each thing that happened.
-func (r *Reconciler) tell(ms *v1alpha1.Microservice, plan release.Plan) {
-	for _, n := range plan.Notes {
-		switch {
-		case !n.Event:
-		case n.Warning:
-			r.events.Warning(ms, n.Reason, "Release", n.Message)
-		default:
-			r.events.Normal(ms, n.Reason, "Release", n.Message)
+// complain says what keeps a plan from being carried out. The ledger stays as it is.
+func (r *Reconciler) complain(ctx context.Context, w *world, problem *status.Error) error {
+	before := w.ms.DeepCopy()
+	w.ms.Status.ObservedGeneration = w.ms.Generation
+	setReady(w, problem)
+	_, err := r.write(ctx, w.ms, before)
+	return err
+}
+
+// write is the one status write of a pass. It holds only for the ledger that was
+// read.
+func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
+	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion)
+	if err != nil {
+		return false, fmt.Errorf("write the ledger: %w", err)
+	}
+	if wrote {
+		r.journal.Wrote(before, ms, r.clock.Now())
+	}
+	return wrote, nil
+}
+
+// tell emits an event for each thing that happened, and counts it.
+func (r *Reconciler) tell(w *world) {
+	for _, n := range w.plan.Notes {
+		if !n.Event {
+			continue
 		}
+		r.metrics.count(w, n, r.clock.Now())
+		if n.Warning {
+			r.events.Warning(w.ms, n.Reason, "Release", n.Message)
+			continue
+		}
+		r.events.Normal(w.ms, n.Reason, "Release", n.Message)
 	}
 }
 
@@ -66,8 +80,9 @@ var states = []string{
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 }
 
-func setConditions(w *world, plan release.Plan, problem *status.Error) {
-	ms := w.ms
+// setConditions says in conditions what the plan and the ledger say. It is pure.
+func setConditions(w *world, problem *status.Error) {
+	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
 	for _, kind := range states {
 		var lines []string
@@ -86,15 +101,15 @@ func setConditions(w *world, plan release.Plan, problem *status.Error) {
 	setNoTraffic(w)
 	setFailed(ms)
 	setProgressing(ms, plan)
-	setReady(w, plan, problem)
+	setReady(w, problem)
 }
 
 // setReady says whether this generation is accepted and every group has an active
 // release that is available and, where there are policies, programmed. A canary, a
 // pause or a failed newer release leaves it True: versions arrive without a commit,
 // and whoever waits for a commit must not fail for them.
-func setReady(w *world, plan release.Plan, problem *status.Error) {
-	ms := w.ms
+func setReady(w *world, problem *status.Error) {
+	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
 	if problem != nil {
 		if problem.Class == status.Terminal {
@@ -165,6 +180,7 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
+// setNoTraffic says that canary steps have no routes to weigh (protocol rule 18).
 func setNoTraffic(w *world) {
 	ms := w.ms
 	conds := &ms.Status.Conditions
@@ -189,6 +205,7 @@ func setFailed(ms *v1alpha1.Microservice) {
 	status.Set(conds, ms.Generation, v1alpha1.ConditionReleaseFailed, metav1.ConditionTrue, "ReleaseFailed", strings.Join(lines, ", "))
 }
 
+// failures of a group, as "1.2.0 (CrashLoopBackOff)".
 func failures(g v1alpha1.ReleaseGroup) []string {
 	var lines []string
 	for _, r := range g.Releases {
@@ -276,7 +293,7 @@ func summarise(ms *v1alpha1.Microservice) {
 	if len(s.ReleaseGroups) > 0 {
 		sum.Groups = fmt.Sprintf("%d/%d", serving, len(s.ReleaseGroups))
 	}
-	sum.Failed = strings.Join(failed, ", ")
+	sum.Failed = status.Line(strings.Join(failed, ", "))
 	s.Summary = sum
 }
 
@@ -297,7 +314,7 @@ func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 		if c := ms.Spec.UpdateStrategy.Canary; c != nil {
 			steps = len(c.Steps)
 		}
-		text := fmt.Sprintf("%s %d%% step %d/%d", r.SemVer.Version, r.Weight, g.Run.Step, steps)
+		text := fmt.Sprintf("%s %d%% step %d/%d", r.SemVer.Version, r.Weight, min(int(g.Run.Step), steps), steps)
 		if p := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing); p != nil && p.Reason != "Canary" {
 			text += " " + p.Reason
 		}

@@ -2,6 +2,7 @@
 package resources
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -47,7 +48,8 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 
 // Config gives the hash of the canonical form of what the user set in the pod
 // template: JSON with sorted keys, without nulls, without the empty objects that
-// Go's encoding adds, and without the image of the container that gets one. It
+// Go's encoding adds, without the protocol TCP that the schema adds to ports, and
+// without the image of the container that gets one. It
 // does not depend on the version of Heighliner or of a library: golden files hold
 // it.
 func Config(template *corev1.PodTemplateSpec, container int) (string, error) {
@@ -56,7 +58,9 @@ func Config(template *corev1.PodTemplateSpec, container int) (string, error) {
 		return "", fmt.Errorf("encode spec.template: %w", err)
 	}
 	var tree map[string]any
-	if err := json.Unmarshal(raw, &tree); err != nil {
+	numbers := json.NewDecoder(bytes.NewReader(raw))
+	numbers.UseNumber()
+	if err := numbers.Decode(&tree); err != nil {
 		return "", fmt.Errorf("decode spec.template: %w", err)
 	}
 	prune(tree)
@@ -80,6 +84,7 @@ func Config(template *corev1.PodTemplateSpec, container int) (string, error) {
 // them.
 var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
 
+// prune takes out what nobody set.
 func prune(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -89,6 +94,9 @@ func prune(v any) {
 			if x == nil || isMap && len(m) == 0 && encoded[k] {
 				delete(v, k)
 			}
+		}
+		if _, port := v["containerPort"]; port && v["protocol"] == "TCP" {
+			delete(v, "protocol")
 		}
 	case []any:
 		for _, x := range v {

@@ -1,0 +1,102 @@
+package microservice
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// What the planner says is what it reads back, through the status and its JSON.
+func TestLedgerIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := release.Ledger{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
+		var status v1alpha1.MicroserviceStatus
+		writeLedger(want, &status)
+		raw, err := json.Marshal(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read v1alpha1.MicroserviceStatus
+		if err := json.Unmarshal(raw, &read); err != nil {
+			t.Fatal(err)
+		}
+		got := readLedger(&read)
+		// Times are instants: the server gives them back in another zone.
+		instants := gocmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })
+		if diff := gocmp.Diff(want, got, instants, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		var again v1alpha1.MicroserviceStatus
+		writeLedger(got, &again)
+		rewritten, err := json.Marshal(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(rewritten) != string(raw) {
+			t.Fatalf("a ledger that is read and written is another one:\n%s\n%s", raw, rewritten)
+		}
+	})
+}
+
+func word(t *rapid.T, label string) string {
+	return rapid.StringMatching(`[a-z0-9.-]{0,12}`).Draw(t, label)
+}
+
+func count(t *rapid.T, label string) int { return rapid.IntRange(0, 1000).Draw(t, label) }
+
+func flag(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
+
+// instant is a time to the microsecond, as it is stored.
+func instant(t *rapid.T, label string) time.Time {
+	return time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, label)).UTC()
+}
+
+func maybe(t *rapid.T, label string) time.Time {
+	if flag(t, label+" there") {
+		return instant(t, label)
+	}
+	return time.Time{}
+}
+
+func group(t *rapid.T) release.Group {
+	g := release.Group{
+		Slug: word(t, "slug"), Name: word(t, "name"), Level: word(t, "level"), Phase: release.Phase(word(t, "phase")),
+		Target:          release.Target{Release: word(t, "target"), Reason: word(t, "why"), ResolvedFrom: word(t, "from")},
+		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
+		SettledRevision: int64(count(t, "settled")), Overtaken: count(t, "overtaken"),
+		Releases: rapid.SliceOfN(rapid.Custom(row), 0, 3).Draw(t, "rows"),
+	}
+	if flag(t, "runs") {
+		g.Run = &release.Run{
+			Release: word(t, "runner"), Step: count(t, "step"), Started: instant(t, "started"),
+			StepRevision: int64(count(t, "step revision")), StepsHash: word(t, "steps"),
+			Waited:       time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "waited")),
+			WaitingSince: maybe(t, "waiting"), Interrupted: flag(t, "interrupted"), Floor: count(t, "floor"), Continued: count(t, "continued"),
+		}
+	}
+	return g
+}
+
+func row(t *rapid.T) release.Row {
+	r := release.Row{
+		Release: word(t, "release"), Name: word(t, "stream"), Version: word(t, "version"), Config: word(t, "config"),
+		Status: release.Status(word(t, "status")), Weight: count(t, "weight"), Available: flag(t, "available"),
+		Promoted: int64(count(t, "promoted")), Routed: flag(t, "routed"), Adopted: flag(t, "adopted"),
+		Attempt: count(t, "attempt"), RetryTime: maybe(t, "retry"), Reason: word(t, "reason"), Since: instant(t, "since"),
+	}
+	if flag(t, "zero") {
+		r.Zero = &release.Zero{Revision: int64(count(t, "zero revision")), Time: instant(t, "zero time")}
+	}
+	if flag(t, "decided") {
+		r.Decision = &release.Handled{ID: word(t, "id"), Action: release.Action(word(t, "action")), Time: instant(t, "decided at"), By: word(t, "by"), Outcome: word(t, "outcome")}
+	}
+	return r
+}

@@ -1,0 +1,95 @@
+package microservice
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// metrics of releases. No label names an object:
+//
+//	heighliner_release_events_total{reason}
+//	    what happened to releases, by the reason of the event: Started, Step,
+//	    Promoted, ReleaseFailed, Overtaken, Removed, …
+//	heighliner_release_promotion_seconds
+//	    time from a release's creation to its first promotion, pauses included
+//	heighliner_releases{status}
+//	    releases in the ledgers, counted at each scrape
+type metrics struct {
+	events    *prometheus.CounterVec
+	promotion prometheus.Histogram
+}
+
+func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics, error) {
+	m := &metrics{
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "heighliner_release_events_total",
+			Help: "What happened to releases, by reason.",
+		}, []string{"reason"}),
+		promotion: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "heighliner_release_promotion_seconds",
+			Help:    "Time from the creation of a release to its first promotion, pauses included.",
+			Buckets: []float64{5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600},
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.events, m.promotion, census{cache}} {
+		if err := registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// count counts what happened.
+func (m *metrics) count(w *world, n release.Note, now time.Time) {
+	m.events.WithLabelValues(n.Reason).Inc()
+	if n.Reason != "Promoted" || w.children[n.Release] == nil {
+		return
+	}
+	for _, g := range w.facts.Ledger.Groups {
+		if row := g.Row(n.Release); row != nil && row.Promoted > 0 {
+			return // it is back
+		}
+	}
+	m.promotion.Observe(now.Sub(w.children[n.Release].CreationTimestamp.Time).Seconds())
+}
+
+// census counts releases when it is asked.
+type census struct{ cache client.Reader }
+
+var releases = prometheus.NewDesc("heighliner_releases", "Releases in the ledgers, by status.", []string{"status"}, nil)
+
+// statuses of releases, all of which are always counted.
+var statuses = []v1alpha1.ReleaseStatus{
+	v1alpha1.ReleasePending, v1alpha1.ReleaseCanary, v1alpha1.ReleaseActive, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated,
+}
+
+// Describe is of prometheus.Collector.
+func (census) Describe(ch chan<- *prometheus.Desc) { ch <- releases }
+
+// Collect is of prometheus.Collector. It only reads the cache, and copies nothing.
+func (c census) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var list v1alpha1.MicroserviceList
+	if err := c.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		ch <- prometheus.NewInvalidMetric(releases, err)
+		return
+	}
+	count := map[v1alpha1.ReleaseStatus]int{}
+	for i := range list.Items {
+		for _, g := range list.Items[i].Status.ReleaseGroups {
+			for _, r := range g.Releases {
+				count[r.Status]++
+			}
+		}
+	}
+	for _, s := range statuses {
+		ch <- prometheus.MustNewConstMetric(releases, prometheus.GaugeValue, float64(count[s]), string(s))
+	}
+}

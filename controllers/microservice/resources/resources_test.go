@@ -1,0 +1,231 @@
+package resources
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func microservice(t *testing.T) *v1alpha1.Microservice {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/microservice.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := &v1alpha1.Microservice{}
+	if err := yaml.UnmarshalStrict(raw, ms); err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+var (
+	policy  = &v1alpha1.ImagePolicy{Spec: v1alpha1.ImagePolicySpec{ImagePullSecrets: []v1alpha1.Reference{{Name: "own"}, {Name: "pull"}}}}
+	offered = &v1alpha1.OfferedRelease{
+		SemVer: v1alpha1.SemVer{Name: "1.x", Version: "1.2.0-rc.1+build.7"}, Group: "1-x", Level: v1alpha1.LevelCandidate,
+		Images: []v1alpha1.ReleaseImage{{Image: "r.example:5000/shop:1.2.0-rc.1_build.7@sha256:abc", Digest: "sha256:abc"}},
+	}
+)
+
+// The object of a release, its name, labels and annotations are an API: pods of
+// running releases carry them. When this test fails, every service on earth gets a
+// new release on its next upgrade of Heighliner.
+func TestGoldenRelease(t *testing.T) {
+	t.Parallel()
+	ms := microservice(t)
+	container, err := Container(ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := Config(&ms.Spec.Template, container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := Release(ms, policy, offered, config, 3, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := yaml.Marshal(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "release.yaml", string(raw))
+	if errs := validation.IsDNS1123Label(child.Name); len(errs) > 0 {
+		t.Errorf("name %q: %v", child.Name, errs)
+	}
+}
+
+// What nobody set does not change the identity; what somebody set does.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	config := func(edit func(*corev1.PodTemplateSpec)) string {
+		t.Helper()
+		ms := microservice(t)
+		edit(&ms.Spec.Template)
+		container, err := Container(ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Config(&ms.Spec.Template, container)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	plain := config(func(*corev1.PodTemplateSpec) {})
+	for name, edit := range map[string]func(*corev1.PodTemplateSpec){
+		"image of the container that gets one": func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Image = "whatever" },
+		"protocol that the schema adds":        func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Ports[0].Protocol = corev1.ProtocolTCP },
+		"empty lists and maps": func(p *corev1.PodTemplateSpec) {
+			p.Spec.NodeSelector, p.Spec.Volumes, p.Spec.Containers[0].Args = map[string]string{}, []corev1.Volume{}, []string{}
+			p.Spec.Containers[1].Resources = corev1.ResourceRequirements{Limits: corev1.ResourceList{}}
+		},
+	} {
+		if got := config(edit); got != plain {
+			t.Errorf("%s: the identity changes", name)
+		}
+	}
+	seen := map[string]string{plain: "nothing"}
+	for name, edit := range map[string]func(*corev1.PodTemplateSpec){
+		"image of a sidecar":  func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "proxy:2" },
+		"order of containers": func(p *corev1.PodTemplateSpec) { c := p.Spec.Containers; c[0], c[1] = c[1], c[0] },
+		"protocol UDP":        func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Ports[0].Protocol = corev1.ProtocolUDP },
+		"empty volume": func(p *corev1.PodTemplateSpec) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		},
+		"host path": func(p *corev1.PodTemplateSpec) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}}}
+		},
+		"a great number": func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1<<53 + 1) },
+		"its neighbour":  func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1 << 53) },
+	} {
+		got := config(edit)
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s are the same", name, other)
+		}
+		seen[got] = name
+	}
+}
+
+func TestIdentityTellsReleasesApart(t *testing.T) {
+	t.Parallel()
+	plain := Identity(offered, "c")
+	for name, edit := range map[string]func(*v1alpha1.OfferedRelease){
+		"group":      func(o *v1alpha1.OfferedRelease) { o.Group = "2-x" },
+		"version":    func(o *v1alpha1.OfferedRelease) { o.SemVer.Version = "1.2.1" },
+		"digest":     func(o *v1alpha1.OfferedRelease) { o.Images[0].Digest = "sha256:abd" },
+		"repository": func(o *v1alpha1.OfferedRelease) { o.Images[0].Image = "r.example/shop:1@sha256:abc" },
+	} {
+		o := offered.DeepCopy()
+		edit(o)
+		if Identity(o, "c") == plain {
+			t.Errorf("another %s is the same release", name)
+		}
+	}
+	o := offered.DeepCopy()
+	o.Images[0].Image, o.SemVer.Name = "r.example:5000/shop:another-tag@sha256:abc", "renamed"
+	if Identity(o, "c") != plain {
+		t.Error("another tag of the same image is another release")
+	}
+	if Identity(offered, "d") == plain {
+		t.Error("another configuration is the same release")
+	}
+}
+
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		containerName string
+		containers    string
+		want          int
+		err           string
+	}{
+		"named like the Microservice": {"", "proxy shop", 1, ""},
+		"the first":                   {"", "proxy web", 0, ""},
+		"named":                       {"web", "shop web", 1, ""},
+		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; name one of its containers`},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Name, ms.Spec.ContainerName = "shop", test.containerName
+		for _, c := range strings.Fields(test.containers) {
+			ms.Spec.Template.Spec.Containers = append(ms.Spec.Template.Spec.Containers, corev1.Container{Name: c})
+		}
+		got, err := Container(ms)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if got != test.want || text != test.err {
+			t.Errorf("%s: got %d, %q, want %d, %q", name, got, text, test.want, test.err)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("m", 40)
+	for version, want := range map[string]string{
+		"1.2.0":          long + "-1-2-0-0123456789",
+		"1.2.0-RC.1+b_7": long + "-1-2-0-rc-1-0123456789",
+		"10.20.30-rc.12": long + "-10-20-30-rc-0123456789",
+	} {
+		got := Name(long, version, "0123456789")
+		if got != want || len(validation.IsDNS1123Label(got)) > 0 {
+			t.Errorf("%s gives %q, want %q", version, got, want)
+		}
+	}
+}
+
+func TestDisruptionBudget(t *testing.T) {
+	t.Parallel()
+	one, half := ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromString("50%"))
+	for name, test := range map[string]struct {
+		availability v1alpha1.Availability
+		replicas     int32
+		serving      bool
+		want         *v1alpha1.DisruptionBudget
+	}{
+		"one replica":    {v1alpha1.Availability{MinAvailable: half}, 1, true, nil},
+		"default":        {v1alpha1.Availability{}, 2, true, &v1alpha1.DisruptionBudget{MaxUnavailable: one}},
+		"the user's":     {v1alpha1.Availability{MinAvailable: half}, 2, true, &v1alpha1.DisruptionBudget{MinAvailable: half}},
+		"another":        {v1alpha1.Availability{MaxUnavailable: half}, 2, true, &v1alpha1.DisruptionBudget{MaxUnavailable: half}},
+		"one on standby": {v1alpha1.Availability{MinAvailable: half}, 2, false, &v1alpha1.DisruptionBudget{MaxUnavailable: one}},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Availability = test.availability
+		if diff := cmp.Diff(test.want, DisruptionBudget(ms, test.replicas, test.serving)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
