@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"flag"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -48,6 +50,7 @@ type options struct {
 	workers         int
 }
 
+// command is the command line.
 func command() *cobra.Command {
 	var o options
 	zapOptions := zap.Options{}
@@ -65,9 +68,11 @@ gives.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger := zap.New(zap.UseFlagOptions(&zapOptions))
-			return run(cmd, o, logger)
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return run(ctrl.SetupSignalHandler(), o, zap.New(zap.UseFlagOptions(&zapOptions)))
 		},
 	}
 	f := cmd.Flags()
@@ -88,31 +93,48 @@ gives.`,
 	return cmd
 }
 
-func run(cmd *cobra.Command, o options, logger logr.Logger) error {
+// validate refuses what no manager can run with.
+func (o options) validate() error {
+	switch {
+	case o.minDrain <= 0:
+		return fmt.Errorf("--min-drain-delay: %s is no time to drain in: give a duration above 0, such as 5s", o.minDrain)
+	case o.workers < 1:
+		return fmt.Errorf("--workers: %d workers do nothing: give 1 or more", o.workers)
+	}
+	return nil
+}
+
+// run finds the cluster, and runs the manager until ctx ends.
+func run(ctx context.Context, o options, logger logr.Logger) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
-	if o.minDrain < 0 || o.workers < 1 {
-		return fmt.Errorf("--min-drain-delay must not be negative, and --workers at least 1")
-	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w; set KUBECONFIG or --kubeconfig", err)
 	}
-	config.UserAgent = "heighliner/" + version
-	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	mgr, err := newManager(config, o)
 	if err != nil {
-		return fmt.Errorf("set up the manager: %w", err)
-	}
-	if err := setup(mgr, o); err != nil {
 		return err
 	}
 	logger.Info("starting", "version", version, "go", goVersion())
-	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
 }
 
+// newManager makes the manager with all its controllers.
+func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "heighliner/" + version
+	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	return mgr, setup(mgr, o)
+}
+
+// goVersion is the Go that built the binary.
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion
@@ -120,6 +142,7 @@ func goVersion() string {
 	return "unknown"
 }
 
+// newScheme knows all kinds that the controllers read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, gatewayv1.Install} {
@@ -130,6 +153,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
+// managerOptions turn flags into options of the manager.
 func managerOptions(o options) ctrl.Options {
 	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: !o.metricsInsecure}
 	if !o.metricsInsecure {
@@ -175,6 +199,7 @@ func cacheOptions(o options) cache.Options {
 	return opts
 }
 
+// labelled selects what carries a label of that key.
 func labelled(key string) labels.Selector {
 	has, err := labels.NewRequirement(key, selection.Exists, nil)
 	if err != nil {
@@ -183,6 +208,7 @@ func labelled(key string) labels.Selector {
 	return labels.NewSelector().Add(*has)
 }
 
+// setup adds the controllers and the probes.
 func setup(mgr ctrl.Manager, o options) error {
 	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version})
 	for _, c := range []struct {

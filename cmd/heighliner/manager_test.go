@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	cmd := command()
+	cmd.SetArgs([]string{"--help"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/help.txt"
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("--help (-want +got):\n%s", diff)
+	}
+}
+
+func TestRefusedFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"--workers=0":           "--workers: 0 workers do nothing: give 1 or more",
+		"--min-drain-delay=0s":  "--min-drain-delay: 0s is no time to drain in: give a duration above 0, such as 5s",
+		"--min-drain-delay=-1s": "--min-drain-delay: -1s is no time to drain in: give a duration above 0, such as 5s",
+		"--min-drain-delay=1":   `invalid argument "1" for "--min-drain-delay" flag: time: missing unit in duration "1"`,
+		"--unknown":             "unknown flag: --unknown",
+		"argument":              `unknown command "argument" for "heighliner"`,
+	} {
+		cmd := command()
+		cmd.SetArgs(strings.Fields(args))
+		err := cmd.Execute()
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestManagerOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		options                    options
+		address                    string
+		secure, filtered, elects   bool
+		leaderNamespace, namespace string
+	}{
+		"default":       {options{metricsAddress: ":8443"}, ":8443", true, true, false, "", ""},
+		"insecure":      {options{metricsAddress: ":8080", metricsInsecure: true}, ":8080", false, false, false, "", ""},
+		"elected":       {options{leaderElect: true, leaderNamespace: "there"}, "", true, true, true, "there", ""},
+		"one namespace": {options{namespaces: []string{"shop"}}, "", true, true, false, "", "shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := managerOptions(test.options)
+			if got.Metrics.BindAddress != test.address || got.Metrics.SecureServing != test.secure || (got.Metrics.FilterProvider != nil) != test.filtered {
+				t.Errorf("metrics at %q, secure %t, filtered %t", got.Metrics.BindAddress, got.Metrics.SecureServing, got.Metrics.FilterProvider != nil)
+			}
+			if got.LeaderElection != test.elects || got.LeaderElectionID != "manager.hlnr.io" || got.LeaderElectionNamespace != test.leaderNamespace {
+				t.Errorf("election %t of %q in %q", got.LeaderElection, got.LeaderElectionID, got.LeaderElectionNamespace)
+			}
+			if _, ok := got.Cache.DefaultNamespaces[test.namespace]; ok != (test.namespace != "") {
+				t.Errorf("it watches %v", got.Cache.DefaultNamespaces)
+			}
+			if !got.Cache.ReaderFailOnMissingInformer {
+				t.Error("a read may start an informer that nobody meant to")
+			}
+			secrets := false
+			for _, obj := range got.Client.Cache.DisableFor {
+				if _, ok := obj.(*corev1.Secret); ok {
+					secrets = true
+				}
+			}
+			if !secrets {
+				t.Error("Secrets are read through the cache, and kept")
+			}
+			for obj := range got.Cache.ByObject {
+				if _, ok := obj.(*corev1.Secret); ok {
+					t.Error("there is an informer of Secrets")
+				}
+			}
+			if *got.GracefulShutdownTimeout <= 0 || *got.GracefulShutdownTimeout > time.Minute {
+				t.Errorf("it takes %s to end", *got.GracefulShutdownTimeout)
+			}
+		})
+	}
+}
+
+func TestScheme(t *testing.T) {
+	scheme := newScheme()
+	for kind := range managerOptions(options{}).Cache.ByObject {
+		if _, _, err := scheme.ObjectKinds(kind); err != nil {
+			t.Errorf("%T: %v", kind, err)
+		}
+	}
+}

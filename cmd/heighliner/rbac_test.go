@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(apiserver.Run(m, apiserver.Options{Policies: true, GatewayAPI: true, ControllerManager: true}, &env))
+}
+
+// refusals collects what the API server forbids.
+type refusals struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *refusals) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(req)
+		if err == nil && resp.StatusCode == http.StatusForbidden {
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body = io.NopCloser(strings.NewReader(string(body)))
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.seen = append(r.seen, fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, body))
+		}
+		return resp, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// install applies config/rbac, in the namespace that it names.
+func install(t *testing.T) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
+	create(t, namespace)
+	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", "rbac", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find roles: %v, %d files", err, len(files))
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		in, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		objects, err := apiserver.Objects(in)
+		if err != nil {
+			t.Fatalf("read %s: %v", file, err)
+		}
+		for _, obj := range objects {
+			create(t, obj)
+		}
+	}
+}
+
+func create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), obj); err != nil {
+		t.Fatalf("create %T: %v", obj, err)
+	}
+}
+
+// freeAddress is one on loopback that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// The manager runs a whole story with the rights that config/rbac gives it, and not
+// one more is asked for.
+func TestShippedRightsSuffice(t *testing.T) {
+	install(t)
+	var refused refusals
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: apiserver.ManagerUser,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:heighliner-system", "system:authenticated"},
+	}
+	config.Wrap(refused.wrap)
+	metrics := freeAddress(t)
+	mgr, err := newManager(config, options{
+		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: metrics, probeAddress: "0",
+		minDrain: time.Second, workers: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run manager: %v", err)
+		}
+		if len(refused.seen) > 0 {
+			slices.Sort(refused.seen)
+			t.Errorf("the API server refused:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+		}
+	})
+
+	namespace := env.Namespace(t)
+	env.PlayKubelet(t, namespace, nil)
+	env.PlayGateway(t, namespace, nil)
+	images := registrytest.New(t)
+	images.RequireBasic("robot", "secret")
+	images.Push(t, "team/shop", "1.0.0")
+	shop := metav1.ObjectMeta{Namespace: namespace, Name: "shop"}
+
+	create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: "kubernetes.io/basic-auth",
+		StringData: map[string]string{"username": "robot", "password": "secret"},
+	})
+	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "public"}}
+	gateway.Spec.GatewayClassName = "test"
+	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
+	create(t, gateway)
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: shop}
+	policy.Spec.Image, policy.Spec.Interval = images.Repository("team/shop"), "5s"
+	policy.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "pull"}}
+	policy.Spec.Platforms = []string{"linux/amd64"}
+	create(t, policy)
+	ms := &v1alpha1.Microservice{ObjectMeta: shop}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "shop", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+	}}
+	ms.Spec.Availability.Replicas = 2
+	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{
+		MinimumAvailable: 1, DrainDelay: "1s",
+		Canary: &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 50}}},
+	}
+	create(t, ms)
+	routes := &v1alpha1.NetworkPolicy{ObjectMeta: shop}
+	routes.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
+	routes.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}}
+	routes.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com", Port: "http"}}
+	create(t, routes)
+
+	serves(t, namespace, "1.0.0")
+	images.Push(t, "team/shop", "1.1.0")
+	serves(t, namespace, "1.1.0")
+
+	get := func(header string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+metrics+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header != "" {
+			req.Header.Set("Authorization", header)
+		}
+		insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		resp, err := insecure.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	if code, _ := get(""); code != http.StatusUnauthorized {
+		t.Errorf("metrics for nobody: %d", code)
+	}
+	token := serviceAccount(t, namespace, "stranger")
+	if code, _ := get("Bearer " + token); code != http.StatusForbidden {
+		t.Errorf("metrics for a caller without the right: %d", code)
+	}
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "heighliner-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "scraper"}},
+	})
+	code, body := get("Bearer " + serviceAccount(t, namespace, "scraper"))
+	if code != http.StatusOK {
+		t.Fatalf("metrics for a scraper: %d %s", code, body)
+	}
+	for _, line := range []string{
+		`heighliner_releases{status="active"} 1`, `heighliner_releases{status="deprecated"} 0`,
+		`heighliner_release_events_total{reason="Promoted"} 2`, `heighliner_release_promotion_seconds_count 2`,
+		`heighliner_registry_lookups_total{operation="List",result="Ok"}`, `heighliner_scan_duration_seconds_count`,
+	} {
+		if !strings.Contains(body, line) {
+			t.Errorf("metrics lack %s", line)
+		}
+	}
+}
+
+// serviceAccount makes one, and gives a token of it.
+func serviceAccount(t *testing.T, namespace, name string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	create(t, account)
+	token := &authenticationv1.TokenRequest{}
+	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatalf("ask for a token: %v", err)
+	}
+	return token.Status.Token
+}
+
+// serves waits until a version alone is there, active and routed.
+func serves(t *testing.T, namespace, version string) {
+	t.Helper()
+	last := errors.New("never looked")
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = func() error {
+			ms, hnp := &v1alpha1.Microservice{}, &v1alpha1.NetworkPolicy{}
+			key := client.ObjectKey{Namespace: namespace, Name: "shop"}
+			if err := errors.Join(env.Client.Get(ctx, key, ms), env.Client.Get(ctx, key, hnp)); err != nil {
+				return err
+			}
+			var releases v1alpha1.VersionedMicroserviceList
+			if err := env.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			s := ms.Status.Summary
+			if s.Active != version || len(releases.Items) != 1 || hnp.Status.Summary.Domains != "1/1" {
+				return fmt.Errorf("active %q, canary %q, %d releases, domains %q, conditions %v", s.Active, s.Canary, len(releases.Items), hnp.Status.Summary.Domains, ms.Status.Conditions)
+			}
+			return nil
+		}()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("wait for %s: %v", version, last)
+	}
+}
