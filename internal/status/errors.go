@@ -113,10 +113,10 @@ func namespaceGone(err error) bool {
 const afterConflict = 200 * time.Millisecond
 
 // Again ends a reconcile that met an error: it is tried again with back-off. A
-// conflict is no error but newer facts, which are on their way to the cache: it is
-// tried again shortly, and told to nobody.
+// conflict, and an object of ours that exists already, are no errors but newer facts,
+// which are on their way to the cache: it is tried again shortly, and told to nobody.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
-	if !apierrors.IsConflict(err) {
+	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}
 	log.FromContext(ctx).V(1).Info("pass dropped: the facts are newer", "cause", err.Error())

@@ -123,6 +123,28 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	things := schema.GroupResource{Resource: "things"}
+	for name, test := range map[string]struct {
+		err   error
+		quiet bool
+	}{
+		"conflict":  {fmt.Errorf("do it: %w", apierrors.NewConflict(things, "x", errors.New("newer"))), true},
+		"exists":    {fmt.Errorf("create it: %w", apierrors.NewAlreadyExists(things, "x")), true},
+		"not found": {apierrors.NewNotFound(things, "x"), false},
+		"plain":     {errors.New("no"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result, err := status.Again(t.Context(), test.err)
+			if (err == nil) != test.quiet || (result.RequeueAfter > 0) != test.quiet {
+				t.Errorf("got %v and %v", result, err)
+			}
+		})
+	}
+}
+
 type recorded []string
 
 func (r *recorded) Eventf(_, _ runtime.Object, kind, reason, action, note string, args ...any) {
