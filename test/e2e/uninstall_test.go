@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // mostDeletion is how long a namespace may take to go, the pods' own shutdown included.
@@ -41,6 +43,25 @@ func TestUninstall(t *testing.T) {
 		verdict(t, l)
 		s.in(t).deleted()
 	})
+}
+
+// TestManagerAway takes the manager away for longer than the progress deadline while a release is starting: the release did
+// nothing wrong, and becomes active when the manager is back.
+func TestManagerAway(t *testing.T) {
+	const deadline = 15 * time.Second
+	s := newService(t, "away").steps(pausing(20, 3*time.Second))
+	s.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = int32(deadline / time.Second)
+	s.start("1.0.0")
+	l := s.load(50, false)
+	s.push("1.1.0", "START_DELAY", "5s")
+	s.status("1.1.0", v1alpha1.ReleasePending)
+	t.Run("away", func(t *testing.T) {
+		withoutManager(t)
+		s.in(t).serves(l, 2*deadline)
+	})
+	s.active("1.1.0")
+	s.sees(l, "1.1.0")
+	verdict(t, l)
 }
 
 // deleted deletes the namespace, and fails when it does not go in time.
