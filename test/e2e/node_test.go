@@ -60,11 +60,12 @@ func (n *simulatedNode) register(ctx context.Context) error {
 		return err
 	}
 	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("5000")}
+	before := node.DeepCopy()
 	node.Status = corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}},
 	}
-	return env.Client.Status().Update(ctx, node)
+	return env.Client.Status().Patch(ctx, node, client.MergeFrom(before)) // others write to new nodes too
 }
 
 // renew keeps the node's Lease, by which the control plane knows that it lives.
