@@ -153,11 +153,11 @@ func (r *Reconciler) next(w *world, refused *status.Error) (ctrl.Result, error) 
 
 // fail drops a plan: quietly where it was made on old facts.
 func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
-	if !outdated(err) {
-		return ctrl.Result{}, err
+	if apierrors.IsNotFound(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: what it is about is gone", "cause", err.Error())
+		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
-	ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: the facts are newer", "cause", err.Error())
-	return ctrl.Result{RequeueAfter: time.Second}, nil
+	return status.Again(ctx, err)
 }
 
 // outdated says that a write met a newer object, or one that is gone: the plan was

@@ -394,8 +394,8 @@ func TestConcurrentLedgerWrite(t *testing.T) {
 		return nil
 	}
 	result, err := s.pass()
-	if err != nil || result.RequeueAfter != time.Second {
-		t.Errorf("a conflict ends in %v, %v: want a quiet second", result, err)
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("a conflict ends in %v, %v: want a quiet requeue", result, err)
 	}
 	same(t, "ledger", s.ledger(), before)
 	same(t, "events", len(s.events), events)

@@ -1,0 +1,228 @@
+package microservice
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// shown is what a person reads: conditions by type, but for those that are as they
+// are at rest, and the columns.
+type shown struct {
+	Conditions                     []string
+	Active, Canary, Groups, Failed string
+}
+
+func show(ms *v1alpha1.Microservice) shown {
+	s := shown{Active: ms.Status.Summary.Active, Canary: ms.Status.Summary.Canary, Groups: ms.Status.Summary.Groups, Failed: ms.Status.Summary.Failed}
+	for _, c := range ms.Status.Conditions {
+		if c.Reason == "Idle" {
+			continue
+		}
+		s.Conditions = append(s.Conditions, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return s
+}
+
+// live is a group with rows, as "version status weight".
+func live(name string, rows ...string) v1alpha1.ReleaseGroup {
+	g := v1alpha1.ReleaseGroup{Name: name, Slug: strings.ReplaceAll(name, ".", "-"), Phase: v1alpha1.GroupLive}
+	for _, text := range rows {
+		r := v1alpha1.Release{}
+		fmt.Sscanf(text, "%s %s %d", &r.SemVer.Version, &r.Status, &r.Weight)
+		r.VersionedMicroservice = "shop-" + r.SemVer.Version
+		r.Available = r.Status == v1alpha1.ReleaseActive
+		if r.Status == v1alpha1.ReleaseError {
+			r.Reason = "CrashLoopBackOff"
+		}
+		if r.Status == v1alpha1.ReleaseActive {
+			r.Promoted = 1
+		}
+		g.Releases = append(g.Releases, r)
+	}
+	return g
+}
+
+func running(g v1alpha1.ReleaseGroup, release string, step int32) v1alpha1.ReleaseGroup {
+	g.Run = &v1alpha1.ReleaseRun{Release: "shop-" + release, Step: step}
+	return g
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	carried := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
+	state := func(reason, message string) release.Note { return release.Note{Reason: reason, Message: message} }
+	for name, test := range map[string]struct {
+		groups  []v1alpha1.ReleaseGroup
+		notes   []release.Note
+		problem *status.Error
+		edit    func(*world)
+		want    shown
+	}{
+		"nothing is offered": {nil, nil, nil, nil, shown{Conditions: []string{
+			`Ready False NoVersions: ImagePolicy "shop" offers no version yet`,
+			`Reconciling True NoVersions: ImagePolicy "shop" offers no version yet`,
+		}}},
+		"at rest": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"two groups": {[]v1alpha1.ReleaseGroup{live("2.x", "2.0.0 active 100"), live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+			"Ready True Succeeded: active: 2.0.0 in group 2.x, 1.0.0 in group 1.x",
+		}, Active: "2.0.0 +1", Groups: "2/2"}},
+		"a new group starts": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 pending 0"), "2.0.0", 0), live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+			"Progressing True Canary: 2.0.0 of group 2.x is on its way",
+			"Ready False NoActiveRelease: group 2.x has no active release yet",
+			"Reconciling True NoActiveRelease: group 2.x has no active release yet",
+		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
+		"canary": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, nil, nil, nil, shown{Conditions: []string{
+			"Progressing True Canary: 1.1.0 of group 1.x is on its way",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
+		"canary waits": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("Waiting", "1.1.0 waits at 10% until then")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Paused: 1.1.0 waits at 10% until then",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
+		"an approval goes before a pause": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("AwaitingApproval", "1.1.0 waits for Continue"), state("Paused", "2.0.0 waits")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Approval: 1.1.0 waits for Continue",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Approval", Groups: "1/1"}},
+		"behind the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
+			"Progressing True Canary: 1.1.0 of group 1.x is on its way",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 50% step 2/2", Groups: "1/1"}},
+		"overtaken": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 deprecated 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+			"Progressing True Draining: 1.1.0 of group 1.x is on its way out",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"a newer one failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 error 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+			"ReleaseFailed True ReleaseFailed: 1.1.0 (CrashLoopBackOff)",
+		}, Active: "1.0.0", Groups: "1/1", Failed: "1.1.0 (CrashLoopBackOff)"}},
+		"the first one failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 error 0")}, nil, nil, nil, shown{Conditions: []string{
+			"Ready False ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
+			"ReleaseFailed True ReleaseFailed: 1.0.0 (CrashLoopBackOff)",
+			"Stalled True ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
+		}, Groups: "0/1", Failed: "1.0.0 (CrashLoopBackOff)"}},
+		"active unavailable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+			w.ms.Status.ReleaseGroups[0].Releases[0].Available = false
+		}, shown{Conditions: []string{
+			"Ready False ActiveUnavailable: active release 1.0.0 of group 1.x does not have all its replicas",
+			"Reconciling True ActiveUnavailable: active release 1.0.0 of group 1.x does not have all its replicas",
+		}, Active: "1.0.0", Groups: "0/1"}},
+		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+			w.facts.Policies = []release.Policy{{Name: "shop"}}
+		}, shown{Conditions: []string{
+			"Ready False NotProgrammed: no NetworkPolicy has programmed group 1.x yet",
+			"Reconciling True NotProgrammed: no NetworkPolicy has programmed group 1.x yet",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+			w.facts.Policies = nil
+		}, shown{Conditions: []string{
+			"NoTraffic True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+			w.facts.SourceStale = true
+		}, shown{Conditions: []string{
+			"Ready False SourcePending: the ImagePolicy has not looked at its present specification yet",
+			"Reconciling True SourcePending: the ImagePolicy has not looked at its present specification yet",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"terminal": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewTerminal("NameConflict", errors.New("rename it")), nil, shown{Conditions: []string{
+			"Ready False NameConflict: rename it",
+			"Stalled True NameConflict: rename it",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"waiting": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewWaiting("Terminating", 1, errors.New("it is going")), nil, shown{Conditions: []string{
+			"Ready False Terminating: it is going",
+			"Reconciling True Terminating: it is going",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"states of several groups": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
+			state("Pinned", "group 1.x is pinned to 1.0.0"), state("Pinned", "group 2.x is pinned to 2.0.0"),
+			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Overtaken", Message: "this happened", Event: true},
+		}, nil, nil, shown{Conditions: []string{
+			"Pinned True Pinned: group 1.x is pinned to 1.0.0; group 2.x is pinned to 2.0.0",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+			"TrafficUnconfirmed True TrafficUnconfirmed: 1.0.1 keeps its pods",
+		}, Active: "1.0.0", Groups: "1/1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Generation: 3}}
+			ms.Spec.ImagePolicyRef.Name = "shop"
+			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: make([]v1alpha1.CanaryStep, 2)}
+			ms.Status.ReleaseGroups = test.groups
+			w := &world{ms: ms, facts: release.Observed{Policies: carried}, plan: release.Plan{Notes: test.notes}}
+			if test.edit != nil {
+				test.edit(w)
+			}
+			say := func() {
+				setConditions(w, test.problem)
+				summarise(ms)
+			}
+			say()
+			same(t, "shown", show(ms), test.want)
+			for _, c := range ms.Status.Conditions {
+				if c.ObservedGeneration != 3 {
+					t.Errorf("%s speaks of generation %d", c.Type, c.ObservedGeneration)
+				}
+			}
+			before := ms.DeepCopy()
+			say()
+			same(t, "said again", ms, before)
+
+			// What no longer holds goes away.
+			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
+			w.plan, w.facts = release.Plan{}, release.Observed{Policies: carried}
+			setConditions(w, nil)
+			summarise(ms)
+			same(t, "at rest again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
+			if p := meta.FindStatusCondition(ms.Status.Conditions, "Progressing"); p == nil || p.Reason != "Idle" || p.Status != "False" {
+				t.Errorf("Progressing is %v", p)
+			}
+		})
+	}
+}
+
+// Metrics count what happened; the census counts what the ledgers hold.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry, s.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reconciler.metrics = m
+	s.offer("1.0.0")
+	s.play()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, f := range families {
+		got[f.GetName()] = true
+		for _, x := range f.GetMetric() {
+			for _, l := range x.GetLabel() {
+				if l.GetName() != "reason" && l.GetName() != "status" {
+					t.Errorf("%s has the label %s", f.GetName(), l.GetName())
+				}
+			}
+			if x.GetCounter() != nil && x.GetCounter().GetValue() != 1 {
+				t.Errorf("%v is not 1", x)
+			}
+			if h := x.GetHistogram(); h != nil && h.GetSampleCount() != 1 {
+				t.Errorf("%s has %d samples, want 1", f.GetName(), h.GetSampleCount())
+			}
+		}
+	}
+	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
+}
