@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,9 +52,22 @@ type Reconciler struct {
 	events   status.Recorder
 	clock    clock.PassiveClock
 	minDrain time.Duration
+	// began is when the first pass was: what became of releases before is not known.
+	began first
 	// journal tells a ledger that is older than our own last write.
 	journal status.Journal
 	metrics *metrics
+}
+
+// first remembers the time of the first call.
+type first struct {
+	once sync.Once
+	time time.Time
+}
+
+func (f *first) at(now time.Time) time.Time {
+	f.once.Do(func() { f.time = now })
+	return f.time
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch

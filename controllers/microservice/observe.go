@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 		ms:       ms,
 		children: map[string]*v1alpha1.VersionedMicroservice{},
 		offered:  map[string]*v1alpha1.OfferedRelease{},
-		facts:    release.Observed{Spec: readSpec(ms, r.minDrain), Ledger: readLedger(&ms.Status)},
+		facts:    release.Observed{Spec: readSpec(ms, r.minDrain), Ledger: readLedger(&ms.Status), Began: r.began.at(r.clock.Now())},
 	}
 	if err := r.observeChildren(ctx, w); err != nil {
 		return nil, err

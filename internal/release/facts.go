@@ -23,6 +23,9 @@ type Observed struct {
 	Policies []Policy
 	// Ledger is the persisted record.
 	Ledger Ledger
+	// Began is when this manager began to look. What became of the releases before
+	// is not known until they have had a moment to report. Zero: always.
+	Began time.Time
 }
 
 // Spec holds the facts of a Microservice's specification, with all defaults.

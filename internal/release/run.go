@@ -195,7 +195,7 @@ func fail(s *scope) {
 	if healthy || s.o.Spec.Paused && run.Step == 0 && c.ok() {
 		return
 	}
-	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	end := s.deadline(run.Started.Add(run.Waited))
 	if s.now.Before(end) {
 		s.wakeAt(end)
 		return
@@ -212,6 +212,23 @@ func fail(s *scope) {
 		s.wakeAt(r.RetryTime)
 	}
 	s.event(r, true, "ReleaseFailed", message)
+}
+
+// moment is how long a manager that has just begun gives what it finds to report.
+const moment = 30 * time.Second
+
+// deadline of what started at since. A manager that was away for longer has seen
+// nothing of it, and nothing could get on: it waits a moment, which renews no
+// deadline.
+func (s *scope) deadline(since time.Time) time.Time {
+	end := since.Add(s.o.Spec.Deadline)
+	if s.o.Began.IsZero() {
+		return end
+	}
+	if first := s.o.Began.Add(min(moment, s.o.Spec.Deadline)); end.Before(first) {
+		return first
+	}
+	return end
 }
 
 // editedSteps finds the place of a run in steps that were edited (rule 32): the

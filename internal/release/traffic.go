@@ -126,7 +126,7 @@ func settle(s *scope) {
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, "PolicyNotProgrammed", fmt.Sprintf("networkpolicies.hlnr.io %q holds nothing up: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
 		case s.g.Run == nil:
-			end := s.g.TrafficTime.Add(s.o.Spec.Deadline)
+			end := s.deadline(s.g.TrafficTime)
 			if s.now.Before(end) {
 				s.wakeAt(end)
 				continue
