@@ -76,8 +76,8 @@ local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the 
 ##@ Long runs
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster
-	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
+e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, half an hour; E2E='-run TestSplit' for one
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" go test -tags e2e -count=1 -timeout 60m -v ./test/e2e $(E2E)
 
 .PHONY: smoke
 smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict
