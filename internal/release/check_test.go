@@ -72,6 +72,9 @@ func (w *world) checkGroup(g *Group) {
 	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && sum != 0 {
 		w.fail("invariant 2: weights of group %s add up to %d", g.Slug, sum)
 	}
+	if g.Phase == Closing {
+		delete(w.begun, g.Slug)
+	}
 	if active > 0 {
 		w.begun[g.Slug] = true
 	} else if g.Phase == Live && w.begun[g.Slug] && !w.lost[g.Slug] && len(g.Releases) > 0 {
@@ -134,7 +137,7 @@ func (w *world) checkEmpty(o Observed) {
 			w.fail("invariant 9: without a source group %s loses %s", g.Slug, a.Release)
 			continue
 		}
-		if row := h.Row(a.Release); row.Status != Active && (g.Run == nil || h.ActiveRow().Release != g.Run.Release) {
+		if row := h.Row(a.Release); row.Status != Active && h.Target.Reason != "Pinned" && (g.Run == nil || h.ActiveRow().Release != g.Run.Release) {
 			w.fail("invariant 9: without a source %s is %s", a.Release, row.Status)
 		}
 	}
@@ -224,7 +227,7 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
 		if was == nil {
-			if len(g.Releases) > 0 && r.Status != Pending {
+			if r.Status != Pending && !hasChild(o, r.Release) {
 				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
 			}
 			continue
@@ -237,7 +240,7 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 		}
 	}
 	// 1: what routes must carry has one revision.
-	changed := !equal(traffic(g), traffic(h)) && len(g.Releases)+len(h.Releases) > 0
+	changed := !equal(traffic(g), traffic(h)) && (h.TrafficRevision > 0 || len(h.Releases) > 0)
 	if changed && h.TrafficRevision <= g.TrafficRevision {
 		w.fail("rule 1: traffic of group %s changed at revision %d", g.Slug, g.TrafficRevision)
 	}
@@ -275,6 +278,10 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	if was.Status != r.Status {
 		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase == Closing && r.Status == Deprecated
+		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
+			// Its pods are still up: started again and a step further in one plan.
+			allowed = allowed || slices.Contains(transitions[Pending], r.Status)
+		}
 		if !allowed {
 			w.fail("rule 40: %s goes from %s to %s", r.Release, was.Status, r.Status)
 		}
@@ -300,7 +307,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			}
 		}
 	}
-	if r.Promoted < was.Promoted {
+	if r.Promoted < was.Promoted && hasChild(o, r.Release) {
 		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasChild(o, r.Release) {
@@ -330,7 +337,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 		a := h.ActiveRow()
 		withdrawn := slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == r.Version })
 		if offered && !withdrawn && r.Config == o.Config && (a == nil || compare(r.Version, a.Version) > 0) {
-			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again", r.Release)
+			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
 	case r.Status == Pending: // overtaken, and as it never had traffic gone at once
 	case r.Status != Deprecated:
@@ -383,7 +390,8 @@ func maskedIn(o Observed, release string) bool {
 
 // checkRetire holds a destruction against invariant 4, at the moment at which it is
 // done, with the ledger and the routes as they are now.
-func (w *world) checkRetire(o *object, r Retire) {
+func (w *world) checkRetire(seen Observed, o *object, r Retire) {
+	asked := max(1, min(w.spec.Replicas, seen.Spec.Replicas))
 	what := fmt.Sprintf("%s to %d", o.Release, r.Replicas)
 	if r.Delete {
 		what = "deletion of " + o.Release
@@ -392,7 +400,7 @@ func (w *world) checkRetire(o *object, r Retire) {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Run != nil && g.Run.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
-			if serves && (r.Delete || r.Replicas < max(1, w.spec.Replicas)) {
+			if serves && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)
 			}
 			if serves {
@@ -403,8 +411,12 @@ func (w *world) checkRetire(o *object, r Retire) {
 			}
 		}
 	}
+	full := r.Replicas >= asked && !r.Delete
 	for _, n := range w.nets {
 		for slug, c := range n.routes {
+			if full && slices.Contains(c.pinned, o.Release) {
+				return // a domain names it, and the user asks for fewer
+			}
 			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) {
 				w.fail("invariant 4: %s, which policy %s names in group %s", what, n.name, slug)
 			}

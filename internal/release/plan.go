@@ -71,35 +71,22 @@ func makePlan(o Observed, now time.Time, rules []rule) Plan {
 			b.next = max(b.next, r.Revision+1)
 		}
 	}
-	groups := cloneGroups(o.Ledger.Groups)
+	b.groups = cloneGroups(o.Ledger.Groups)
 	for range maxPasses {
-		before := cloneGroups(groups)
-		b.begin()
-		groups = b.open(groups)
-		for i := range groups {
-			s := b.scope(&groups[i])
-			for _, r := range rules {
-				r.apply(s)
-			}
-		}
-		for i := range groups {
-			b.closeExcluded(&groups[i], groups)
-		}
-		if sameGroups(before, groups) {
+		before := cloneGroups(b.groups)
+		b.pass(rules)
+		if sameGroups(before, b.groups) {
 			break
 		}
 	}
 	var p Plan
-	for i := range groups {
-		s := b.scope(&groups[i])
-		s.size(&p)
+	for i := range b.groups {
+		b.scope(&b.groups[i]).size(&p)
 	}
-	groups = slices.DeleteFunc(groups, func(g Group) bool { return b.done(g) })
-	sortGroups(groups)
 	p.Notes = b.notes
 	p.Wake = b.wake
-	p.Ledger = Ledger{Sequence: o.Ledger.Sequence, Groups: groups}
-	p.Changed = b.force || !sameGroups(groups, o.Ledger.Groups)
+	p.Ledger = Ledger{Sequence: o.Ledger.Sequence, Groups: b.groups}
+	p.Changed = b.force || !sameGroups(b.groups, o.Ledger.Groups)
 	if p.Changed {
 		p.Ledger.Sequence = b.next
 	}
@@ -116,6 +103,7 @@ const maxPasses = 64
 type book struct {
 	o        Observed
 	now      time.Time
+	groups   []Group
 	next     int64 // the sequence that the ledger gets if it is written
 	children map[string]Child
 	notes    []Note
@@ -125,13 +113,26 @@ type book struct {
 	touched map[string]bool
 }
 
-// begin forgets what the pass before said of states and of waking.
-func (b *book) begin() {
+// pass applies the rules once to all groups. What the pass before said of states and
+// of waking is forgotten.
+func (b *book) pass(rules []rule) {
 	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
 	b.wake = noTime
 	for _, p := range b.o.Spec.Pins {
 		b.wakeAt(p.Expire)
 	}
+	b.open()
+	for i := range b.groups {
+		s := b.scope(&b.groups[i])
+		for _, r := range rules {
+			r.apply(s)
+		}
+	}
+	for i := range b.groups {
+		b.closeExcluded(&b.groups[i])
+	}
+	b.groups = slices.DeleteFunc(b.groups, b.done)
+	sortGroups(b.groups)
 }
 
 // cloneGroups copies groups deeply, in the order in which they are stored.
@@ -148,38 +149,46 @@ func cloneGroups(groups []Group) []Group {
 // open adds the groups that are to start: those of children without a record, and
 // those that are offered and not older than the oldest live one (rule 17). Previews
 // are in no order with other groups.
-func (b *book) open(groups []Group) []Group {
+func (b *book) open() {
 	known := map[string]bool{}
-	for _, g := range groups {
+	add := func(slug, name, level string) {
+		if !known[slug] {
+			b.groups = append(b.groups, Group{Slug: slug, Name: name, Level: level, Phase: Live})
+		}
+		known[slug] = true
+	}
+	for _, g := range b.groups {
 		known[g.Slug] = true
 	}
 	for _, c := range b.sortedChildren() {
-		if !known[c.Slug] {
-			groups = append(groups, Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
-			known[c.Slug] = true
-		}
+		add(c.Slug, c.Name, c.Level)
 	}
-	oldest := ""
-	for i := range groups {
-		if v := b.newest(&groups[i]); groups[i].Phase == Live && groups[i].Level != preview && (oldest == "" || compare(v, oldest) < 0) {
-			oldest = v
-		}
+	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil {
+		return
 	}
+	oldest := b.oldest()
 	for _, c := range b.candidates("") {
 		switch {
 		case known[c.Slug], b.closed(c.Slug), b.excluded(c.Slug):
-			continue
-		case b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil:
-			continue
 		case c.Level != preview && oldest != "" && compare(c.Version, oldest) < 0:
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: "OlderGroup", Message: "older than the oldest live group: not started"})
+			known[c.Slug] = true
 		default:
-			groups = append(groups, Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
+			add(c.Slug, c.Name, c.Level)
 		}
-		known[c.Slug] = true
 	}
-	sortGroups(groups)
-	return groups
+}
+
+// oldest of the newest versions of all live groups; "" without one.
+func (b *book) oldest() string {
+	oldest := ""
+	for i := range b.groups {
+		g := &b.groups[i]
+		if v := b.newest(g); g.Phase == Live && g.Level != preview && (oldest == "" || compare(v, oldest) < 0) {
+			oldest = v
+		}
+	}
+	return oldest
 }
 
 // newest version that a group has or is offered.
@@ -234,7 +243,7 @@ func (b *book) missingPin() *Pin {
 		held := slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
 			return c.Version == pin.Version && pin.names(c.Slug, c.Name)
 		})
-		for _, g := range b.o.Ledger.Groups {
+		for _, g := range b.groups {
 			held = held || pin.names(g.Slug, g.Name) && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Version == pin.Version })
 		}
 		if !held {

@@ -12,11 +12,15 @@ const maxRows = 32
 
 // forgetErrors drops failures whose identity cannot be chosen again (rule 3):
 // those that are withdrawn, below the active release, of another template, or of
-// a tag that moved.
+// a tag that moved. A kept release to which a rollback failed stays.
 func forgetErrors(s *scope) {
-	active := s.g.ActiveRow()
+	var active Row // a copy: rows move as others are dropped
+	if a := s.g.ActiveRow(); a != nil {
+		active = *a
+	}
+	kept := s.kept()
 	for _, r := range slices.Clone(s.g.Releases) {
-		if r.Status != Error || r.Release == s.g.Target.Release || !s.drained(r) {
+		if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) || !s.drained(r) {
 			continue
 		}
 		if p := s.pin(); p != nil && p.Version == r.Version {
@@ -24,7 +28,7 @@ func forgetErrors(s *scope) {
 		}
 		_, out := s.withdrawn(r.Version)
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
-		below := active != nil && compare(r.Version, active.Version) < 0
+		below := active.Release != "" && compare(r.Version, active.Version) < 0
 		_, offered := s.offered(r.Release)
 		crowded := len(s.g.Releases) >= maxRows && !offered
 		if out || moved || below || crowded || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {

@@ -90,6 +90,7 @@ func rebuild(s *scope) {
 		s.touch(c.Release)
 		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
 	}
+	s.before = traffic(s.g) // routes may carry what is active now
 }
 
 // recorded says that the ledger has the group.
@@ -275,14 +276,14 @@ func (s *scope) close(reason string) {
 
 // closeExcluded closes a group that a changed specification no longer makes,
 // once another group holds the same or a higher version (rule 38).
-func (b *book) closeExcluded(g *Group, all []Group) {
+func (b *book) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase != Live || b.o.Spec.Paused {
 		return
 	}
 	a := g.ActiveRow()
-	for i := range all {
-		heir := b.scope(&all[i])
+	for i := range b.groups {
+		heir := b.scope(&b.groups[i])
 		ha := heir.g.ActiveRow()
 		if heir.g == g || heir.g.Phase != Live || ha == nil || !ha.Available {
 			continue
@@ -355,7 +356,7 @@ func revise(s *scope) {
 		switch {
 		case serving:
 			r.Zero = nil
-		case served:
+		case served, r.Zero == nil && s.referenced(r.Release):
 			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
 		}
 	}

@@ -132,7 +132,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 		switch {
 		case !c.ok():
 			return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime
-		case r.Promoted == 0 && s.g.ActiveRow() != nil && !s.confirmed(s.g.TrafficRevision):
+		case r.Promoted == 0 && !s.calm():
 			return false, "TrafficNotProgrammed", noTime
 		}
 		return true, "", run.Started
@@ -152,6 +152,19 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 		return true, "", run.WaitingSince
 	}
 	return true, "", s.confirmedTime(run.StepRevision, run.Started)
+}
+
+// calm says that no change of traffic is under way. One that cannot be confirmed
+// because the active release is dead holds up nothing: what runs may be the mend.
+func (s *scope) calm() bool {
+	active := s.g.ActiveRow()
+	return active == nil || s.dead(active) || s.confirmed(s.g.TrafficRevision)
+}
+
+// dead says that a release has nothing that could answer.
+func (s *scope) dead(r *Row) bool {
+	c, _ := s.child(r.Release)
+	return c.Available == 0 || s.masked(r.Release)
 }
 
 func or(a, b string) string {
@@ -329,9 +342,8 @@ func promoteKept(s *scope) {
 	if run == nil || active == nil || r.Promoted == 0 || s.o.Spec.Paused && s.g.Target.Reason != "Pinned" {
 		return
 	}
-	ac, _ := s.child(active.Release)
 	need := s.full()
-	if ac.Available == 0 || s.masked(active.Release) {
+	if s.dead(active) {
 		need = 1
 	}
 	if c.has(need) {
@@ -346,7 +358,7 @@ func promoteAdopted(s *scope) {
 	if run == nil || !r.Adopted || s.g.ActiveRow() == nil {
 		return
 	}
-	if c.ok() && c.has(s.full()) && s.confirmed(s.g.TrafficRevision) {
+	if c.ok() && c.has(s.full()) && s.calm() {
 		s.promote(r, "Adopted")
 	}
 }

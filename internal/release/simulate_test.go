@@ -35,7 +35,7 @@ func pick[V any](m map[string]V, i int) (v V, ok bool) {
 var versions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "1.4.0", "2.0.0", "2.1.0", "2.2.0", "pr-7-a", "pr-7-b", "pr-7-c"}
 
 var happenings = []happening{
-	{"plan", 12, func(w *world, a, b int) {
+	{"plan", 20, func(w *world, a, b int) {
 		w.plan(w.leaders[a%8/7], lags{})
 		for w.perform(w.leaders[a%8/7]) {
 		}
@@ -45,7 +45,7 @@ var happenings = []happening{
 	}},
 	{"write", 14, func(w *world, a, b int) { w.perform(w.leaders[a%2]) }},
 	{"crash", 1, func(w *world, a, b int) { w.crash(a % 2) }},
-	{"pods", 8, func(w *world, a, b int) {
+	{"pods", 14, func(w *world, a, b int) {
 		for _, o := range w.objects {
 			w.pods(o)
 			w.report(o)
@@ -63,15 +63,15 @@ var happenings = []happening{
 		}
 	}},
 	{"collect", 3, func(w *world, a, b int) { w.collect() }},
-	{"time", 10, func(w *world, a, b int) {
+	{"time", 12, func(w *world, a, b int) {
 		w.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
 	}},
-	{"wake", 8, func(w *world, a, b int) {
+	{"wake", 12, func(w *world, a, b int) {
 		if at := w.wake(); at.After(w.now) {
 			w.advance(at.Sub(w.now))
 		}
 	}},
-	{"policy pass", 10, func(w *world, a, b int) {
+	{"policy pass", 18, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			w.read(n, b%3)
 			w.write(n)
@@ -99,8 +99,8 @@ var happenings = []happening{
 			w.answer(n)
 		}
 	}},
-	{"push", 5, func(w *world, a, b int) { w.push(versions[a%len(versions)]) }},
-	{"drop", 1, func(w *world, a, b int) { w.drop(versions[a%len(versions)]) }},
+	{"push", 8, func(w *world, a, b int) { w.push(versions[a%len(versions)]) }},
+	{"drop", 2, func(w *world, a, b int) { w.drop(versions[a%len(versions)]) }},
 	{"withdraw", 1, func(w *world, a, b int) {
 		w.withdraw(versions[a%len(versions)], []WithdrawReason{Denied, Gone}[b%2])
 	}},
@@ -301,6 +301,9 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	waits := func(reasons ...string) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
 	}
+	if a := g.ActiveRow(); waits("TrafficUnconfirmed") && (a == nil || w.objects[a.Release].ready == 0) {
+		return // the routes keep what still answers, and say so
+	}
 	if g.Phase == Closing {
 		w.fail("liveness: group %s is still closing", g.Slug)
 	}
@@ -382,7 +385,7 @@ func TestSimulate(t *testing.T) {
 	})
 	gen := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
 		return op{rapid.IntRange(0, len(deck)-1).Draw(t, "kind"), rapid.IntRange(0, 239).Draw(t, "a"), rapid.IntRange(0, 239).Draw(t, "b")}
-	}), 40, 240)
+	}), 60, 400)
 	rapid.Check(t, func(t *rapid.T) {
 		start := rapid.IntRange(0, 14).Draw(t, "start")
 		ops := gen.Draw(t, "ops")

@@ -45,6 +45,7 @@ type world struct {
 
 	err   error
 	trace []string
+	last  []string         // the last plans
 	log   *strings.Builder // golden plans; nil: not wanted
 	stats stats
 }
@@ -76,10 +77,12 @@ type pass struct {
 	ledger Ledger
 	ready  map[string]int
 	pins   []string
+	saw    map[string]int // versions of the groups' objects, preconditions of the write
 }
 
 // carried is what the objects of a group say.
 type carried struct {
+	rv                int
 	revision          int64
 	answers           bool
 	written, accepted map[string]int
@@ -338,11 +341,17 @@ func (w *world) removePolicy(name string) {
 // read gives a policy the ledger, lag snapshots old, and the endpoints of now.
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
-	if s.ledger.Sequence < n.seen {
-		s = w.ago(0)
+	for slug, c := range n.routes {
+		// What it wrote itself is newer: the cache lags, or the record was lost.
+		if g := s.ledger.group(slug); s.ledger.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
+			s = w.ago(0)
+		}
 	}
 	n.seen = s.ledger.Sequence
-	n.pass = &pass{ledger: s.ledger, ready: map[string]int{}, pins: n.pins}
+	n.pass = &pass{ledger: s.ledger, ready: map[string]int{}, pins: n.pins, saw: map[string]int{}}
+	for slug, c := range n.routes {
+		n.pass.saw[slug] = c.rv
+	}
 	for name, o := range w.objects {
 		n.pass.ready[name] = o.ready
 	}
@@ -386,10 +395,12 @@ func (w *world) write(n *net) {
 			c = &carried{}
 			n.routes[g.Slug] = c
 		}
-		if g.TrafficRevision < c.revision {
-			continue // never back
+		if c.rv != n.pass.saw[g.Slug] {
+			continue // a newer pass wrote
 		}
 		w.carry(n, g, c)
+		c.rv = w.id()
+		n.pass.saw[g.Slug] = c.rv
 	}
 	for slug, c := range n.routes {
 		if !known[slug] && n.pass.ledger.Sequence > 0 {
@@ -494,7 +505,9 @@ func (w *world) answer(n *net) bool {
 				next.Confirmed = w.now
 			}
 		} else {
-			next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
+			if prev.Revision <= g.TrafficRevision { // else it is of a lost record
+				next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
+			}
 			next.References = union(prev.References, c.names())
 			next.Masked = union(prev.Masked, c.masked)
 			next.Reason = "NotAccepted"
@@ -610,6 +623,9 @@ func (w *world) plan(l *leader, lag lags) {
 		return
 	}
 	p := makePlan(o, w.now, w.rules)
+	if w.last = append(w.last, render(p)); len(w.last) > 4 {
+		w.last = w.last[1:]
+	}
 	w.stats.plans++
 	w.checkPlan(o, p)
 	w.record(p)
@@ -702,7 +718,7 @@ func (w *world) retire(x write) bool {
 	if live == nil || x.child == nil || live.uid != x.child.uid || live.rv != x.child.rv {
 		return false
 	}
-	w.checkRetire(live, *r)
+	w.checkRetire(x.seen, live, *r)
 	if had := live.ready; had > 0 && (r.Delete || r.Replicas == 0) {
 		w.taken[live.Release] = true
 	}
@@ -734,15 +750,17 @@ func (w *world) advance(d time.Duration) {
 // settle lets everybody do their work until nothing changes, without time passing.
 // It gives the time at which somebody wants to be woken.
 func (w *world) settle() time.Time {
-	for range 60 {
+	for tries := 0; tries < 200; {
 		before := w.fingerprint()
 		l := w.leaders[0]
-		for l.todo = nil; w.err == nil; {
+		l.todo = nil
+		for again := true; again && w.err == nil; {
 			w.plan(l, lags{})
-			if !w.perform(l) {
-				break
-			}
+			again = w.perform(l)
 			for w.perform(l) {
+			}
+			if tries++; tries > 200 {
+				w.fail("plans follow each other without end:\n%s", strings.Join(w.last, "\n"))
 			}
 		}
 		w.neighbours()
@@ -785,7 +803,10 @@ func (w *world) wake() time.Time {
 // run lets everybody work for a time.
 func (w *world) run(d time.Duration) {
 	end := w.now.Add(d)
-	for w.err == nil {
+	for turns := 0; w.err == nil; turns++ {
+		if turns > 2000 {
+			w.fail("somebody wants to be woken again and again")
+		}
 		at := w.settle()
 		if at.IsZero() || at.After(end) {
 			break
