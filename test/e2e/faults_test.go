@@ -33,6 +33,8 @@ func TestFaultsMidCanary(t *testing.T) {
 		l.Mark("API server killed")
 		s.push("1.1.0")
 		s.weight("1.1.0", 20)
+		localcluster(t, "kill", "kube-apiserver")
+		s.serves(l, 5*time.Second)
 		localcluster(t, "restart", "kube-apiserver")
 		s.active("1.1.0")
 		if n := failed(); n > 0 {
