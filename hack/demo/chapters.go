@@ -22,37 +22,48 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// cleanUp removes the sample's namespace and images of an earlier demo.
+// shared is for how long the sample's ImagePolicy may use a list of tags that another
+// one has read: its interval.
+const shared = 5 * time.Second
+
+// cleanUp removes the images and the sample's namespace of an earlier demo.
 func (s *story) cleanUp(ctx context.Context) error {
+	removed, err := s.removeImages(ctx)
+	if err != nil {
+		return err
+	}
+	since := time.Now()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := s.cluster.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	err := harness.WaitFor(ctx, "the namespace of an earlier demo to go", func(ctx context.Context) (bool, string, error) {
+	return harness.WaitFor(ctx, "an earlier demo to be gone and forgotten", func(ctx context.Context) (bool, string, error) {
 		err := s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
-		return apierrors.IsNotFound(err), string(ns.Status.Phase), client.IgnoreNotFound(err)
+		gone := apierrors.IsNotFound(err)
+		return gone && (removed == 0 || time.Since(since) > shared), string(ns.Status.Phase), client.IgnoreNotFound(err)
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// removeImages removes the tags of the sample's repository, and counts them.
+func (s *story) removeImages(ctx context.Context) (int, error) {
 	repo, err := name.NewRepository(s.cluster.Registry+"/"+repository, name.Insecure)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	tags, err := remote.List(repo, remote.WithContext(ctx))
 	var answer *transport.Error
 	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, tag := range tags {
 		if err := remote.Delete(repo.Tag(tag), remote.WithContext(ctx)); err != nil {
-			return fmt.Errorf("delete image %s of an earlier demo: %w", tag, err)
+			return 0, fmt.Errorf("delete image %s of an earlier demo: %w", tag, err)
 		}
 	}
-	return nil
+	return len(tags), nil
 }
 
 func (s *story) first(ctx context.Context) error {
