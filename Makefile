@@ -83,6 +83,10 @@ e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests
 smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
+.PHONY: sim
+sim: ## Play 20,000 random histories through the planner, other ones each time; SIM=n for another number
+	@go test ./internal/release -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),20000)
+
 .PHONY: bench
 bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem ./...

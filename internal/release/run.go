@@ -185,6 +185,9 @@ func keepClock(s *scope) {
 	switch {
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
+	case healthy && run.WaitingSince.IsZero() && s.waits(run.Step):
+		// Kept, because a policy that masks the release confirms anew.
+		run.WaitingSince = since
 	case !healthy && cause == "TrafficLost":
 		run.Waited, run.WaitingSince, run.Interrupted = 0, noTime, true
 		s.state(r, true, "TrafficLost", "the canary had traffic, and there is no NetworkPolicy any more: it waits for one")
@@ -195,6 +198,11 @@ func keepClock(s *scope) {
 		run.Waited += max(0, s.now.Sub(since))
 		run.Interrupted, run.WaitingSince = true, noTime
 	}
+}
+
+// waits says that a step has a wait of its own.
+func (s *scope) waits(step int) bool {
+	return step <= len(s.o.Spec.Steps) && (s.o.Spec.Steps[step-1].Pause > 0 || s.o.Spec.Steps[step-1].Approval)
 }
 
 // fail ends a run whose clock passed the deadline; the last active release

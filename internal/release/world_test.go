@@ -436,10 +436,14 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 	}
 	c.pinned = nil
 	for _, v := range n.pass.pins {
+		pinned := Row{}
 		for _, r := range g.Releases {
-			if r.Version == v && r.Promoted > 0 {
-				c.pinned = append(c.pinned, r.Release)
+			if r.Version == v && r.Promoted > pinned.Promoted {
+				pinned = r
 			}
+		}
+		if pinned.Release != "" {
+			c.pinned = append(c.pinned, pinned.Release)
 		}
 	}
 }

@@ -1,0 +1,453 @@
+package release
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tale is a named history under way: a world, and the first thing that did not come
+// about.
+type tale struct{ *world }
+
+// want says how a version stands, as "active 100"; "" where it has no row.
+func (h tale) want(when string, versions map[string]string) {
+	for version, stand := range versions {
+		got := ""
+		for _, g := range h.ledger.Groups {
+			for _, r := range g.Releases {
+				if r.Version == version && (got == "" || r.Status == Active) {
+					got = fmt.Sprintf("%s %d", r.Status, r.Weight)
+				}
+			}
+		}
+		if got != stand {
+			h.fail("%s: %s is %q, want %q", when, version, got, stand)
+		}
+	}
+}
+
+func (h tale) state(when, reason string, there bool) {
+	o, _, _ := h.observe(lags{})
+	for _, n := range makePlan(o, h.now, h.rules).Notes {
+		if n.Reason == reason && !n.Event {
+			if !there {
+				h.fail("%s: there is a state %s: %s", when, reason, n.Message)
+			}
+			return
+		}
+	}
+	if there {
+		h.fail("%s: there is no state %s", when, reason)
+	}
+}
+
+func (h tale) pin(pins ...Pin) { h.edit("pin", func(s *Spec) { s.Pins = pins }) }
+
+// object of a version with the first template.
+func (h tale) object(version string) *object {
+	if o := h.objects[h.release(version)]; o != nil {
+		return o
+	}
+	h.fail("there is no object of %s", version)
+	return &object{}
+}
+
+func (h tale) word(version string, a Action, step string) {
+	h.decide(h.release(version), Decision{Action: a, ID: fmt.Sprint(h.id()), Step: step, By: "ann"})
+}
+
+// live brings 1.0.0 to active, under a policy.
+func (h tale) live() {
+	h.policy("web")
+	h.push("1.0.0")
+	h.run(time.Minute)
+	h.want("at first", map[string]string{"1.0.0": "active 100"})
+}
+
+var twoSteps = []Step{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: time.Minute}}
+
+func (h tale) steps(steps ...Step) { h.edit("steps", func(s *Spec) { s.Steps = steps }) }
+
+// histories are named after the rules of the protocol that they force.
+var histories = []struct {
+	name string
+	play func(tale)
+}{
+	{"first release is active at once", func(h tale) {
+		h.steps(twoSteps...)
+		h.live()
+	}},
+	{"canary goes by steps", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("step 1", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(70 * time.Second)
+		h.want("step 2", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.run(70 * time.Second)
+		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
+	{"rule 03: a failed version above, a newer patch below it", func(h tale) {
+		h.live()
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "1.2.0": "error 0"})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("patch", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.run(24 * time.Hour)
+		h.want("next day", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.push("1.3.0")
+		h.run(time.Hour)
+		h.want("above it", map[string]string{"1.3.0": "active 100", "1.2.0": ""})
+	}},
+	{"rule 04: absence is no fact, a denial is", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.drop("1.0.0", "1.1.0")
+		h.run(time.Hour)
+		h.want("absent", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		h.push("1.0.0")
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 12: the gateway never programs", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.nets["web"].stuck = true
+		h.push("1.1.0")
+		h.run(time.Hour / 2)
+		h.want("deadline", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 14: a closed group is drained and gone", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.want("live", map[string]string{"pr-7-a": "active 100"})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		h.want("closing", map[string]string{"pr-7-a": "deprecated 0"})
+		h.run(time.Hour)
+		h.want("gone", map[string]string{"pr-7-a": ""})
+		if len(h.ledger.Groups)+len(h.objects) > 0 {
+			h.fail("something of the closed group is left")
+		}
+	}},
+	{"rule 14: a group that is offered again before it is gone", func(h tale) {
+		h.edit("long drain", func(s *Spec) { s.Drain = time.Hour })
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Minute)
+		h.offerGroup("pr-7", "pr-7-a")
+		h.run(time.Minute)
+		h.want("again", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"rule 15: a pin that no group holds starts nothing", func(h tale) {
+		h.live()
+		h.pin(Pin{Version: "9.9.9", Global: true})
+		h.push("1.1.0", "2.0.0")
+		h.run(time.Hour)
+		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": ""})
+		h.state("held", "PinnedVersionMissing", true)
+		h.pin()
+		h.run(time.Hour)
+		h.want("free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
+	}},
+	{"rule 16: pin to a kept release and back, without steps", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(twoSteps...)
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("newer waits", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
+		h.pin()
+		h.drop("1.2.0")
+		h.run(time.Second)
+		h.want("unpinned", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+	}},
+	{"a pin ends by itself", func(h tale) {
+		h.live()
+		h.pin(Pin{Group: "1.x", Version: "1.0.0", Expire: h.now.Add(time.Hour)})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.run(2 * time.Hour)
+		h.want("expired", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 18: without traffic nothing is kept warm", func(h tale) {
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("kept", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		if n := h.object("1.0.0").Replicas; n != 0 {
+			h.fail("the kept release that never had traffic has %d replicas", n)
+		}
+	}},
+	{"a kept release that had traffic stands by", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		if n := h.object("1.0.0").Replicas; n != 1 {
+			h.fail("the kept release has %d replicas, want 1", n)
+		}
+	}},
+	{"rule 21: Continue passes an approval", func(h tale) {
+		h.live()
+		h.steps(Step{Name: "look", Weight: 20, Approval: true})
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.1.0": "canary 20"})
+		h.word("1.1.0", Continue, "other")
+		h.run(time.Hour)
+		h.want("another step", map[string]string{"1.1.0": "canary 20"})
+		h.word("1.1.0", Continue, "look")
+		h.run(time.Minute)
+		h.want("passed", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 21: Adopt skips steps", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 20, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Second)
+		h.want("adopted", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 21: Deprecate turns down, Retry starts again", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Minute)
+		h.want("turned down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.word("1.1.0", Retry, "")
+		h.run(time.Second)
+		h.want("again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+	}},
+	{"rule 22: paused stops steps, not a pin to a kept release", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.1.0": "active 100", "1.2.0": ""})
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.want("pinned", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 23: a canary that crashes for ever in its pause", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 20, Pause: 24 * time.Hour})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("pause", map[string]string{"1.1.0": "canary 20"})
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(30 * time.Minute)
+		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 23: the healthy part of a pause counts, the other does not", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 20, Pause: 10 * time.Minute})
+		h.push("1.1.0")
+		h.run(6 * time.Minute)
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(5 * time.Minute)
+		h.want("ill", map[string]string{"1.1.0": "canary 20"})
+		h.object("1.1.0").why = ""
+		h.run(3 * time.Minute)
+		h.want("well, but not for long enough", map[string]string{"1.1.0": "canary 20"})
+		h.run(2 * time.Minute)
+		h.want("well for ten minutes", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 24: an overtaken canary goes, the newest takes all steps", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.want("overtaken", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "canary 10"})
+		h.run(40 * time.Second)
+		h.want("drained", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
+	}},
+	{"rule 27: a rollback does not wait for size while the active is dead", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.object("1.0.0").up = h.now.Add(time.Hour) // more than its standby only much later
+		h.startup = time.Hour
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("at once", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 28: a tag every minute does not keep everything from going live", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 5 * time.Minute})
+		h.edit("steps", func(s *Spec) { s.Steps = []Step{{Weight: 10, Pause: 5 * time.Minute}, {Weight: 20}} })
+		for _, v := range []string{"1.1.0", "1.1.1", "1.2.0", "1.3.0", "1.4.0"} {
+			h.push(v)
+			h.run(time.Minute)
+		}
+		h.want("the fourth is finished first", map[string]string{"1.3.0": "canary 10", "1.4.0": ""})
+		h.run(10 * time.Minute)
+		h.run(20 * time.Minute)
+		h.want("then the fifth", map[string]string{"1.4.0": "active 100"})
+	}},
+	{"rule 29: a cause outside the release is tried again by itself", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "Unschedulable"
+		h.push("1.1.0")
+		h.run(11 * time.Minute)
+		h.want("no room", map[string]string{"1.1.0": "error 0"})
+		h.broken = map[string]string{}
+		h.object("1.1.0").why = ""
+		h.run(time.Hour)
+		h.want("again", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 31: the record is lost", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.ledger = Ledger{}
+		h.version++
+		h.leaders = [2]*leader{{}, {}}
+		h.run(time.Minute)
+		h.want("rebuilt", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+	}},
+	{"rule 31: the active object is deleted by hand, and offered", func(h tale) {
+		h.live()
+		h.remove(h.object("1.0.0"))
+		h.run(time.Minute)
+		h.want("made again", map[string]string{"1.0.0": "active 100"})
+		if h.object("1.0.0").ready == 0 {
+			h.fail("the release has no pods")
+		}
+	}},
+	{"rule 31: the active object is deleted by hand, and no longer offered", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.drop("1.1.0")
+		h.remove(h.object("1.1.0"))
+		h.run(time.Minute)
+		h.want("the kept one serves", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
+	{"a kept object is deleted by hand", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.remove(h.object("1.0.0"))
+		h.run(time.Minute)
+		h.want("its row goes", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+	}},
+	{"rule 32: steps are edited on the way", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.steps(Step{Weight: 5, Pause: time.Hour}, Step{Weight: 30, Pause: time.Hour})
+		h.run(time.Second)
+		h.want("the first with as much", map[string]string{"1.1.0": "canary 30"})
+		h.steps()
+		h.run(time.Second)
+		h.want("no steps left", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 10: a policy that stays behind at rest holds nothing up", func(h tale) {
+		h.live()
+		slow := h.policy("slow")
+		h.run(time.Minute)
+		slow.stuck = true
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.run(24 * time.Hour)
+		h.push("1.2.0")
+		h.run(24 * time.Hour)
+		h.want("goes on", map[string]string{"1.2.0": "active 100"})
+	}},
+	{"rule 38: a group that the specification no longer makes", func(h tale) {
+		h.live()
+		h.withdrawGroup("1-x", Excluded)
+		h.run(time.Hour)
+		h.want("nothing else serves", map[string]string{"1.0.0": "active 100"})
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.want("another serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
+	}},
+	{"rule 39: minimumAvailable keeps so many", func(h tale) {
+		h.live()
+		for _, v := range []string{"1.1.0", "1.1.1", "1.2.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		h.want("two", map[string]string{"1.2.0": "active 100", "1.1.1": "deprecated 0", "1.1.0": "", "1.0.0": ""})
+	}},
+	{"the template changes, and the user scales", func(h tale) {
+		h.live()
+		h.edit("scale", func(s *Spec) { s.Replicas = 5 })
+		h.run(time.Minute)
+		if len(h.objects) != 1 || h.object("1.0.0").Replicas != 5 {
+			h.fail("scaling made a release, or no pods")
+		}
+		h.configure("c2")
+		h.run(time.Hour)
+		if a := h.ledger.Groups[0].ActiveRow(); a == nil || a.Config != "c2" || len(h.ledger.Groups[0].Releases) != 2 {
+			h.fail("another template is another release of the same version")
+		}
+	}},
+	{"a failure of an old template is forgotten", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.1.0": "error 0"})
+		h.broken = map[string]string{}
+		h.configure("c2")
+		h.run(time.Hour)
+		h.want("with another template", map[string]string{"1.1.0": "active 100"})
+		for _, r := range h.ledger.Groups[0].Releases {
+			if r.Status == Error {
+				h.fail("%s is remembered", r.Release)
+			}
+		}
+	}},
+}
+
+// tell plays a history with some rules.
+func tell(play func(tale), rules []rule) (w *world) {
+	w = newWorld()
+	w.rules = rules
+	defer func() {
+		if x := recover(); x != nil {
+			w.fail("panic: %v", x)
+		}
+	}()
+	play(tale{w})
+	return w
+}
+
+func TestHistories(t *testing.T) {
+	for _, h := range histories {
+		t.Run(h.name, func(t *testing.T) {
+			if w := tell(h.play, rules); w.err != nil {
+				t.Errorf("%v\n%s", w.err, strings.Join(w.trace, "\n"))
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package release
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/design/mutants.md")
+
+// mutantSeeds are how many random histories are played for a rule that no named
+// history catches.
+const mutantSeeds = 300
+
+// TestEveryRuleIsNeeded takes each rule of the planner out in turn, and asks that a
+// named history, or else a random one, fails without it. docs/design/mutants.md
+// holds what catches what; -update writes it.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	var doc strings.Builder
+	doc.WriteString("# Mutants of the planner\n\n" +
+		"Each rule of `internal/release` is taken out in turn, and every named history is played without it. The table is\n" +
+		"written by `go test ./internal/release -run TestEveryRuleIsNeeded -update`, and the test fails when a rule can be\n" +
+		"taken out unnoticed, or when the table is not up to date.\n\n" +
+		"| rule taken out | what fails without it |\n|---|---|\n")
+	for i, r := range rules {
+		rest := slices.Delete(slices.Clone(rules), i, i+1)
+		catches := caughtBy(rest)
+		if len(catches) == 0 {
+			t.Errorf("nothing fails without the rule %q", r.name)
+		}
+		fmt.Fprintf(&doc, "| %s | %s |\n", r.name, strings.Join(catches, "; "))
+	}
+	path := filepath.Join("..", "..", "docs", "design", "mutants.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if was, err := os.ReadFile(path); err != nil || string(was) != doc.String() {
+		t.Errorf("%s is not up to date (run this test with -update): %v", path, err)
+	}
+}
+
+// caughtBy names the first three histories that fail with some rules.
+func caughtBy(rules []rule) []string {
+	var names []string
+	for _, h := range histories {
+		if len(names) < 3 && tell(h.play, rules).err != nil {
+			names = append(names, h.name)
+		}
+	}
+	if len(names) > 0 {
+		return names
+	}
+	for seed := range int64(mutantSeeds) {
+		if playSeed(seed, rules).err != nil {
+			return []string{fmt.Sprintf("random history %d", seed)}
+		}
+	}
+	return nil
+}
+
+// playSeed plays the random history of a seed.
+func playSeed(seed int64, rules []rule) (w *world) {
+	random := rand.New(rand.NewSource(seed))
+	ops := make([]op, 200)
+	for i := range ops {
+		ops[i] = op{random.Intn(len(deck)), random.Intn(240), random.Intn(240)}
+	}
+	defer func() {
+		if x := recover(); x != nil {
+			w = newWorld()
+			w.fail("panic: %v", x)
+		}
+	}()
+	return play(ops, rules, random.Intn(15))
+}
