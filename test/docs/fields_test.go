@@ -1,0 +1,82 @@
+package docs
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// fieldName is a part of a path such as "spec.domains[].groups.names".
+var fieldName = regexp.MustCompile(`[A-Za-z]+`)
+
+// TestFieldsDescribed: the page on a kind names each field of its specification and
+// the first level of its status, in code.
+func TestFieldsDescribed(t *testing.T) {
+	t.Parallel()
+	definitions := 0
+	for _, file := range files(t, "config/crd", ".yaml") {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal([]byte(file.text), &definition); err != nil {
+			t.Fatalf("%s: %v", file.name, err)
+		}
+		if definition.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		definitions++
+		name := "docs/kinds/" + strings.ToLower(definition.Spec.Names.Kind) + ".md"
+		page := slices.IndexFunc(pages(t), func(p page) bool { return p.name == name })
+		if page < 0 {
+			t.Errorf("%s is missing: %s has no page", name, definition.Spec.Names.Kind)
+			continue
+		}
+		named := fieldsNamed(pages(t)[page].text)
+		for _, version := range definition.Spec.Versions {
+			root := version.Schema.OpenAPIV3Schema.Properties
+			for _, path := range append(fields("spec", root["spec"], 20), fields("status", root["status"], 1)...) {
+				if leaf := path[strings.LastIndex(path, ".")+1:]; !named[leaf] {
+					t.Errorf("%s does not name %s: say what it means", name, path)
+				}
+			}
+		}
+	}
+	if definitions == 0 {
+		t.Error("config/crd holds no CustomResourceDefinition")
+	}
+}
+
+// fieldsNamed are the words in code of a page, outside of blocks.
+func fieldsNamed(text string) map[string]bool {
+	named := map[string]bool{}
+	for _, span := range codeSpan.FindAllString(prose(text), -1) {
+		for _, word := range fieldName.FindAllString(span, -1) {
+			named[word] = true
+		}
+	}
+	return named
+}
+
+// fields are the paths below a schema, down to depth. A pod template is documented
+// with the pods of Kubernetes, and conditions have a section of their own.
+func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []string {
+	if depth == 0 || path == "spec.template" {
+		return nil
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		return fields(path, *schema.Items.Schema, depth)
+	}
+	var found []string
+	for name, property := range schema.Properties {
+		child := path + "." + name
+		if child == "status.conditions" {
+			continue
+		}
+		found = append(found, child)
+		found = append(found, fields(child, property, depth-1)...)
+	}
+	slices.Sort(found)
+	return found
+}
