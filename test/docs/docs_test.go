@@ -186,16 +186,18 @@ func manifests(t *testing.T) []manifest {
 // page is a file, by its path in the repository.
 type page struct{ name, text string }
 
-// pages are README.md and all of docs, as far as they are there.
+// pages are those at the root and all of docs, as far as they are there.
 func pages(t *testing.T) []page {
 	t.Helper()
 	found := files(t, "docs", ".md")
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	switch {
-	case err == nil:
-		found = append(found, page{"README.md", string(text)})
-	case !errors.Is(err, fs.ErrNotExist):
-		t.Fatal(err)
+	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		switch {
+		case err == nil:
+			found = append(found, page{name, string(text)})
+		case !errors.Is(err, fs.ErrNotExist):
+			t.Fatal(err)
+		}
 	}
 	return found
 }
