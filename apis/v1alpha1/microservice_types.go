@@ -312,10 +312,6 @@ type ReleaseRun struct {
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// highWater is the most replicas that were available in this run.
-	// +optional
-	HighWater int32 `json:"highWater,omitempty"`
-
 	// floor is what the active release had when the first weight was given: it
 	// keeps that many until the run ends.
 	// +optional
@@ -522,7 +518,6 @@ const (
 	ConditionProgressing         = "Progressing"
 	ConditionReleaseFailed       = "ReleaseFailed"
 	ConditionPinned              = "Pinned"
-	ConditionTooManyGroups       = "TooManyGroups"
 	ConditionPolicyNotProgrammed = "PolicyNotProgrammed"
 	ConditionTrafficLost         = "TrafficLost"
 	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
