@@ -276,7 +276,7 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 }
 
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
-	if was.Status != r.Status {
+	if was.Status != r.Status && hasChild(o, r.Release) { // else it is another object of the same name
 		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase == Closing && r.Status == Deprecated
 		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
 			// Its pods are still up: started again and a step further in one plan.
@@ -286,7 +286,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			w.fail("rule 40: %s goes from %s to %s", r.Release, was.Status, r.Status)
 		}
 		if r.Status == Pending && was.Promoted > 0 && was.Status == Deprecated {
-			w.fail("rule 40: %s was active and starts as pending", r.Release)
+			w.fail("rule 40: %s was active and starts as pending\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
 		if was.Status == Deprecated && r.Status == Error && was.Promoted == 0 {
 			w.fail("rule 40: %s was never active and goes from deprecated to error", r.Release)

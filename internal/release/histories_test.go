@@ -117,6 +117,83 @@ var histories = []struct {
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
 	}},
+	{"rule 03: a failure below a withdrawn active release is remembered", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.run(time.Hour)
+		h.want("only one is kept", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+		h.broken["1.0.0"] = "CrashLoopBackOff"
+		h.withdraw("1.1.0", Denied)
+		h.run(24 * time.Hour)
+		h.want("it failed once", map[string]string{"1.0.0": "error 0", "1.1.0": "active 100"})
+		if n := h.stats.failures; n != 1 {
+			h.fail("it failed %d times", n)
+		}
+	}},
+	{"rule 06: edited steps give no weight that has no pods", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("step 1", map[string]string{"1.1.0": "canary 10"})
+		h.kill(h.object("1.1.0"), 4)
+		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
+		h.report(h.object("1.1.0"))
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.run(time.Minute)
+		h.want("without pods", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(5 * time.Minute)
+		h.want("with pods", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+	}},
+	{"a dead first release does not keep its mend from going live", func(h tale) {
+		h.policy("web")
+		h.push("1.0.0")
+		h.nets["web"].stuck = true
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.nets["web"].stuck = false
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("mended", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a failed rollback leaves the release among the kept", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.1.0": "active 100", "1.0.0": "error 0"})
+		h.state("failed", "PinnedReleaseFailed", true)
+		h.object("1.0.0").why = ""
+		h.word("1.0.0", Retry, "")
+		h.run(time.Minute)
+		h.want("retried", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.want("the other way", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(24 * time.Hour)
+		h.want("kept", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"a failed release that was forgotten is not taken for a lost record", func(h tale) {
+		h.policy("web")
+		h.broken["1.0.0"] = "CrashLoopBackOff"
+		h.push("1.0.0")
+		h.run(time.Hour)
+		h.object("1.0.0").why = ""
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": ""})
+		if len(h.objects) > 0 {
+			h.fail("its object is left")
+		}
+	}},
 	{"rule 12: the gateway never programs", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)

@@ -18,6 +18,7 @@ func forgetErrors(s *scope) {
 	if a := s.g.ActiveRow(); a != nil {
 		active = *a
 	}
+	_, free := s.withdrawn(active.Version) // then the target may be below it
 	kept := s.kept()
 	for _, r := range slices.Clone(s.g.Releases) {
 		if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) || !s.drained(r) {
@@ -28,7 +29,7 @@ func forgetErrors(s *scope) {
 		}
 		_, out := s.withdrawn(r.Version)
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
-		below := active.Release != "" && compare(r.Version, active.Version) < 0
+		below := active.Release != "" && !free && compare(r.Version, active.Version) < 0
 		_, offered := s.offered(r.Release)
 		crowded := len(s.g.Releases) >= maxRows && !offered
 		if out || moved || below || crowded || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {

@@ -202,7 +202,8 @@ func keepClock(s *scope) {
 
 // waits says that a step has a wait of its own.
 func (s *scope) waits(step int) bool {
-	return step <= len(s.o.Spec.Steps) && (s.o.Spec.Steps[step-1].Pause > 0 || s.o.Spec.Steps[step-1].Approval)
+	steps := s.steps()
+	return step <= len(steps) && (steps[step-1].Pause > 0 || steps[step-1].Approval)
 }
 
 // fail ends a run whose clock passed the deadline; the last active release
@@ -264,12 +265,19 @@ func editedSteps(s *scope) {
 	if run.Step == 0 {
 		return
 	}
-	next := slices.IndexFunc(s.steps(), func(st Step) bool { return st.Weight >= r.Weight })
+	steps := s.steps()
+	next := slices.IndexFunc(steps, func(st Step) bool { return st.Weight >= r.Weight })
 	if next < 0 {
-		next = len(s.steps())
+		next = len(steps)
 	}
-	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(s.steps())), len(s.steps())))
-	s.enter(run, r, next+1)
+	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
+	if next < len(steps) && steps[next].Weight == r.Weight {
+		s.enter(run, r, next+1)
+		return
+	}
+	// What is before the next step is passed; that one waits for health and size.
+	run.Step, run.Continued, run.Started = next, next, s.now
+	run.Waited, run.WaitingSince, run.Interrupted = 0, noTime, false
 }
 
 // stepsHash identifies a list of steps.
@@ -297,18 +305,15 @@ func (s *scope) stepName(step int) string {
 	return strconv.Itoa(step)
 }
 
-// enter begins a step, from 1; a step behind the last one has no weight of its
-// own and is passed at once.
+// enter begins a step, from 1.
 func (s *scope) enter(run *Run, r *Row, step int) {
 	run.Step, run.Started = step, s.now
 	run.Waited, run.WaitingSince, run.Interrupted, run.Continued = 0, noTime, false, 0
 	s.stepped = true
 	s.turn(r, Canary, "Step")
-	if step <= len(s.steps()) {
-		r.Weight = s.steps()[step-1].Weight
-		if a := s.g.ActiveRow(); a != nil {
-			a.Weight = 100 - r.Weight
-		}
+	r.Weight = s.steps()[step-1].Weight
+	if a := s.g.ActiveRow(); a != nil {
+		a.Weight = 100 - r.Weight
 	}
 }
 

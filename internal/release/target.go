@@ -73,7 +73,7 @@ func (s *scope) aimPinned(p Pin) {
 		from = fmt.Sprintf("%s/current@%s", p.Version, s.o.Config)
 	}
 	target := s.g.Target.Release
-	if s.g.Target.ResolvedFrom != from || !s.known(target) {
+	if s.g.Target.ResolvedFrom != from || !s.known(target) || s.versionOf(target) != p.Version {
 		target = s.resolve(p)
 	}
 	if target == "" {
