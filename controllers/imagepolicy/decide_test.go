@@ -126,7 +126,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{"True Suspended: spec.suspend is set: nothing is looked for, and what is offered stays offered", "", "", "", "", ""}},
 		"limited": {func(_ *observed, s *scanned, _ *outcome) {
 			*s = scanned{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry asked for a pause until 2026-01-02T03:04:05Z", ""}},
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry asked for a pause until 2026-01-02T03:04:05Z; what is offered stays offered, and a longer spec.interval asks less often", ""}},
 		"denied with offers": {func(_ *observed, s *scanned, _ *outcome) {
 			*s = scanned{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}
 		}, conditions{`False Unauthorized: list tags of "r": : ; what is offered stays offered`, "", `True Unauthorized: list tags of "r": : ; what is offered stays offered`, `False Unauthorized: list tags of "r": :`, quiet, ""}},

@@ -149,7 +149,7 @@ func setReachable(o *observed, s scanned) {
 	limited := s.err != nil && is(s.err, registry.RateLimited)
 	switch {
 	case limited:
-		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry asked for a pause until %s", retryTime(s.err).UTC().Format(time.RFC3339)))
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry asked for a pause until %s; what is offered stays offered, and a longer spec.interval asks less often", retryTime(s.err).UTC().Format(time.RFC3339)))
 	case s.looked || s.err != nil:
 		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "the registry asks for no pause")
 	}

@@ -158,7 +158,7 @@ func serves(w *world) (ok bool, reason, message string) {
 		case !row.Available:
 			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s does not have all its replicas", row.SemVer.Version, g.Name)
 		case !programmed(w.facts.Policies, g.Slug):
-			return false, "NotProgrammed", fmt.Sprintf("no NetworkPolicy has programmed group %s yet", g.Name)
+			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io has programmed group %s yet", g.Name)
 		}
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}

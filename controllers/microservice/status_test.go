@@ -121,8 +121,8 @@ func TestConditions(t *testing.T) {
 		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
 			w.facts.Policies = []release.Policy{{Name: "shop"}}
 		}, shown{Conditions: []string{
-			"Ready False NotProgrammed: no NetworkPolicy has programmed group 1.x yet",
-			"Reconciling True NotProgrammed: no NetworkPolicy has programmed group 1.x yet",
+			"Ready False NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
+			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
 			w.facts.Policies = nil
