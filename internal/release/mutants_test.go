@@ -25,7 +25,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	doc.WriteString("# Mutants of the planner\n\n" +
 		"Each rule of `internal/release` is taken out in turn, and every named history is played without it. The table is\n" +
 		"written by `go test ./internal/release -run TestEveryRuleIsNeeded -update`, and the test fails when a rule can be\n" +
-		"taken out unnoticed, or when the table is not up to date.\n\n" +
+		"taken out unnoticed, or has no row here.\n\n" +
 		"| rule taken out | what fails without it |\n|---|---|\n")
 	for i, r := range rules {
 		rest := slices.Delete(slices.Clone(rules), i, i+1)
@@ -41,8 +41,14 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if was, err := os.ReadFile(path); err != nil || string(was) != doc.String() {
-		t.Errorf("%s is not up to date (run this test with -update): %v", path, err)
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules {
+		if !strings.Contains(string(was), "| "+r.name+" |") {
+			t.Errorf("%s has no row for the rule %q: run this test with -update", path, r.name)
+		}
 	}
 }
 
