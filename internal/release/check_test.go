@@ -285,7 +285,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 		if !allowed {
 			w.fail("rule 40: %s goes from %s to %s", r.Release, was.Status, r.Status)
 		}
-		if r.Status == Pending && was.Promoted > 0 && was.Status == Deprecated {
+		if r.Status == Pending && r.Promoted > 0 && was.Status == Deprecated {
 			w.fail("rule 40: %s was active and starts as pending\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
 		if was.Status == Deprecated && r.Status == Error && was.Promoted == 0 {
@@ -307,7 +307,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			}
 		}
 	}
-	if r.Promoted < was.Promoted && hasChild(o, r.Release) {
+	if r.Promoted < was.Promoted && hasChild(o, r.Release) && r.Status != Pending { // else let go and started anew
 		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasChild(o, r.Release) {

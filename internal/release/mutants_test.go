@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/design/mutants.md")
+var update = flag.Bool("update", false, "write docs/design/mutants.md and testdata/*.golden")
 
 // mutantSeeds are how many random histories are played for a rule that no named
 // history catches.

@@ -66,7 +66,10 @@ func rebuild(s *scope) {
 	for _, sign := range []func(Child) bool{
 		func(c Child) bool { return c.Available > 0 && s.referenced(c.Release) },
 		func(c Child) bool { return c.Available > 0 },
-		func(c Child) bool { return c.Replicas > 0 },
+		func(c Child) bool { return s.referenced(c.Release) },
+		// One that the next write would have recorded was made by a plan that a crash
+		// cut short, and is just starting.
+		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.Ledger.Sequence+1 },
 	} {
 		if active < 0 {
 			active = slices.IndexFunc(cs, sign)
@@ -77,6 +80,7 @@ func rebuild(s *scope) {
 	}
 	for i, c := range cs {
 		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: "Rebuilt", Status: Pending}
+		row.Routed = len(s.reports) > 0 && c.Replicas > 0
 		switch {
 		case i == active:
 			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)

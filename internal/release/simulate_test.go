@@ -201,21 +201,8 @@ var happenings = []happening{
 		}
 	}},
 	{"restore", 1, func(w *world, a, b int) {
-		if b%8 == 0 { // the status is lost
-			w.say("status lost")
-			w.stats.faults++
-			w.ledger = Ledger{}
-			w.version++
-			w.leaders = [2]*leader{{}, {}}
-			clear(w.handed)
-			for _, o := range w.objects {
-				w.lost[o.Slug] = true
-			}
-			w.past = w.past[:0]
-			w.snap()
-			for _, n := range w.nets {
-				n.pass, n.seen = nil, 0
-			}
+		if b%8 == 0 {
+			w.loseRecord()
 		}
 	}},
 }
@@ -367,7 +354,7 @@ func TestSimulate(t *testing.T) {
 	case testing.Short():
 		n = 100
 	default:
-		n = 400
+		n = 250
 	}
 	settings := map[string]string{"rapid.checks": fmt.Sprint(n), "rapid.nofailfile": "true", "rapid.shrinktime": "1s"}
 	if *long == 0 {

@@ -43,6 +43,12 @@ type world struct {
 	begun  map[string]bool      // groups that had an active release
 	lost   map[string]bool      // groups that lost an object by hand
 
+	quick bool // plans are not made several times to compare them
+	// crashAt is the write before which the manager ends, lateAt the one before
+	// which the rest of its plan arrives after all; 0: never.
+	crashAt, lateAt int
+	late            []write
+
 	err   error
 	trace []string
 	last  []string         // the last plans
@@ -246,6 +252,25 @@ func (w *world) edit(what string, change func(*Spec)) {
 	change(&spec)
 	w.spec = spec
 	w.version++
+}
+
+// loseRecord empties the status, as a restore without it does. The managers start
+// anew.
+func (w *world) loseRecord() {
+	w.say("status lost")
+	w.stats.faults++
+	w.ledger = Ledger{}
+	w.version++
+	w.leaders = [2]*leader{{}, {}}
+	clear(w.handed)
+	for _, o := range w.objects {
+		w.lost[o.Slug] = true
+	}
+	w.past = w.past[:0]
+	w.snap()
+	for _, n := range w.nets {
+		n.pass, n.seen = nil, 0
+	}
 }
 
 func (w *world) configure(config string) {
@@ -631,7 +656,9 @@ func (w *world) plan(l *leader, lag lags) {
 		w.last = w.last[1:]
 	}
 	w.stats.plans++
-	w.checkPlan(o, p)
+	if !w.quick {
+		w.checkPlan(o, p)
+	}
 	w.record(p)
 	for i := range p.Ensure {
 		e := &p.Ensure[i]
@@ -656,9 +683,20 @@ func (w *world) perform(l *leader) bool {
 	if len(l.todo) == 0 {
 		return false
 	}
+	w.stats.writes++
+	switch w.stats.writes {
+	case w.crashAt:
+		w.late, *l = l.todo, leader{}
+		w.say("the manager ends before %d writes", len(w.late))
+		return true
+	case w.lateAt:
+		w.say("%d late writes", len(w.late))
+		old := &leader{todo: w.late}
+		for w.perform(old) {
+		}
+	}
 	next := l.todo[0]
 	l.todo = l.todo[1:]
-	w.stats.writes++
 	done := false
 	switch {
 	case next.ensure != nil:

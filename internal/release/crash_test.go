@@ -1,0 +1,44 @@
+package release
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestHistoriesSurviveCrashes plays the named histories again and again: the manager
+// ends before each of its writes in turn, and the rest of its plan is lost, or
+// arrives up to five writes of its successor later. The end is the same (10). The
+// quick run takes each third write, and one late arrival each.
+func TestHistoriesSurviveCrashes(t *testing.T) {
+	every := 3
+	if *long > 0 {
+		every = 1
+	}
+	for i, h := range histories {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			writes := tell(h.play, rules).stats.writes
+			for at := 1 + i%every; at <= writes; at += every {
+				for late := range 6 {
+					if every > 1 && late > 0 && late != 1+at%5 {
+						continue
+					}
+					if w := tellCrash(h.play, at, late); w.err != nil {
+						t.Fatalf("crash before write %d of %d, late by %d: %v\n%s", at, writes, late, w.err, strings.Join(w.trace, "\n"))
+					}
+				}
+			}
+		})
+	}
+}
+
+// tellCrash plays a history in which the manager ends before a write.
+func tellCrash(play func(tale), at, late int) *world {
+	w := newWorld()
+	w.quick = true
+	if w.crashAt = at; late > 0 {
+		w.lateAt = at + late
+	}
+	play(tale{w})
+	return w
+}
