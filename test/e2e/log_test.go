@@ -44,6 +44,8 @@ var explained = []struct {
 		"the API server is ended and started by a test"},
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
+	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`),
+		"an API server that has just started has not read the roles yet"},
 	{regexp.MustCompile(`because it is being terminated`), "a namespace is deleted by a test under a release on its way"},
 }
 
