@@ -515,10 +515,13 @@ func (w *world) accept(n *net) {
 
 // answer writes a policy's status.
 func (w *world) answer(n *net) bool {
+	if n.pass == nil {
+		return false
+	}
 	changed := false
 	known := map[string]bool{}
-	for i := range w.ledgerOf(n).Groups {
-		g := &w.ledgerOf(n).Groups[i]
+	for i := range n.pass.ledger.Groups {
+		g := &n.pass.ledger.Groups[i]
 		known[g.Slug] = true
 		c := n.routes[g.Slug]
 		if c == nil {
@@ -547,20 +550,13 @@ func (w *world) answer(n *net) bool {
 		}
 	}
 	for slug, c := range n.routes {
-		if !known[slug] && len(c.written) == 0 && len(c.accepted) == 0 {
+		if !known[slug] && len(c.names()) == 0 {
 			delete(n.routes, slug)
 			delete(n.reports, slug)
 			changed = true
 		}
 	}
 	return changed
-}
-
-func (w *world) ledgerOf(n *net) *Ledger {
-	if n.pass == nil {
-		return &Ledger{}
-	}
-	return &n.pass.ledger
 }
 
 // noteNamed remembers when routes last named a release.
