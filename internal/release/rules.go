@@ -137,6 +137,7 @@ func vanishedActive(s *scope) {
 	if kept != nil {
 		s.endRun()
 		s.promote(kept, "ActiveLost")
+		s.touch(kept.Release)
 	}
 	s.dropRow(lost)
 }
