@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,19 +23,25 @@ type api struct {
 	server string
 }
 
+// newAPI asks as admin, from the host.
 func newAPI(c *Config) (*api, error) {
-	authority, err := os.ReadFile(c.path("pki", "ca.crt"))
+	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
+}
+
+// newAPIAs asks a server as the owner of a certificate in folder.
+func newAPIAs(identity, server, folder string) (*api, error) {
+	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("read authority: %w", err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
-	certificate, err := tls.LoadX509KeyPair(c.path("pki", "admin.crt"), c.path("pki", "admin.key"))
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(folder, identity+".crt"), filepath.Join(folder, identity+".key"))
 	if err != nil {
 		return nil, fmt.Errorf("read admin certificate: %w", err)
 	}
 	return &api{
-		server: fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API),
+		server: server,
 		client: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}},
 		}},

@@ -139,7 +139,7 @@ func TestPartsStayInsideTheRunFolder(t *testing.T) {
 			if !strings.HasPrefix(path, "/srv/throw-away/") {
 				t.Errorf("%s: writes %s outside of the run folder", p.Name, path)
 			}
-			for _, placeholder := range []string{"RUN", "PODS", "PAUSE", "CGROUP", "NODE", "NAME"} {
+			for _, placeholder := range []string{"RUN", "PODS", "PAUSE", "CGROUP", "NODE", "NAME", "GATEWAY", "ADDRESS", "TARGETS"} {
 				if slices.Contains(strings.FieldsFunc(content, func(r rune) bool { return r < 'A' || r > 'Z' && r != '_' }), placeholder) {
 					t.Errorf("%s: %s still holds the placeholder %s", p.Name, path, placeholder)
 				}
@@ -151,12 +151,13 @@ func TestPartsStayInsideTheRunFolder(t *testing.T) {
 func TestPartArguments(t *testing.T) {
 	c := testConfig(t, func(c *Config) { c.GatewayThrottle = 2 * time.Second })
 	tests := map[string][]string{
-		"traefik":                 {"--providers.providersthrottleduration=2s", "--entrypoints.web.address=:8000", "--entrypoints.tcp.address=:9000", "--providers.kubernetesgateway.experimentalchannel=true"},
+		"traefik":                 {"--providers.providersthrottleduration=2s", "--entrypoints.web.address=:8000", "--entrypoints.tcp.address=:9000", "--entrypoints.metrics.address=10.250.0.1:8082", "--metrics.prometheus.addserviceslabels=true", "--providers.kubernetesgateway.experimentalchannel=true"},
 		"kube-controller-manager": {"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false"},
 		"kube-apiserver":          {"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--audit-log-path=" + c.auditLog(), "--kubelet-preferred-address-types=InternalIP"},
 		"etcd":                    {"--unsafe-no-fsync", "--listen-client-urls=http://127.0.0.1:2379"},
 		"registry":                {"--listen=10.250.0.1:5000"},
 		"registry-auth":           {"--listen=10.250.0.1:5001", "--credential=demo:demo"},
+		"prometheus":              {"--web.listen-address=10.250.0.1:9090", "--storage.tsdb.path=" + c.path("prometheus"), "--storage.tsdb.retention.time=3h"},
 		"kubelet":                 {"--node-ip=10.250.0.1", "--hostname-override=local"},
 	}
 	for name, arguments := range tests {
@@ -178,7 +179,7 @@ func TestPartArguments(t *testing.T) {
 }
 
 func TestMissingPackages(t *testing.T) {
-	all := []string{"containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "iproute2", "conntrack", "ethtool"}
+	all := []string{"containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "iproute2", "conntrack", "ethtool", "prometheus"}
 	if diff := cmp.Diff(all, missingPackages(func(string) bool { return false })); diff != "" {
 		t.Errorf("bare machine (-want +got):\n%s", diff)
 	}

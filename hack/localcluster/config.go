@@ -26,6 +26,9 @@ const (
 	gatewayPort    = 8000
 	tcpPort        = 9000
 	gatewayAPI     = "127.0.0.1:8080"
+	gatewayMetrics = nodeAddress + ":8082"
+	prometheusPort = 9090
+	scrapeTargets  = "127.0.0.1:8083"
 	registryUser   = "demo"
 	registrySecret = "demo"
 	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"
@@ -42,6 +45,7 @@ type Ports struct {
 	AuthRegistry int `json:"authRegistry"`
 	Gateway      int `json:"gateway"`
 	TCP          int `json:"tcp"`
+	Prometheus   int `json:"prometheus"`
 }
 
 // Owner tells which checkout started or last took over the cluster.
@@ -72,7 +76,7 @@ type Config struct {
 func defaultConfig() Config {
 	return Config{
 		Name:            "heighliner-localcluster",
-		Ports:           Ports{API: apiPort, Registry: registryPort, AuthRegistry: authPort, Gateway: gatewayPort, TCP: tcpPort},
+		Ports:           Ports{API: apiPort, Registry: registryPort, AuthRegistry: authPort, Gateway: gatewayPort, TCP: tcpPort, Prometheus: 19090},
 		GatewayThrottle: 100 * time.Millisecond,
 	}
 }
@@ -126,6 +130,7 @@ func (c *Config) forwards() []forward {
 		{"auth-registry-port", "registry with basic auth", c.Ports.AuthRegistry, authPort},
 		{"gateway-port", "gateway, HTTP", c.Ports.Gateway, gatewayPort},
 		{"tcp-port", "gateway, TCP", c.Ports.TCP, tcpPort},
+		{"prometheus-port", "Prometheus", c.Ports.Prometheus, prometheusPort},
 	}
 }
 

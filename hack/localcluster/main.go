@@ -70,7 +70,7 @@ func rootCommand() *cobra.Command {
 	flags.StringVar(&o.source, "source", "", "the folder hack/localcluster of a checkout (default: found above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
 		o.assetsCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
-		o.superviseCommand(), registryCommand())
+		o.superviseCommand(), registryCommand(), scrapeTargetsCommand())
 	return root
 }
 
@@ -95,6 +95,7 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.AuthRegistry, "auth-registry-port", ports.AuthRegistry, "loopback port of the registry with basic auth")
 	flags.IntVar(&ports.Gateway, "gateway-port", ports.Gateway, "loopback port of the gateway for HTTP")
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
+	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; not its own, which a Prometheus of the host may have")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
 		"least time between two configurations of the gateway; Traefik's own default is 2s")
 	return command
@@ -108,6 +109,7 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 		c.Ports.AuthRegistry, nodeAddress, authPort, registryUser, registrySecret)
 	fmt.Fprintf(table, "gateway\thttp://127.0.0.1:%d (Gateway infra/public, listener http)\n", c.Ports.Gateway)
 	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d\n", c.Ports.TCP)
+	fmt.Fprintf(table, "Prometheus\thttp://127.0.0.1:%d, inside the cluster http://%s:%d\n", c.Ports.Prometheus, nodeAddress, prometheusPort)
 	fmt.Fprintf(table, "audit log\t%s\n", c.auditLog())
 	_ = table.Flush()
 }
@@ -370,6 +372,26 @@ func registryCommand() *cobra.Command {
 	command.Flags().StringVar(&listen, "listen", "", "address to listen on")
 	command.Flags().StringVar(&data, "data", "", "folder of blobs and manifests")
 	command.Flags().StringVar(&credential, "credential", "", "USER:PASSWORD to ask for, empty for none")
+	return command
+}
+
+func scrapeTargetsCommand() *cobra.Command {
+	var listen, pki string
+	command := &cobra.Command{
+		Use:    "scrape-targets",
+		Short:  "Tell Prometheus which pods to scrape (started by the supervisor)",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			pods, err := newAPIAs("prometheus", fmt.Sprintf("https://%s:%d", nodeAddress, apiPort), pki)
+			if err != nil {
+				return err
+			}
+			return serveTargets(listen, pods)
+		},
+	}
+	command.Flags().StringVar(&listen, "listen", "", "address to listen on")
+	command.Flags().StringVar(&pki, "pki", "", "folder of the certificates")
 	return command
 }
 

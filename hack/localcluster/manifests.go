@@ -13,6 +13,8 @@ var (
 	kubeletConfig string
 	//go:embed manifests/kube-proxy.yaml
 	proxyConfig string
+	//go:embed manifests/prometheus.yaml
+	prometheusConfig string
 	//go:embed manifests/audit-policy.yaml
 	auditPolicy string
 	//go:embed manifests/bootstrap.yaml

@@ -23,6 +23,7 @@ var tools = []tool{
 	{"ip", "iproute2"},
 	{"conntrack", "conntrack"},
 	{"ethtool", "ethtool"},
+	{"prometheus", "prometheus"},
 }
 
 // missingPackages lists the packages whose programs are not installed.

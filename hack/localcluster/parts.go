@@ -43,7 +43,7 @@ func (c *Config) parts() []Part {
 		c.containerd(), c.etcd(), c.registry("registry", registryPort, ""),
 		c.registry("registry-auth", authPort, registryUser+":"+registrySecret),
 		c.apiServer(),
-		c.controllerManager(), c.scheduler(), c.kubelet(), c.traefik(),
+		c.controllerManager(), c.scheduler(), c.kubelet(), c.traefik(), c.scrapeTargets(), c.prometheus(),
 		c.proxy(),
 	}
 	return list
@@ -265,10 +265,11 @@ func (c *Config) traefik() Part {
 			"--entrypoints.traefik.address=" + gatewayAPI,
 			fmt.Sprintf("--entrypoints.web.address=:%d", gatewayPort),
 			fmt.Sprintf("--entrypoints.tcp.address=:%d", tcpPort),
-			"--entrypoints.metrics.address=" + nodeAddress + ":8082",
+			"--entrypoints.metrics.address=" + gatewayMetrics,
 			"--metrics.prometheus=true",
 			"--metrics.prometheus.entrypoint=metrics",
 			"--metrics.prometheus.addrouterslabels=true",
+			"--metrics.prometheus.addserviceslabels=true",
 			"--providers.providersthrottleduration=" + c.GatewayThrottle.String(),
 			"--providers.kubernetesgateway=true",
 			"--providers.kubernetesgateway.experimentalchannel=true",
@@ -277,5 +278,36 @@ func (c *Config) traefik() Part {
 		Env:     []string{"KUBECONFIG=" + c.path("pki", "traefik.kubeconfig")},
 		Ready:   "http://" + gatewayAPI + "/ping",
 		Address: fmt.Sprintf("%s:%d, :%d", nodeAddress, gatewayPort, tcpPort),
+	}
+}
+
+// scrapeTargets tells Prometheus the pods that ask to be scraped.
+func (c *Config) scrapeTargets() Part {
+	return Part{
+		Name: "scrape-targets", Stage: stageRest,
+		Command: []string{c.path("bin", "localcluster"), "scrape-targets", "--listen=" + scrapeTargets, "--pki=" + c.path("pki")},
+		Ready:   "http://" + scrapeTargets + "/healthz",
+		Address: scrapeTargets,
+	}
+}
+
+// prometheus scrapes the gateway, and the pods that ask for it.
+func (c *Config) prometheus() Part {
+	config, address := c.path("prometheus.yaml"), fmt.Sprintf("%s:%d", nodeAddress, prometheusPort)
+	return Part{
+		Name: "prometheus", Stage: stageRest,
+		Command: []string{"prometheus",
+			"--config.file=" + config,
+			"--web.listen-address=" + address,
+			"--storage.tsdb.path=" + c.path("prometheus"),
+			"--storage.tsdb.retention.time=3h",
+			"--storage.tsdb.retention.size=512MB",
+			"--log.level=warn",
+		},
+		Files: map[string]string{
+			config: strings.NewReplacer("RUN", c.RunDir, "GATEWAY", gatewayMetrics, "ADDRESS", address, "TARGETS", scrapeTargets).Replace(prometheusConfig),
+		},
+		Ready:   "http://" + address + "/-/ready",
+		Address: address,
 	}
 }

@@ -35,6 +35,7 @@ var identities = []identity{
 	{file: "kube-proxy", name: "system:kube-proxy"},
 	{file: "kubelet", name: "system:node:" + nodeName, groups: []string{"system:nodes"}},
 	{file: "traefik", name: "localcluster:traefik"},
+	{file: "prometheus", name: "localcluster:prometheus"},
 }
 
 // writePKI makes a new authority, a certificate for each identity, the key

@@ -48,7 +48,7 @@ func TestRuins(t *testing.T) {
 	r.expectHealthy()
 
 	t.Log("several parts killed at once")
-	r.killParts("etcd", "kube-apiserver", "containerd", "kubelet", "traefik", "kube-proxy", "registry")
+	r.killParts("etcd", "kube-apiserver", "containerd", "kubelet", "traefik", "kube-proxy", "registry", "prometheus")
 	r.timed("up over dead parts", "up")
 	r.expectHealthy()
 	r.expectPod()
@@ -114,7 +114,7 @@ func newRun(t *testing.T) *run {
 	if output, err := exec.Command("go", "build", "-trimpath", "-o", r.tool, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, output)
 	}
-	for _, flag := range []string{"api-port", "registry-port", "auth-registry-port", "gateway-port", "tcp-port"} {
+	for _, flag := range []string{"api-port", "registry-port", "auth-registry-port", "gateway-port", "tcp-port", "prometheus-port"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

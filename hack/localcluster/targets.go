@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The annotations of pods that are to be scraped, as many charts use them.
+const (
+	scrapeAnnotation     = "prometheus.io/scrape" // "true"
+	scrapePortAnnotation = "prometheus.io/port"   // default: the first TCP port that a container declares
+	scrapePathAnnotation = "prometheus.io/path"   // default: /metrics
+)
+
+// scrapeLabels are the labels of pods that their series get, by another name.
+var scrapeLabels = map[string]string{
+	"hlnr.io/microservice": "microservice",
+	"hlnr.io/group":        "group",
+	"hlnr.io/release":      "release",
+}
+
+// scrapeTarget is one element of the list that Prometheus asks for by HTTP.
+type scrapeTarget struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// podList is what is read of pods.
+type podList struct {
+	Items []pod `json:"items"`
+}
+
+type pod struct {
+	Metadata struct {
+		Namespace, Name     string
+		Labels, Annotations map[string]string
+	} `json:"metadata"`
+	Spec struct {
+		Containers []struct {
+			Ports []struct {
+				ContainerPort int
+				Protocol      string
+			}
+		}
+	} `json:"spec"`
+	Status struct{ Phase, PodIP string } `json:"status"`
+}
+
+// targetsOf lists the running pods that ask to be scraped; never nil, because
+// Prometheus takes null for an error.
+func targetsOf(pods podList) []scrapeTarget {
+	targets := []scrapeTarget{}
+	for _, p := range pods.Items {
+		port := p.scrapePort()
+		if p.Metadata.Annotations[scrapeAnnotation] != "true" || p.Status.Phase != "Running" || p.Status.PodIP == "" || port == "" {
+			continue
+		}
+		labels := map[string]string{"namespace": p.Metadata.Namespace, "pod": p.Metadata.Name}
+		if path := p.Metadata.Annotations[scrapePathAnnotation]; path != "" {
+			labels["__metrics_path__"] = path
+		}
+		for from, to := range scrapeLabels {
+			if value := p.Metadata.Labels[from]; value != "" {
+				labels[to] = value
+			}
+		}
+		targets = append(targets, scrapeTarget{Targets: []string{net.JoinHostPort(p.Status.PodIP, port)}, Labels: labels})
+	}
+	return targets
+}
+
+// scrapePort is empty when the pod tells none.
+func (p *pod) scrapePort() string {
+	if port := p.Metadata.Annotations[scrapePortAnnotation]; port != "" {
+		return port
+	}
+	for _, container := range p.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Protocol == "TCP" {
+				return strconv.Itoa(port.ContainerPort)
+			}
+		}
+	}
+	return ""
+}
+
+// targetsHandler tells Prometheus the pods to scrape. An API server that does
+// not answer is an error to Prometheus too, which then keeps what it knew.
+// /healthz answers always.
+func targetsHandler(pods *api) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		var list podList
+		if err := pods.get(r.Context(), "/api/v1/pods?resourceVersion=0", &list); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(targetsOf(list)) // fails only when the client has gone
+	})
+	return mux
+}
+
+// serveTargets serves until the process ends.
+func serveTargets(listen string, pods *api) error {
+	server := &http.Server{Addr: listen, Handler: targetsHandler(pods), ReadHeaderTimeout: 10 * time.Second}
+	if err := server.ListenAndServe(); err != nil {
+		return fmt.Errorf("serve scrape targets: %w", err)
+	}
+	return nil
+}
