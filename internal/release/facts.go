@@ -49,7 +49,31 @@ type Spec struct {
 	Steps []Step
 	// Pins of groups to versions.
 	Pins []Pin
+	// Analysis must pass each step in which the canary can get traffic.
+	Analysis bool
+	// Gates are the points of a run, besides ConfirmTrafficIncrease, at which hooks
+	// have to agree.
+	Gates []Point
+	// MatchWeight gives a canary as many replicas as its next weight needs, instead of
+	// all from the start.
+	MatchWeight bool
 }
+
+// Point of a run at which hooks are asked.
+type Point string
+
+// The points of a run. A hook of another type is called, and not waited for.
+const (
+	// ConfirmRollout is before the release gets its pods.
+	ConfirmRollout Point = "ConfirmRollout"
+	// PreRollout is once, before the first step.
+	PreRollout Point = "PreRollout"
+	// ConfirmTrafficIncrease is before a step that gives the canary more traffic
+	// than it has.
+	ConfirmTrafficIncrease Point = "ConfirmTrafficIncrease"
+	// ConfirmPromotion is before the release becomes active.
+	ConfirmPromotion Point = "ConfirmPromotion"
+)
 
 // Step of a canary.
 type Step struct {
@@ -61,6 +85,24 @@ type Step struct {
 	Pause time.Duration
 	// Approval waits for a person's Continue.
 	Approval bool
+	// Match sends the requests that a policy's matches choose to the canary.
+	Match bool
+	// Mirror is the percentage of requests that the canary gets copies of.
+	Mirror int
+	// Confirm asks the hooks of ConfirmTrafficIncrease before this step, if it gives
+	// the canary more traffic than it has.
+	Confirm bool
+	// Window in which the step may begin, and, of the last step, in which the release
+	// may become active; nil: at any time.
+	Window *Window
+}
+
+// Window is a time in which traffic may be moved, as it is now.
+type Window struct {
+	// Open says that it is such a time.
+	Open bool
+	// Next is when that changes; zero: never.
+	Next time.Time
 }
 
 // Pin of groups to a version.
@@ -132,6 +174,63 @@ type Child struct {
 	Message string
 	// Decision is a person's word on it.
 	Decision *Decision
+	// Current is the number of replicas that its workload is to have now: above
+	// Replicas where an autoscaler wants more, 0 when unknown.
+	Current int
+	// Analysis is the last verdict on it.
+	Analysis *Verdict
+	// Gates are the answers of hooks.
+	Gates []GateFact
+	// Rollback is the wish of a hook to go back.
+	Rollback *RollbackFact
+}
+
+// VerdictPhase says what the measurements of a step gave.
+type VerdictPhase string
+
+// The phases of a verdict.
+const (
+	VerdictRunning      VerdictPhase = "Running"
+	VerdictPassed       VerdictPhase = "Passed"
+	VerdictFailed       VerdictPhase = "Failed"
+	VerdictInconclusive VerdictPhase = "Inconclusive"
+	VerdictNoTraffic    VerdictPhase = "NoTraffic"
+)
+
+// Verdict of the measurements of a step. Failed is about the whole run; any other
+// phase counts only for the step of that run, and for the wait, in which it was
+// measured.
+type Verdict struct {
+	// Run is the run's Sequence, Step its Step.
+	Run  int64
+	Step int
+	// Since is the run's WaitingSince from which it was measured.
+	Since time.Time
+	Phase VerdictPhase
+	// Message says more.
+	Message string
+}
+
+// GateFact is what the hooks of one point answer, all together.
+type GateFact struct {
+	// Run is the run's Sequence, Step the Step in which it waits.
+	Run   int64
+	Step  int
+	Point Point
+	// Since is the run's GateTime that they answer.
+	Since time.Time
+	// Open: all agree. Failed: one said no and is not asked again.
+	Open, Failed bool
+	// Message says more.
+	Message string
+}
+
+// RollbackFact is the wish of a hook to go back.
+type RollbackFact struct {
+	// Run is the Sequence of the run that it is about.
+	Run int64
+	// Message says why.
+	Message string
 }
 
 // ok says that the child has all the replicas that it is to have.

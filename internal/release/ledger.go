@@ -63,6 +63,9 @@ type Target struct {
 type Run struct {
 	// Release that runs.
 	Release string
+	// Sequence of the ledger write in which it began: the name of the run. A Retry is
+	// another run.
+	Sequence int64
 	// Step from 1; 0 before the first.
 	Step int
 	// Started is when the run or the step began.
@@ -79,8 +82,12 @@ type Run struct {
 	Interrupted  bool
 	// Floor is what the active release had at the start (rule 6).
 	Floor int
-	// Continued is the step that a person released.
+	// Continued is the step that has nothing to wait for any more: a person released
+	// it, or its waits were over before there were replicas for the next one.
 	Continued int
+	// Gate is the point at which the run waits for hooks, since GateTime; "": none.
+	Gate     Point
+	GateTime time.Time
 }
 
 // Row is one release of a group.
@@ -91,6 +98,10 @@ type Row struct {
 	Config  string
 	Status  Status
 	Weight  int
+	// Match: it gets the requests that a policy's matches choose. Mirror is the
+	// percentage of requests that it gets copies of.
+	Match  bool
+	Mirror int
 	// Available: it is active or canary and has all its replicas.
 	Available bool
 	// Promoted is the order of activation; 0: never (rules 24 and 39).
@@ -141,6 +152,7 @@ func (g Group) clone() Group {
 		run := *g.Run
 		run.Started = stored(run.Started)
 		run.WaitingSince = stored(run.WaitingSince)
+		run.GateTime = stored(run.GateTime)
 		g.Run = &run
 	}
 	rows := make([]Row, len(g.Releases))
