@@ -38,7 +38,7 @@ func newAPIAs(identity, server, folder string) (*api, error) {
 	pool.AppendCertsFromPEM(authority)
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(folder, identity+".crt"), filepath.Join(folder, identity+".key"))
 	if err != nil {
-		return nil, fmt.Errorf("read admin certificate: %w", err)
+		return nil, fmt.Errorf("read certificate of %s: %w", identity, err)
 	}
 	return &api{
 		server: server,
