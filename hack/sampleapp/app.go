@@ -46,7 +46,9 @@ func NewApp(config Config) *App {
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(requests, duration)
-	requests.WithLabelValues("200", config.Version) // an idle version shows 0, not nothing
+	for _, code := range []string{"200", "500"} { // an idle version shows 0, and the first error is a rise from it
+		requests.WithLabelValues(code, config.Version)
+	}
 
 	return &App{
 		config:   config,
@@ -80,7 +82,11 @@ func (a *App) Handler() http.Handler {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", a.ready)
 	mux.HandleFunc("/control", a.control)
-	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+	if a.config.NoMetrics {
+		mux.HandleFunc("/metrics", http.NotFound)
+	} else {
+		mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+	}
 	return a.identified(mux)
 }
 

@@ -167,6 +167,7 @@ func TestMetricsCountWhatUsersAsked(t *testing.T) {
 		page := ask(handler, http.MethodGet, "/metrics", "").Body + "\n"
 		for _, line := range []string{
 			`http_requests_total{code="200",version="1.1.0"} 3`,
+			`http_requests_total{code="500",version="1.1.0"} 0`,
 			`http_requests_total{code="503",version="1.1.0"} 1`,
 			`http_request_duration_seconds_bucket{version="1.1.0",le="0.25"} 3`,
 			`http_request_duration_seconds_sum{version="1.1.0"} 0.3`,
@@ -177,6 +178,12 @@ func TestMetricsCountWhatUsersAsked(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestNoMetrics(t *testing.T) {
+	if got := ask(NewApp(Config{Identity: identity, NoMetrics: true}).Handler(), http.MethodGet, "/metrics", "").Status; got != http.StatusNotFound {
+		t.Errorf("metrics answer %d, want 404", got)
+	}
 }
 
 func TestParseConfig(t *testing.T) {

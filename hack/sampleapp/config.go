@@ -43,6 +43,8 @@ type Config struct {
 	ShutdownDelay time.Duration
 	// DrainTimeout bounds the wait for requests under way after ShutdownDelay; default 10s.
 	DrainTimeout time.Duration
+	// NoMetrics makes /metrics answer 404, as of an application that nobody can judge; default false.
+	NoMetrics bool
 	// Control enables POST /control; default false.
 	Control bool
 }
@@ -109,6 +111,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.DurationVar(&c.Latency, "latency", 0, "add this to every answer, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "serve this long after SIGTERM, with readiness false")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests under way")
+	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "answer /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
 	flags.Usage = func() {}
 
