@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -45,6 +46,7 @@ type MicroserviceSpec struct {
 }
 
 // Availability says how many pods a release has.
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas <= self.autoscaling.maxReplicas",message="spec.availability: replicas must not be above autoscaling.maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.availability: set at most one of minAvailable and maxUnavailable"
 type Availability struct {
 	// replicas of a release that serves or is about to.
@@ -53,6 +55,12 @@ type Availability struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas,omitempty"`
+
+	// autoscaling gives each release that serves or is about to a
+	// HorizontalPodAutoscaler of its own. Absent: releases have a fixed number of
+	// replicas.
+	// +optional
+	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
 	// minAvailable of the PodDisruptionBudget of a release with traffic and at
 	// least two replicas, as a number or a percentage.
@@ -79,6 +87,35 @@ type Availability struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
+}
+
+// Autoscaling is what a HorizontalPodAutoscaler of a release is made from. A
+// release that takes over the traffic of another has at least the replicas of that
+// one, whatever the metrics say.
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must not be above maxReplicas"
+type Autoscaling struct {
+	// minReplicas of a release that serves. Default: availability.replicas.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// maxReplicas of a release.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxReplicas int32 `json:"maxReplicas"`
+
+	// metrics as in autoscaling/v2. Default: that of the HorizontalPodAutoscaler, 80
+	// percent of the requested CPU.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Metrics []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
+
+	// behavior as in autoscaling/v2.
+	// +optional
+	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
 }
 
 // UpdateStrategy decides which release of a group is active. manual goes before
@@ -198,6 +235,7 @@ type GroupPin struct {
 }
 
 // CanaryStrategy is the way of a new release to the main traffic.
+// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps"
 type CanaryStrategy struct {
 	// steps in order. After the last one the release becomes active.
 	// +required
@@ -207,6 +245,18 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.name) || self.exists_one(t, has(t.name) && t.name == s.name))",message="spec.updateStrategy.canary.steps: names must differ"
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not fall from one step to the next"
 	Steps []CanaryStep `json:"steps"`
+
+	// analysis measures the canary in each step in which it can get traffic, and
+	// takes it back when it is bad. Absent: pods that are available are good enough.
+	// +optional
+	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
+
+	// hooks are HTTP endpoints that are asked, or told, on the way.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Hooks []Hook `json:"hooks,omitempty"`
 }
 
 // CanaryStep is a weight, and what must happen before the next step. A step
@@ -320,6 +370,20 @@ type ReleaseRun struct {
 	// continued is the step, from 1, that a person released.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
+
+	// sequence of the ledger write that started this run. It names the run: what was
+	// measured or answered for another one does not count.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+
+	// gate at which the run waits for hooks. At ConfirmTrafficIncrease it is the
+	// traffic of the step after this one that they decide about.
+	// +optional
+	Gate Gate `json:"gate,omitempty"`
+
+	// gateTime is when the run came to gate.
+	// +optional
+	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
 }
 
 // HandledDecision is a person's word that was honoured or turned down.
@@ -369,6 +433,18 @@ type Release struct {
 	// weight in percent that routes are to give it; of a live group with an active
 	// release they add up to 100.
 	Weight int32 `json:"weight"`
+
+	// match says that requests which carry the policy's headers or cookies are to go
+	// to the release.
+	// +optional
+	Match bool `json:"match,omitempty"`
+
+	// mirrorPercent of the group's requests are to be sent to the release as well,
+	// their answers thrown away.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
 	// available says that the release has all its replicas.
 	// +optional

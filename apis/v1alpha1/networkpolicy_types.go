@@ -121,6 +121,7 @@ type ParentReference struct {
 
 // Domain is a host, and the releases that it leads to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
+// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that is pinned to a version leads nowhere else"
 type Domain struct {
 	// domain is a host name, or a template of one with the bare fields
 	// {{.ReleaseGroupName}} (the group's slug), {{.StreamName}}, {{.Version}},
@@ -151,6 +152,85 @@ type Domain struct {
 	// release pins the domain to a version.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
+
+	// canaryMatches choose the requests that go to the canary, whatever its weight,
+	// while a step of the Microservice says match: true. A request that fits any
+	// entry is chosen.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	CanaryMatches []CanaryMatch `json:"canaryMatches,omitempty"`
+}
+
+// CanaryMatch chooses requests: all that it names must fit.
+// +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie)",message="spec.domains[].canaryMatches[]: set headers, queryParams or cookie"
+// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
+type CanaryMatch struct {
+	// headers that a request must have.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name.lowerAscii() == h.name.lowerAscii()))",message="spec.domains[].canaryMatches[].headers: names must differ, and case makes no difference"
+	Headers []MatchValue `json:"headers,omitempty"`
+
+	// queryParams that a request must have.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name == h.name))",message="spec.domains[].canaryMatches[].queryParams: names must differ"
+	QueryParams []MatchValue `json:"queryParams,omitempty"`
+
+	// cookie that a request must have, with exactly this value.
+	// +optional
+	Cookie *MatchCookie `json:"cookie,omitempty"`
+}
+
+// MatchType says how a value is compared.
+// +kubebuilder:validation:Enum=Exact;RegularExpression
+type MatchType string
+
+const (
+	// MatchExact compares the whole value.
+	MatchExact MatchType = "Exact"
+	// MatchRegularExpression is what the gateway takes for one.
+	MatchRegularExpression MatchType = "RegularExpression"
+)
+
+// MatchValue is a name and the value that it must have.
+type MatchValue struct {
+	// name of the header or query parameter.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	Name string `json:"name"`
+
+	// value that it must have.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value"`
+
+	// type of the comparison. Default: Exact.
+	// +optional
+	Type MatchType `json:"type,omitempty"`
+}
+
+// MatchCookie is a cookie and its value.
+type MatchCookie struct {
+	// name of the cookie.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	Name string `json:"name"`
+
+	// value of the cookie, whole.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[^;,"\s]+$`
+	Value string `json:"value"`
 }
 
 // GroupsPolicy chooses groups for a domain.
@@ -355,6 +435,9 @@ const (
 	ConditionProgrammed   = "Programmed"
 	ConditionDomainShared = "DomainShared"
 	ConditionNameConflict = "NameConflict"
+	// ConditionCanaryUnmatched says that a step asks for chosen requests, and no
+	// domain says which.
+	ConditionCanaryUnmatched = "CanaryUnmatched"
 )
 
 // NetworkPolicy routes weighted traffic and domains to the releases of a

@@ -70,6 +70,12 @@ type ReleaseAvailability struct {
 	// replicas.
 	// +optional
 	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
+
+	// autoscaling is there for a release that serves or is about to, where the
+	// Microservice asks for it. Its HorizontalPodAutoscaler never goes below
+	// spec.replicas.
+	// +optional
+	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 }
 
 // DisruptionBudget bounds evictions of a release's pods: exactly one member is
@@ -145,7 +151,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
-	// replicas that exist.
+	// replicas that exist; with autoscaling those that it asks for and that exist.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
@@ -182,6 +188,17 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
+
+	// hooks of the Microservice's canary that were called for this release.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Hooks []HookStatus `json:"hooks,omitempty"`
+
+	// analysis is what was measured while it was a canary.
+	// +optional
+	Analysis *ReleaseAnalysis `json:"analysis,omitempty"`
 
 	// lastHandledDecision is the decision that was honoured or turned down last.
 	// +optional

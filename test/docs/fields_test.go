@@ -59,10 +59,13 @@ func fieldsNamed(text string) map[string]bool {
 	return named
 }
 
-// fields are the paths below a schema, down to depth. A pod template is documented
-// with the pods of Kubernetes, and conditions have a section of their own.
+// foreign are the fields whose types are those of Kubernetes and documented there.
+var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
+
+// fields are the paths below a schema, down to depth. What is foreign is not looked
+// into, and conditions have a section of their own.
 func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []string {
-	if depth == 0 || path == "spec.template" {
+	if depth == 0 || slices.Contains(foreign, path) {
 		return nil
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {

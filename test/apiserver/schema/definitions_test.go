@@ -97,8 +97,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTemplateIsStripped: nothing below the pod template has a description, and
-// nothing but a list map's key a default.
+// TestTemplateIsStripped: nothing below a foreign field, such as the pod template,
+// has a description, and nothing but a list map's key a default.
 func TestTemplateIsStripped(t *testing.T) {
 	var check func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps)
 	defaults := map[string]bool{}
@@ -128,11 +128,16 @@ func TestTemplateIsStripped(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"Microservice", "VersionedMicroservice"} {
-		template := schemaOf(definitions(t)[kind]).Properties["spec"].Properties["template"]
-		if template.Description == "" {
-			t.Errorf("%s: spec.template itself has no description", kind)
+		for _, path := range foreign {
+			schema := *schemaOf(definitions(t)[kind])
+			for _, name := range strings.Split(path, ".") {
+				schema = schema.Properties[name]
+			}
+			if schema.Description == "" {
+				t.Errorf("%s: %s itself has no description, or is missing", kind, path)
+			}
+			check(t, kind+" "+path, nil, &schema)
 		}
-		check(t, kind+" spec.template", nil, &template)
 	}
 	// The keys of containers[].ports and of imagePullSecrets.
 	if diff := cmp.Diff(map[string]bool{"protocol": true, "name": true}, defaults); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,11 +132,14 @@ func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensio
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
+// foreign are the fields of embedded core types.
+var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
+
 // walk visits a schema and all below it that is our own: embedded core types
 // are not. Lists add "[]" to the path, as in spec.ports[].name.
 func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
 	visit(path, schema)
-	if path == "spec.template" {
+	if slices.Contains(foreign, path) {
 		return
 	}
 	for name, property := range schema.Properties {

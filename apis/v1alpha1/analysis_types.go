@@ -1,0 +1,437 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CanaryAnalysis measures a canary in every step in which it can get traffic.
+// A round asks for all metrics at one time. The first round is one interval
+// after the step's weight was confirmed, so that it sees this step's traffic
+// only.
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="spec.updateStrategy.canary.analysis.provider.timeout must not be longer than the interval"
+type CanaryAnalysis struct {
+	// interval between two rounds, and the window that built-in queries look at. It
+	// must hold at least two scrapes of Prometheus, better four.
+	// +optional
+	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.interval must be between 10s and 1h"
+	Interval Duration `json:"interval,omitempty"`
+
+	// count of successful rounds that pass a step.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Count int32 `json:"count,omitempty"`
+
+	// failureLimit is the number of failed rounds that are tolerated on the whole
+	// way to active, over all steps; one more fails the release. Default: 0; none
+	// where consecutiveFailureLimit is set.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	FailureLimit *int32 `json:"failureLimit,omitempty"`
+
+	// consecutiveFailureLimit is the number of failed rounds without a passed one
+	// between them that are tolerated; one more fails the release. Default: no limit
+	// of its own.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
+
+	// noTraffic says what a metric without a single request means: Wait (the
+	// default) for some, Fail the round, or Ignore the metric in this round.
+	// +optional
+	// +kubebuilder:default=Wait
+	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
+
+	// source of the built-in metrics successRate and latency.
+	// +optional
+	// +kubebuilder:default=Traefik
+	Source MetricsSource `json:"source,omitempty"`
+
+	// provider answers the queries.
+	// +optional
+	// +kubebuilder:default={}
+	Provider AnalysisProvider `json:"provider,omitempty"`
+
+	// metrics that are measured in each round.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=10
+	Metrics []AnalysisMetric `json:"metrics"`
+}
+
+// NoTrafficPolicy says what a metric without a single request means.
+// +kubebuilder:validation:Enum=Fail;Ignore;Wait
+type NoTrafficPolicy string
+
+const (
+	// NoTrafficFail makes the round a failed one.
+	NoTrafficFail NoTrafficPolicy = "Fail"
+	// NoTrafficIgnore takes the metric out of this round.
+	NoTrafficIgnore NoTrafficPolicy = "Ignore"
+	// NoTrafficWait holds the step until there is some.
+	NoTrafficWait NoTrafficPolicy = "Wait"
+)
+
+// MetricsSource is who counted the requests of the built-in metrics.
+// +kubebuilder:validation:Enum=Traefik;Application;EnvoyGateway;Istio;IngressNGINX
+type MetricsSource string
+
+const (
+	// SourceTraefik is Traefik as a Gateway, with labels for services.
+	SourceTraefik MetricsSource = "Traefik"
+	// SourceApplication is the pods' own http_requests_total and
+	// http_request_duration_seconds.
+	SourceApplication MetricsSource = "Application"
+	// SourceEnvoyGateway is Envoy Gateway.
+	SourceEnvoyGateway MetricsSource = "EnvoyGateway"
+	// SourceIstio is Istio.
+	SourceIstio MetricsSource = "Istio"
+	// SourceIngressNGINX is ingress-nginx.
+	SourceIngressNGINX MetricsSource = "IngressNGINX"
+)
+
+// AnalysisProvider answers the queries of an analysis.
+type AnalysisProvider struct {
+	// prometheus answers the built-in metrics and those with a query. Absent: the
+	// one of the manager's flag --prometheus-address.
+	// +optional
+	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
+
+	// timeout of one query or request, of web metrics too.
+	// +optional
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="spec.updateStrategy.canary.analysis.provider.timeout must be between 1s and 1m"
+	Timeout Duration `json:"timeout,omitempty"`
+}
+
+// PrometheusProvider is a server with the HTTP API of Prometheus.
+type PrometheusProvider struct {
+	// address is the URL below which /api/v1/query is. Link-local and loopback
+	// addresses are refused.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query and fragment; put credentials into secretRef"
+	Address string `json:"address"`
+
+	// secretRef names a Secret of this namespace with key token, or with username
+	// and password. The credentials go to this address only.
+	// +optional
+	SecretRef *Reference `json:"secretRef,omitempty"`
+
+	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
+	// certificates to trust for this address.
+	// +optional
+	CASecretRef *Reference `json:"caSecretRef,omitempty"`
+}
+
+// AnalysisMetric is a number about the canary, and what it may be.
+// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: a name alone measures nothing; write successRate: {} for the built-in one, or prometheus: {query: …} for one of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || (quantity(string(self.thresholdRange.min)).compareTo(quantity('0')) >= 0 && quantity(string(self.thresholdRange.min)).compareTo(quantity('100')) <= 0 && !(quantity(string(self.thresholdRange.min)).compareTo(quantity('0')) > 0 && quantity(string(self.thresholdRange.min)).compareTo(quantity('1')) <= 0))) && (!has(self.thresholdRange.max) || (quantity(string(self.thresholdRange.max)).compareTo(quantity('0')) >= 0 && quantity(string(self.thresholdRange.max)).compareTo(quantity('100')) <= 0)))",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || quantity(string(self.thresholdRange.min)).compareTo(quantity('60')) <= 0) && (!has(self.thresholdRange.max) || (quantity(string(self.thresholdRange.max)).compareTo(quantity('0')) > 0 && quantity(string(self.thresholdRange.max)).compareTo(quantity('60')) <= 0)))",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write max: 500m for half a second"
+// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && quantity(string(self.inconclusiveRange.min)).compareTo(quantity(string(self.thresholdRange.min))) <= 0)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && quantity(string(self.inconclusiveRange.max)).compareTo(quantity(string(self.thresholdRange.max))) >= 0)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and bounded where that is bounded only"
+type AnalysisMetric struct {
+	// name of the metric, in this analysis.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// successRate is built in: the requests that did not end in 5xx, in percent of
+	// all, 0 to 100.
+	// +optional
+	SuccessRate *SuccessRateMetric `json:"successRate,omitempty"`
+
+	// latency is built in: the time to answer a request, in seconds.
+	// +optional
+	Latency *LatencyMetric `json:"latency,omitempty"`
+
+	// prometheus is a query of your own.
+	// +optional
+	Prometheus *PrometheusMetric `json:"prometheus,omitempty"`
+
+	// web is a number out of the JSON that a URL answers.
+	// +optional
+	Web *WebMetric `json:"web,omitempty"`
+
+	// thresholdRange is where the value passes, bounds included.
+	// +required
+	ThresholdRange ValueRange `json:"thresholdRange"`
+
+	// inconclusiveRange is wider than thresholdRange: a value between the two waits
+	// for a person instead of failing the round. A bound that is absent is that of
+	// thresholdRange.
+	// +optional
+	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
+
+	// baseline compares with the active release, which the same query is asked for:
+	// Ratio is canary / active, Difference canary - active. Default: the canary's
+	// value is taken as it is. While the active release gets no traffic by weight, the
+	// metric is skipped.
+	// +optional
+	Baseline BaselineMode `json:"baseline,omitempty"`
+
+	// dryRun measures and shows, and decides nothing.
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// SuccessRateMetric has no settings.
+type SuccessRateMetric struct{}
+
+// LatencyQuantile is a quantile of the latency.
+// +kubebuilder:validation:Enum=P50;P95;P99
+type LatencyQuantile string
+
+// The quantiles of the built-in latency.
+const (
+	LatencyP50 LatencyQuantile = "P50"
+	LatencyP95 LatencyQuantile = "P95"
+	LatencyP99 LatencyQuantile = "P99"
+)
+
+// LatencyMetric is a quantile of the time to answer a request.
+type LatencyMetric struct {
+	// quantile of the requests that were at most this slow.
+	// +required
+	Quantile LatencyQuantile `json:"quantile"`
+}
+
+// PrometheusMetric is a query in PromQL.
+type PrometheusMetric struct {
+	// query gives one number: a scalar, or a vector with one series. An empty
+	// vector means no traffic. The bare fields {{.Release}}, {{.Group}},
+	// {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} (as in 1m) and
+	// {{.Service}} are filled in; the last is a pattern of the release's Services,
+	// for =~.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.][A-Za-z]+ ?[}][}])*$') && self.findAll('[{][{] ?[.][A-Za-z]+').all(f, f.replace(' ', '') in ['{{.Release', '{{.Group', '{{.Microservice', '{{.Namespace', '{{.Version', '{{.Interval', '{{.Service'])",message="prometheus.query: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	Query string `json:"query"`
+}
+
+// WebMetric is a number out of the JSON that a URL answers.
+type WebMetric struct {
+	// url that is asked, with the fields of prometheus.query. Link-local and
+	// loopback addresses are refused; redirects stay on the host.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.][A-Za-z]+ ?[}][}])+([/?]([^# {}]|[{][{] ?[.][A-Za-z]+ ?[}][}])*)?$') && self.findAll('[{][{] ?[.][A-Za-z]+').all(f, f.replace(' ', '') in ['{{.Release', '{{.Group', '{{.Microservice', '{{.Namespace', '{{.Version', '{{.Interval', '{{.Service'])",message="web.url must be an http or https URL without user and fragment; the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
+	URL string `json:"url"`
+
+	// body is JSON that is sent by POST, with the fields of prometheus.query.
+	// Absent: the URL is asked by GET.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.findAll('[{][{] ?[.][A-Za-z]+ ?[}][}]').all(f, f.replace(' ', '') in ['{{.Release}}', '{{.Group}}', '{{.Microservice}}', '{{.Namespace}}', '{{.Version}}', '{{.Interval}}', '{{.Service}}'])",message="web.body: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	Body string `json:"body,omitempty"`
+
+	// value is a CEL expression over body, the JSON of the answer (at most 1 MiB),
+	// that gives a number; null means no traffic. Example: body.errors / body.total.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value"`
+
+	// headers of the request. Credentials belong into secretRef.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Headers []WebHeader `json:"headers,omitempty"`
+
+	// secretRef names a Secret of this namespace with key token, or with username
+	// and password. The credentials go to the URL's host only.
+	// +optional
+	SecretRef *Reference `json:"secretRef,omitempty"`
+
+	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
+	// certificates to trust for this URL.
+	// +optional
+	CASecretRef *Reference `json:"caSecretRef,omitempty"`
+}
+
+// WebHeader is a header of a request.
+type WebHeader struct {
+	// name of the header.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header is not yours to set; credentials belong into secretRef"
+	Name string `json:"name"`
+
+	// value of the header, in printable ASCII.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
+	// +kubebuilder:validation:MaxLength=512
+	Value string `json:"value"`
+}
+
+// ValueRange is a range of numbers, bounds included.
+// +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set min, max or both: a range without bounds takes everything"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",message="min must not be above max"
+type ValueRange struct {
+	// min is the least value, as a number or quantity: 99, 99.5, 500m.
+	// +optional
+	Min *resource.Quantity `json:"min,omitempty"`
+
+	// max is the greatest value, as a number or quantity: 1, 0.5, 500m.
+	// +optional
+	Max *resource.Quantity `json:"max,omitempty"`
+}
+
+// BaselineMode is a comparison with the active release.
+// +kubebuilder:validation:Enum=Ratio;Difference
+type BaselineMode string
+
+const (
+	// BaselineRatio is canary / active.
+	BaselineRatio BaselineMode = "Ratio"
+	// BaselineDifference is canary - active.
+	BaselineDifference BaselineMode = "Difference"
+)
+
+// AnalysisPhase is what the rounds so far say about a step.
+// +kubebuilder:validation:Enum=Running;Passed;Failed;Inconclusive;NoTraffic
+type AnalysisPhase string
+
+const (
+	// AnalysisRunning needs further rounds.
+	AnalysisRunning AnalysisPhase = "Running"
+	// AnalysisPassed had as many successful rounds as are wanted. Measuring goes on
+	// until the step ends.
+	AnalysisPassed AnalysisPhase = "Passed"
+	// AnalysisFailed had more failed rounds than are tolerated. It is final for the
+	// run.
+	AnalysisFailed AnalysisPhase = "Failed"
+	// AnalysisInconclusive waits for a person: a value was neither good nor bad, or
+	// the metrics could not be measured.
+	AnalysisInconclusive AnalysisPhase = "Inconclusive"
+	// AnalysisNoTraffic waits for requests.
+	AnalysisNoTraffic AnalysisPhase = "NoTraffic"
+)
+
+// MeasurementResult is what one value of a metric, or its absence, means.
+// +kubebuilder:validation:Enum=Passed;Failed;Inconclusive;NoTraffic;Skipped;Error
+type MeasurementResult string
+
+const (
+	// MeasurementPassed is within thresholdRange.
+	MeasurementPassed MeasurementResult = "Passed"
+	// MeasurementFailed is outside of both ranges.
+	MeasurementFailed MeasurementResult = "Failed"
+	// MeasurementInconclusive is outside of thresholdRange and within
+	// inconclusiveRange.
+	MeasurementInconclusive MeasurementResult = "Inconclusive"
+	// MeasurementNoTraffic had nothing to measure.
+	MeasurementNoTraffic MeasurementResult = "NoTraffic"
+	// MeasurementSkipped had no baseline to compare with, because the active release
+	// gets no traffic in this step.
+	MeasurementSkipped MeasurementResult = "Skipped"
+	// MeasurementError could not be measured. It is neither success nor failure.
+	MeasurementError MeasurementResult = "Error"
+)
+
+// ReleaseAnalysis is what was measured of a canary.
+type ReleaseAnalysis struct {
+	// run is the sequence of the ledger at which the run started.
+	Run int64 `json:"run"`
+
+	// step that is measured, from 1.
+	Step int32 `json:"step"`
+
+	// since is the beginning of the wait that is measured.
+	Since metav1.MicroTime `json:"since"`
+
+	// phase of this step.
+	Phase AnalysisPhase `json:"phase"`
+
+	// message says more about the phase.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+
+	// rounds of this step that passed.
+	// +optional
+	Rounds int32 `json:"rounds,omitempty"`
+
+	// failures counts the failed rounds of the run.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+
+	// consecutiveFailures counts the failed rounds of the run since the last one that
+	// passed.
+	// +optional
+	ConsecutiveFailures int32 `json:"consecutiveFailures,omitempty"`
+
+	// inconclusive counts the inconclusive rounds of this step.
+	// +optional
+	Inconclusive int32 `json:"inconclusive,omitempty"`
+
+	// errors counts the rounds in a row that could not be measured.
+	// +optional
+	Errors int32 `json:"errors,omitempty"`
+
+	// lastTime is the time of the last round.
+	// +optional
+	LastTime *metav1.MicroTime `json:"lastTime,omitempty"`
+
+	// nextTime is the time of the next round.
+	// +optional
+	NextTime *metav1.MicroTime `json:"nextTime,omitempty"`
+
+	// metrics with their last measurements, in the order of the specification.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Metrics []MetricStatus `json:"metrics,omitempty"`
+}
+
+// MetricStatus holds the last measurements of a metric.
+type MetricStatus struct {
+	// name of the metric.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// result of the last measurement.
+	Result MeasurementResult `json:"result"`
+
+	// dryRun says that the metric decides nothing.
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+
+	// measurements of this run, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Measurements []Measurement `json:"measurements,omitempty"`
+}
+
+// Measurement is one value of a metric.
+type Measurement struct {
+	// time that the value speaks of.
+	Time metav1.MicroTime `json:"time"`
+
+	// value that was compared with the ranges; absent where there was none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Value string `json:"value,omitempty"`
+
+	// result of the comparison.
+	Result MeasurementResult `json:"result"`
+
+	// message says why there is no value, or which two a comparison is made of.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+}
