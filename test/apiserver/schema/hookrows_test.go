@@ -1,0 +1,130 @@
+package schema_test
+
+import "strings"
+
+// hook is a patch of a Microservice with one hook: type Event and a url, which
+// fields may say otherwise. A later key of the same name wins in no YAML, so that
+// fields are merged by name.
+func hook(fields string) string {
+	base := map[string]string{"name": "a", "type": "Event", "url": `"http://hooks.example.com/a"`}
+	order := []string{"name", "type", "url"}
+	for _, field := range strings.Split(fields, "; ") {
+		name, value, ok := strings.Cut(field, ": ")
+		if !ok {
+			continue
+		}
+		if _, known := base[name]; !known {
+			order = append(order, name)
+		}
+		base[name] = value
+	}
+	var set []string
+	for _, name := range order {
+		if base[name] != "absent" {
+			set = append(set, name+": "+base[name])
+		}
+	}
+	return hooks("{" + strings.Join(set, ", ") + "}")
+}
+
+func hooks(items ...string) string {
+	return `spec: {updateStrategy: {canary: {steps: [{weight: 1}, {name: half, weight: 50}], hooks: [` + strings.Join(items, ", ") + `]}}}`
+}
+
+func url(value string) string { return hook(`url: "` + value + `"`) }
+
+const (
+	badURL      = "url must be an absolute http or https URL without user name, password and fragment"
+	badInterval = "interval must be between 1s and 1h"
+	badTimeout  = "timeout must be between 1s and 1m"
+	hookField   = "spec.updateStrategy.canary.hooks[0]."
+)
+
+var hookRows = map[string]row{
+	"msvc hook":                     {kind: "Microservice", patch: hook("")},
+	"msvc hook with all":            {kind: "Microservice", patch: hook(`type: Rollout; timeout: 1m; retries: 5; secretRef: {name: a}; caSecretRef: {name: a}; metadata: {team: checkout}; steps: [half]`)},
+	"msvc hook that gates":          {kind: "Microservice", patch: hook(`type: ConfirmTrafficIncrease; interval: 1h; steps: [half]`)},
+	"msvc most hooks":               {kind: "Microservice", patch: hooks(strings.Trim(numbered(`{name: h#, type: Event, url: "http://a"}`, 16), "[]"))},
+	"msvc too many hooks":           {kind: "Microservice", patch: hooks(strings.Trim(numbered(`{name: h#, type: Event, url: "http://a"}`, 17), "[]")), refused: "spec.updateStrategy.canary.hooks: Too many"},
+	"msvc hook twice":               {kind: "Microservice", patch: hooks(`{name: a, type: Event, url: "http://a"}`, `{name: a, type: Rollout, url: "http://a"}`), refused: "Duplicate value"},
+	"msvc hook without a name":      {kind: "Microservice", patch: hook("name: absent"), refused: hookField + "name: Required value"},
+	"msvc hook's name in upper":     {kind: "Microservice", patch: hook("name: A"), refused: hookField + "name"},
+	"msvc hook's name too long":     {kind: "Microservice", patch: hook("name: " + long(64)), refused: hookField + "name: Too long"},
+	"msvc hook without a type":      {kind: "Microservice", patch: hook("type: absent"), refused: hookField + "type: Required value"},
+	"msvc hook of another type":     {kind: "Microservice", patch: hook("type: event"), refused: `supported values: "ConfirmRollout", "PreRollout", "Rollout", "ConfirmTrafficIncrease", "ConfirmPromotion", "PostRollout", "Rollback", "Event"`},
+	"msvc hook without a url":       {kind: "Microservice", patch: hook("url: absent"), refused: hookField + "url: Required value"},
+	"msvc hook to https and a port": {kind: "Microservice", patch: url("https://tests.example.com:8443/a/b?c=d&e=f")},
+	"msvc hook to a service":        {kind: "Microservice", patch: url("http://tests.qa.svc")},
+	"msvc hook to an IPv6 address":  {kind: "Microservice", patch: url("http://[fd00::1]:8080/a")},
+	"msvc hook's url empty":         {kind: "Microservice", patch: url(""), refused: badURL},
+	"msvc hook's url too long":      {kind: "Microservice", patch: url("http://" + long(1018)), refused: hookField + "url: Too long"},
+	"msvc hook to a file":           {kind: "Microservice", patch: url("file:///etc/passwd"), refused: badURL},
+	"msvc hook to gopher":           {kind: "Microservice", patch: url("gopher://a/b"), refused: badURL},
+	"msvc hook in upper case":       {kind: "Microservice", patch: url("HTTP://a/b"), refused: badURL},
+	"msvc hook without a host":      {kind: "Microservice", patch: url("http:///b"), refused: badURL},
+	"msvc hook with a user":         {kind: "Microservice", patch: url("http://user@a/b"), refused: badURL},
+	"msvc hook with a password":     {kind: "Microservice", patch: url("http://user:word@a/b"), refused: badURL},
+	"msvc hook with a fragment":     {kind: "Microservice", patch: url("http://a/b#c"), refused: badURL},
+	"msvc hook with a space":        {kind: "Microservice", patch: url("http://a/b c"), refused: badURL},
+	"msvc hook with a line feed":    {kind: "Microservice", patch: url(`http://a/b\nHost: c`), refused: badURL},
+	"msvc hook with a bad escape":   {kind: "Microservice", patch: url("http://a/%zz"), refused: badURL},
+	"msvc hook with a bad port":     {kind: "Microservice", patch: url("http://a:b/c"), refused: badURL},
+	"msvc hook's timeout least":     {kind: "Microservice", patch: hook("timeout: 1s")},
+	"msvc hook's timeout short":     {kind: "Microservice", patch: hook("timeout: 999ms"), refused: badTimeout},
+	"msvc hook's timeout long":      {kind: "Microservice", patch: hook("timeout: 61s"), refused: badTimeout},
+	"msvc hook's timeout a number":  {kind: "Microservice", patch: hook(`timeout: "10"`), refused: hookField + "timeout"},
+	"msvc hook's retries none":      {kind: "Microservice", patch: hook("retries: 0")},
+	"msvc hook's retries negative":  {kind: "Microservice", patch: hook("retries: -1"), refused: hookField + "retries"},
+	"msvc hook's retries too many":  {kind: "Microservice", patch: hook("retries: 6"), refused: hookField + "retries"},
+	"msvc gate with retries":        {kind: "Microservice", patch: hook("type: ConfirmPromotion; retries: 1"), refused: "retries goes with the types PreRollout, Rollout, PostRollout and Event"},
+	"msvc gate's interval least":    {kind: "Microservice", patch: hook("type: ConfirmRollout; interval: 1s")},
+	"msvc gate's interval short":    {kind: "Microservice", patch: hook("type: Rollback; interval: 999ms"), refused: badInterval},
+	"msvc gate's interval long":     {kind: "Microservice", patch: hook("type: ConfirmPromotion; interval: 61m"), refused: badInterval},
+	"msvc gate's interval a word":   {kind: "Microservice", patch: hook("type: ConfirmPromotion; interval: often"), refused: hookField + "interval"},
+	"msvc event with an interval":   {kind: "Microservice", patch: hook("interval: 10s"), refused: "interval goes with the types that are asked again and again"},
+	"msvc hook's secret empty":      {kind: "Microservice", patch: hook(`secretRef: {name: ""}`), refused: hookField + "secretRef.name"},
+	"msvc hook's secret too long":   {kind: "Microservice", patch: hook(`secretRef: {name: ` + long(254) + `}`), refused: hookField + "secretRef.name"},
+	"msvc hook's CA empty":          {kind: "Microservice", patch: hook(`caSecretRef: {name: ""}`), refused: hookField + "caSecretRef.name"},
+	"msvc hook's metadata":          {kind: "Microservice", patch: hook(`metadata: {` + strings.Trim(numbered(`k#: `+long(256), 16), "[]") + `}`)},
+	"msvc hook's metadata too many": {kind: "Microservice", patch: hook(`metadata: {` + strings.Trim(numbered(`k#: v`, 17), "[]") + `}`), refused: hookField + "metadata: Too many"},
+	"msvc hook's metadata key long": {kind: "Microservice", patch: hook(`metadata: {` + long(64) + `: v}`), refused: "metadata: keys have 1 to 63 characters"},
+	"msvc hook's metadata no key":   {kind: "Microservice", patch: hook(`metadata: {"": v}`), refused: "metadata: keys have 1 to 63 characters"},
+	"msvc hook's metadata long":     {kind: "Microservice", patch: hook(`metadata: {k: ` + long(257) + `}`), refused: hookField + "metadata.k: Too long"},
+	"msvc hook's steps empty":       {kind: "Microservice", patch: hook(`type: Rollout; steps: []`), refused: hookField + "steps"},
+	"msvc hook's steps too many":    {kind: "Microservice", patch: hook(`type: Rollout; steps: ` + numbered(`s#`, 33)), refused: hookField + "steps: Too many"},
+	"msvc hook's step twice":        {kind: "Microservice", patch: hook(`type: Rollout; steps: [half, half]`), refused: "Duplicate value"},
+	"msvc hook's step too long":     {kind: "Microservice", patch: hook(`type: Rollout; steps: [` + long(64) + `]`), refused: hookField + "steps[0]: Too long"},
+	"msvc hook's step unknown":      {kind: "Microservice", patch: hook(`type: Rollout; steps: [third]`), refused: "spec.updateStrategy.canary.hooks: steps must be names of steps"},
+	"msvc event with steps":         {kind: "Microservice", patch: hook(`steps: [half]`), refused: "steps goes with the types Rollout and ConfirmTrafficIncrease only"},
+	"msvc hook with a typo":         {kind: "Microservice", patch: hook(`tiemout: 1s`), refused: `unknown field "` + hookField + `tiemout"`},
+}
+
+// autoscaled is a patch of a kind's availability.
+func autoscaled(fields string) string {
+	return `spec: {availability: {autoscaling: {` + fields + `}}}`
+}
+
+const (
+	cpuMetric    = `{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}`
+	autoscalingF = "spec.availability.autoscaling."
+)
+
+var autoscalingRows = map[string]row{
+	"msvc autoscaling":                  {kind: "Microservice", patch: autoscaled(`maxReplicas: 10`)},
+	"msvc autoscaling with all":         {kind: "Microservice", patch: autoscaled(`minReplicas: 2, maxReplicas: 10, metrics: [` + cpuMetric + `], behavior: {scaleDown: {stabilizationWindowSeconds: 60}}`)},
+	"msvc autoscaling without a most":   {kind: "Microservice", patch: autoscaled(`minReplicas: 2`), refused: autoscalingF + "maxReplicas: Required value"},
+	"msvc autoscaling to nothing":       {kind: "Microservice", patch: autoscaled(`maxReplicas: 0`), refused: autoscalingF + "maxReplicas"},
+	"msvc autoscaling without end":      {kind: "Microservice", patch: autoscaled(`maxReplicas: 1001`), refused: autoscalingF + "maxReplicas"},
+	"msvc autoscaling from nothing":     {kind: "Microservice", patch: autoscaled(`maxReplicas: 10, minReplicas: 0`), refused: autoscalingF + "minReplicas"},
+	"msvc autoscaling the wrong way":    {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 3`), refused: "autoscaling: minReplicas must not be above maxReplicas"},
+	"msvc autoscaling below replicas":   {kind: "Microservice", patch: `spec: {availability: {replicas: 5, autoscaling: {maxReplicas: 4}}}`, refused: "spec.availability: replicas must not be above autoscaling.maxReplicas"},
+	"msvc autoscaling above replicas":   {kind: "Microservice", patch: `spec: {availability: {replicas: 5, autoscaling: {maxReplicas: 5}}}`},
+	"msvc autoscaling too many metrics": {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, metrics: ` + repeat(cpuMetric, 17)), refused: autoscalingF + "metrics: Too many"},
+	"msvc autoscaling typo in a metric": {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, metrics: [{type: Resource, resuorce: {}}]`), refused: `unknown field "` + autoscalingF + `metrics[0].resuorce"`},
+	"vsvc autoscaling":                  {kind: "VersionedMicroservice", patch: autoscaled(`minReplicas: 2, maxReplicas: 10, metrics: [` + cpuMetric + `]`)},
+	"vsvc autoscaling the wrong way":    {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 3`), refused: "autoscaling: minReplicas must not be above maxReplicas"},
+	"vsvc autoscaling to nothing":       {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 0`), refused: autoscalingF + "maxReplicas"},
+	"vsvc autoscaling from nothing":     {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 0`), refused: autoscalingF + "minReplicas"},
+	"vsvc autoscaling too many metrics": {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, metrics: ` + repeat(cpuMetric, 17)), refused: autoscalingF + "metrics: Too many"},
+	"vsvc autoscaling added":            {kind: "VersionedMicroservice", update: true, patch: autoscaled(`minReplicas: 2, maxReplicas: 10`)},
+}
