@@ -19,6 +19,13 @@ help: ## List the targets
 demo: cluster-up local-install bin/demo bin/sampleapp ## Play the main job on the local cluster; ends with a verdict
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
+.PHONY: demo-analysis
+demo-analysis: cluster-up local-install bin/demo bin/sampleapp ## Play good, bad, slow and silent canaries that Prometheus judges; ends with a verdict
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story analysis -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
+.PHONY: demo-all
+demo-all: demo demo-analysis ## Play all stories
+
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a real API server
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
@@ -46,7 +53,7 @@ bin/sampleapp:
 .PHONY: generate
 generate: ## Generate deep copies, CRDs and the manager's role
 	@$(CONTROLLER_GEN) object paths=./apis/...
-	@$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./apis/... output:crd:dir=config/crd
+	@$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,allowDangerousTypes=true paths=./apis/... output:crd:dir=config/crd
 	@go run ./hack/crdgen config/crd
 	@$(CONTROLLER_GEN) rbac:roleName=heighliner-manager paths=./controllers/... output:rbac:dir=config/rbac
 

@@ -1,9 +1,10 @@
-// Command demo plays the main job of Heighliner on the local cluster, with real
-// requests through the gateway, and ends with a verdict: exit code 0 when every
-// check held and no request failed, 1 when not.
+// Command demo plays Heighliner's work on the local cluster, with real requests
+// through the gateway, and ends with a verdict: exit code 0 when every check held and
+// no request failed that was not to fail, 1 when not. There are two stories: the
+// main job, and the analysis of canaries.
 //
 // It expects Heighliner to be installed, and the sample application to be built;
-// "make demo" sees to both.
+// "make demo" and "make demo-analysis" see to both.
 package main
 
 import (
@@ -25,19 +26,21 @@ import (
 
 func main() {
 	var o options
-	flag.StringVar(&o.samples, "samples", "config/samples", "folder of the samples to apply")
+	var name string
+	flag.StringVar(&name, "story", "main", "story to play: main or analysis")
+	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the story's)")
 	flag.StringVar(&o.app, "app", "bin/sampleapp", "static binary of the sample application")
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl to apply and show with")
 	flag.Float64Var(&o.rate, "rate", 50, "requests per second")
 	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "how long a single step may take")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Plays the main job of Heighliner on the local cluster, and ends with a verdict.\n\nUsage: demo [flags]\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Plays a story of Heighliner on the local cluster, and ends with a verdict.\n\nUsage: demo [flags]\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(ctx, name, o); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -45,7 +48,14 @@ func main() {
 
 var errVerdict = errors.New("the verdict is: failed")
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, name string, o options) error {
+	script, ok := scripts[name]
+	if !ok {
+		return fmt.Errorf("check -story %q: it is main or analysis", name)
+	}
+	if o.samples == "" {
+		o.samples = script.samples
+	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
@@ -55,7 +65,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	drawing, stopDrawing := context.WithCancel(ctx)
-	s := &story{options: o, cluster: cluster, out: harness.NewPicture(os.Stdout), began: time.Now()}
+	s := &story{options: o, script: script, cluster: cluster, out: harness.NewPicture(os.Stdout), began: time.Now()}
 	drawn := make(chan struct{})
 	go func() { defer close(drawn); s.out.Run(drawing) }()
 	err = s.play(ctx)

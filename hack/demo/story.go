@@ -27,14 +27,67 @@ type options struct {
 	patience              time.Duration
 }
 
+// script is what a story tells.
+type script struct {
+	// samples is the folder to apply when no other is given.
+	samples string
+	// chapters in order.
+	chapters []chapter
+	// judge looks at all requests.
+	judge func(*story, []harness.Report) check
+	// domains that can be opened at the end.
+	domains []string
+}
+
+type chapter struct {
+	title string
+	tell  func(*story, context.Context) error
+}
+
+var scripts = map[string]script{
+	"main": {
+		samples: "config/samples",
+		chapters: []chapter{
+			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Apply the samples, and push 1.0.0", (*story).first},
+			{"Push 1.1.0: a canary with 10 %, then 50 %, then all", (*story).canary},
+			{"Push 1.2.0, which never becomes ready", (*story).broken},
+			{"Push 1.1.1: below the one that failed, above the active one", (*story).below},
+			{"Push 2.0.0: a second group with a domain of its own", (*story).second},
+			{"Pin group 1.x to 1.0.0 by hand: a rollback to a release that is kept", (*story).pin},
+			{"Take the pin away", (*story).unpin},
+			{"Keep two releases instead of three", (*story).retention},
+		},
+		judge:   (*story).noneFailed,
+		domains: []string{domainV1, domainV2},
+	},
+	"analysis": {
+		samples: "hack/demo/analysis",
+		chapters: []chapter{
+			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Apply the samples with an analysis, and push 1.0.0", (*story).first},
+			{"Push 1.1.0, a good one: 30 %, then 60 %, then all", (*story).good},
+			{"Push 1.2.0, which answers 5 % of its requests with errors", (*story).failing},
+			{"Push 1.3.0, which takes 400 ms for each answer", (*story).slow},
+			{"Push 1.4.0, which nobody asks: it waits, and a person lets it go on", (*story).silentContinued},
+			{"Push 1.5.0, which nobody asks: it waits, and a person turns it down", (*story).silentTurnedDown},
+			{"Push 1.6.0, which nobody asks, where no traffic counts as a failure", (*story).silentFailed},
+		},
+		judge:   (*story).onlyCanariesFailed,
+		domains: []string{domainV1},
+	},
+}
+
 // story is the demo under way: what it has seen, and what it found wanting.
 type story struct {
 	options
+	script  script
 	cluster *harness.Cluster
 	out     *harness.Picture
 	began   time.Time
 	loads   []*harness.Load
 	checks  []check
+	ends    []end
 }
 
 // check is one line of the verdict.
@@ -47,23 +100,10 @@ type check struct {
 // play tells the story from the first tag to the last; it stops at the first step
 // that does not come about.
 func (s *story) play(ctx context.Context) error {
-	for _, chapter := range []struct {
-		title string
-		tell  func(context.Context) error
-	}{
-		{"Clean up what an earlier demo left", s.cleanUp},
-		{"Apply the samples, and push 1.0.0", s.first},
-		{"Push 1.1.0: a canary with 10 %, then 50 %, then all", s.canary},
-		{"Push 1.2.0, which never becomes ready", s.broken},
-		{"Push 1.1.1: below the one that failed, above the active one", s.below},
-		{"Push 2.0.0: a second group with a domain of its own", s.second},
-		{"Pin group 1.x to 1.0.0 by hand: a rollback to a release that is kept", s.pin},
-		{"Take the pin away", s.unpin},
-		{"Keep two releases instead of three", s.retention},
-	} {
+	for _, chapter := range s.script.chapters {
 		s.say("\n== %s", chapter.title)
 		step, cancel := context.WithTimeout(ctx, s.patience)
-		err := chapter.tell(step)
+		err := chapter.tell(s, step)
 		cancel()
 		if err != nil {
 			s.note(chapter.title, false, err.Error())
@@ -159,12 +199,10 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 			return err
 		}
 	}
-	requests, lost := 0, 0
-	for _, r := range reports {
-		requests += r.Total.Sent
-		lost += r.Total.Failed
+	if err := writeEnds(os.Stdout, s.ends); err != nil {
+		return err
 	}
-	s.checks = append(s.checks, check{"no request failed", lost == 0 && requests > 0, fmt.Sprintf("%d of %d", lost, requests)})
+	s.checks = append(s.checks, s.script.judge(s, reports))
 	fmt.Println()
 	good := failed == nil
 	for _, c := range s.checks {
@@ -174,14 +212,27 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 		}
 		fmt.Printf("%s %s%s\n", mark, c.what, parenthesis(c.note))
 	}
-	fmt.Printf("\nThe demo took %s. The cluster stays up; open\n  %s\n  %s\nand end it with: make cluster-down\n",
-		time.Since(s.began).Round(time.Second), s.cluster.URL(domainV1), s.cluster.URL(domainV2))
+	fmt.Printf("\nThe demo took %s. The cluster stays up; open\n", time.Since(s.began).Round(time.Second))
+	for _, domain := range s.script.domains {
+		fmt.Printf("  %s\n", s.cluster.URL(domain))
+	}
+	fmt.Println("and end it with: make cluster-down")
 	if !good {
 		fmt.Println("\nVerdict: FAILED")
 		return errVerdict
 	}
 	fmt.Println("\nVerdict: PASSED")
 	return nil
+}
+
+// noneFailed wants every request answered.
+func (s *story) noneFailed(reports []harness.Report) check {
+	requests, lost := 0, 0
+	for _, r := range reports {
+		requests += r.Total.Sent
+		lost += r.Total.Failed
+	}
+	return check{"no request failed", lost == 0 && requests > 0, fmt.Sprintf("%d of %d", lost, requests)}
 }
 
 // group gives a release group of the ledger.

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// analysisFailed is the reason of a release that its analysis ended.
+const analysisFailed = "AnalysisFailed"
+
+// end is how the way of a canary ended: a line of the closing table.
+type end struct {
+	version, about string
+	weights        []int32
+	status         v1alpha1.ReleaseStatus
+	reason         string
+	after          time.Duration
+	measured       string
+}
+
+func writeEnds(out io.Writer, ends []end) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nCANARY\tIS\tWEIGHTS\tENDED\tREASON\tAFTER\tLAST MEASURED")
+	for _, e := range ends {
+		fmt.Fprintf(table, "%s\t%s\t%v\t%s\t%s\t%s\t%s\n", e.version, e.about, e.weights, e.status, e.reason, e.after.Round(100*time.Millisecond), e.measured)
+	}
+	return table.Flush()
+}
+
+func (s *story) good(ctx context.Context) error {
+	e, err := s.judged(ctx, "1.1.0", "good", nil, v1alpha1.ReleaseActive)
+	if err != nil {
+		return err
+	}
+	s.note("1.1.0 was measured in each step, and is active", slices.Equal(e.weights, []int32{30, 60, 100}), fmt.Sprintf("weights %v, after %s", e.weights, e.after.Round(100*time.Millisecond)))
+	return s.show(ctx)
+}
+
+func (s *story) failing(ctx context.Context) error {
+	return s.takenBack(ctx, "1.2.0", "5 % errors", map[string]string{"ERROR_RATE": "0.05"}, "success-rate")
+}
+
+func (s *story) slow(ctx context.Context) error {
+	return s.takenBack(ctx, "1.3.0", "slow", map[string]string{"LATENCY": "400ms"}, "p95")
+}
+
+// takenBack pushes a version whose metric is to fail, and sees it end in its first step.
+func (s *story) takenBack(ctx context.Context, version, about string, env map[string]string, metric string) error {
+	before := s.active1x(ctx)
+	e, err := s.judged(ctx, version, about, env, v1alpha1.ReleaseError)
+	if err != nil {
+		return err
+	}
+	failed := failedMetrics(e.analysis)
+	s.note(version+" was taken back before its second step, because of "+metric,
+		slices.Equal(e.weights, []int32{30}) && e.reason == analysisFailed && slices.Equal(failed, []string{metric}),
+		fmt.Sprintf("%s, weights %v, after %s", e.reason, e.weights, e.after.Round(100*time.Millisecond)))
+	if err := s.moved(ctx, "1-x", before); err != nil {
+		return err
+	}
+	s.note("clients see "+before+" only", true, "")
+	return nil
+}
+
+// testers makes the only step one for requests with a header, which nobody sends.
+const testers = `{"spec":{"updateStrategy":{"canary":{"steps":[{"name":"testers","weight":0,"match":true}]}}}}`
+
+func (s *story) silentContinued(ctx context.Context) error {
+	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=merge", "-p", testers); err != nil {
+		return err
+	}
+	return s.decided(ctx, "1.4.0", `"action":"Continue","id":"go-on","step":"testers"`, v1alpha1.ReleaseActive)
+}
+
+func (s *story) silentTurnedDown(ctx context.Context) error {
+	return s.decided(ctx, "1.5.0", `"action":"Deprecate","id":"no","step":null`, v1alpha1.ReleaseError)
+}
+
+// decided pushes a version that nobody asks, waits until it waits for traffic, and
+// speaks a person's word.
+func (s *story) decided(ctx context.Context, version, decision string, status v1alpha1.ReleaseStatus) error {
+	began := time.Now()
+	if err := s.push(ctx, version, nil); err != nil {
+		return err
+	}
+	s.mark(version + " waits")
+	var name string
+	err := s.until(ctx, version+" to wait for traffic", func(ms *v1alpha1.Microservice) (bool, string) {
+		r := release(ms, "1-x", version)
+		if r == nil {
+			return false, "not seen yet"
+		}
+		name = r.VersionedMicroservice
+		analysis, err := s.analysis(ctx, name)
+		if err != nil || analysis == nil {
+			return false, fmt.Sprintf("%s, not measured yet", r.Status)
+		}
+		return analysis.Phase == v1alpha1.AnalysisNoTraffic && r.Status == v1alpha1.ReleaseCanary, fmt.Sprintf("%s, %s", r.Status, analysis.Phase)
+	})
+	if err != nil {
+		return err
+	}
+	s.note(version+" waits, because nobody asks it", true, "after "+since(began))
+	if err := s.run(ctx, "get", "msvc,vsvc", "-n", namespace); err != nil {
+		return err
+	}
+	self := &authenticationv1.SelfSubjectReview{}
+	if err := s.cluster.Client.Create(ctx, self); err != nil {
+		return err
+	}
+	if err := s.run(ctx, "patch", "vsvc", name, "-n", namespace, "--type=merge", "-p",
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"decision":{%s}}}`, v1alpha1.AnnotationDecidedBy, self.Status.UserInfo.Username, decision)); err != nil {
+		return err
+	}
+	e, err := s.ended(ctx, version, status)
+	if err != nil {
+		return err
+	}
+	e.about, e.after = "silent", time.Since(began)
+	s.close(e)
+	s.note(fmt.Sprintf("%s is %s by a person's word", version, status), true, "")
+	return nil
+}
+
+func (s *story) silentFailed(ctx context.Context) error {
+	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=merge", "-p",
+		`{"spec":{"updateStrategy":{"canary":{"analysis":{"noTraffic":"Fail"}}}}}`); err != nil {
+		return err
+	}
+	e, err := s.judged(ctx, "1.6.0", "silent", nil, v1alpha1.ReleaseError)
+	if err != nil {
+		return err
+	}
+	s.note("1.6.0 was taken back, because nobody asked it", e.reason == analysisFailed, e.reason)
+	return s.show(ctx)
+}
+
+// judgement is an end with all that was measured on the way.
+type judgement struct {
+	end
+	analysis *v1alpha1.ReleaseAnalysis
+}
+
+// judged pushes a version and waits for the end of its way.
+func (s *story) judged(ctx context.Context, version, about string, env map[string]string, status v1alpha1.ReleaseStatus) (judgement, error) {
+	began := time.Now()
+	s.mark(version)
+	if err := s.push(ctx, version, env); err != nil {
+		return judgement{}, err
+	}
+	e, err := s.ended(ctx, version, status)
+	e.about, e.after = about, time.Since(began)
+	if err == nil {
+		s.close(e)
+	}
+	return e, err
+}
+
+// ended waits until a version has a status in which its way is over, and gives the
+// weights that it had on the way.
+func (s *story) ended(ctx context.Context, version string, status v1alpha1.ReleaseStatus) (judgement, error) {
+	e := judgement{end: end{version: version, status: status}}
+	var name string
+	err := s.until(ctx, fmt.Sprintf("%s to be %s", version, status), func(ms *v1alpha1.Microservice) (bool, string) {
+		r := release(ms, "1-x", version)
+		if r == nil {
+			return false, "not seen yet"
+		}
+		name, e.reason = r.VersionedMicroservice, r.Reason
+		if r.Weight > 0 && (len(e.weights) == 0 || e.weights[len(e.weights)-1] != r.Weight) {
+			e.weights = append(e.weights, r.Weight)
+			s.say("   %s gets %d %%", version, r.Weight)
+		}
+		return r.Status == status && (status != v1alpha1.ReleaseActive || r.Available), fmt.Sprintf("%s at %d %%", r.Status, r.Weight)
+	})
+	if err != nil {
+		return e, err
+	}
+	e.analysis, err = s.analysis(ctx, name)
+	return e, err
+}
+
+// analysis of a release, nil when nothing was measured.
+func (s *story) analysis(ctx context.Context, name string) (*v1alpha1.ReleaseAnalysis, error) {
+	var vsvc v1alpha1.VersionedMicroservice
+	err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &vsvc)
+	return vsvc.Status.Analysis, err
+}
+
+// close shows what was measured on a way, and keeps it for the table.
+func (s *story) close(e judgement) {
+	if e.analysis != nil {
+		var last []string
+		for _, m := range e.analysis.Metrics {
+			var values []string
+			for _, v := range slices.Backward(m.Measurements) {
+				values = append(values, strings.TrimSpace(v.Value+" "+string(v.Result)))
+			}
+			s.say("   measured %s: %s", m.Name, strings.Join(values, ", "))
+			if len(m.Measurements) > 0 {
+				last = append(last, fmt.Sprintf("%s %s %s", m.Name, m.Measurements[0].Value, m.Measurements[0].Result))
+			}
+		}
+		e.measured = strings.Join(last, "; ")
+	}
+	s.ends = append(s.ends, e.end)
+}
+
+// failedMetrics names the metrics whose last value failed.
+func failedMetrics(a *v1alpha1.ReleaseAnalysis) []string {
+	var names []string
+	if a != nil {
+		for _, m := range a.Metrics {
+			if m.Result == v1alpha1.MeasurementFailed {
+				names = append(names, m.Name)
+			}
+		}
+	}
+	return names
+}
+
+// active1x is the version that group 1.x serves now, empty when that cannot be told.
+func (s *story) active1x(ctx context.Context) string {
+	var ms v1alpha1.Microservice
+	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {
+		return ""
+	}
+	if g := group(&ms, "1-x"); g != nil {
+		return g.Active
+	}
+	return ""
+}
+
+// onlyCanariesFailed wants the errors of the one canary that makes some, and no others.
+func (s *story) onlyCanariesFailed(reports []harness.Report) check {
+	const culprit = "1.2.0"
+	requests, lost, own := 0, 0, 0
+	for _, r := range reports {
+		requests += r.Total.Sent
+		lost += r.Total.Failed
+		own += r.Total.Versions[culprit].Failed
+	}
+	return check{"no request failed but by " + culprit + "'s own errors", requests > 0 && own > 0 && lost == own,
+		fmt.Sprintf("%d of %d failed, %d of them by its own errors", lost, requests, own)}
+}
