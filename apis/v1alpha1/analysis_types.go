@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -134,9 +133,9 @@ type PrometheusProvider struct {
 
 // AnalysisMetric is a number about the canary, and what it may be.
 // +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: a name alone measures nothing; write successRate: {} for the built-in one, or prometheus: {query: …} for one of your own"
-// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || (quantity(string(self.thresholdRange.min)).compareTo(quantity('0')) >= 0 && quantity(string(self.thresholdRange.min)).compareTo(quantity('100')) <= 0 && !(quantity(string(self.thresholdRange.min)).compareTo(quantity('0')) > 0 && quantity(string(self.thresholdRange.min)).compareTo(quantity('1')) <= 0))) && (!has(self.thresholdRange.max) || (quantity(string(self.thresholdRange.max)).compareTo(quantity('0')) >= 0 && quantity(string(self.thresholdRange.max)).compareTo(quantity('100')) <= 0)))",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
-// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || quantity(string(self.thresholdRange.min)).compareTo(quantity('60')) <= 0) && (!has(self.thresholdRange.max) || (quantity(string(self.thresholdRange.max)).compareTo(quantity('0')) > 0 && quantity(string(self.thresholdRange.max)).compareTo(quantity('60')) <= 0)))",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write max: 500m for half a second"
-// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && quantity(string(self.inconclusiveRange.min)).compareTo(quantity(string(self.thresholdRange.min))) <= 0)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && quantity(string(self.inconclusiveRange.max)).compareTo(quantity(string(self.thresholdRange.max))) >= 0)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and bounded where that is bounded only"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
 type AnalysisMetric struct {
 	// name of the metric, in this analysis.
 	// +required
@@ -214,7 +213,7 @@ type PrometheusMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.][A-Za-z]+ ?[}][}])*$') && self.findAll('[{][{] ?[.][A-Za-z]+').all(f, f.replace(' ', '') in ['{{.Release', '{{.Group', '{{.Microservice', '{{.Namespace', '{{.Version', '{{.Interval', '{{.Service'])",message="prometheus.query: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="prometheus.query: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
 	Query string `json:"query"`
 }
 
@@ -225,7 +224,7 @@ type WebMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.][A-Za-z]+ ?[}][}])+([/?]([^# {}]|[{][{] ?[.][A-Za-z]+ ?[}][}])*)?$') && self.findAll('[{][{] ?[.][A-Za-z]+').all(f, f.replace(' ', '') in ['{{.Release', '{{.Group', '{{.Microservice', '{{.Namespace', '{{.Version', '{{.Interval', '{{.Service'])",message="web.url must be an http or https URL without user and fragment; the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*)?$')",message="web.url must be an http or https URL without user and fragment; the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
 	URL string `json:"url"`
 
 	// body is JSON that is sent by POST, with the fields of prometheus.query.
@@ -233,7 +232,7 @@ type WebMetric struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.findAll('[{][{] ?[.][A-Za-z]+ ?[}][}]').all(f, f.replace(' ', '') in ['{{.Release}}', '{{.Group}}', '{{.Microservice}}', '{{.Namespace}}', '{{.Version}}', '{{.Interval}}', '{{.Service}}'])",message="web.body: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="web.body: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
 	Body string `json:"body,omitempty"`
 
 	// value is a CEL expression over body, the JSON of the answer (at most 1 MiB),
@@ -279,15 +278,19 @@ type WebHeader struct {
 
 // ValueRange is a range of numbers, bounds included.
 // +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set min, max or both: a range without bounds takes everything"
-// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",message="min must not be above max"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must not be above max"
 type ValueRange struct {
-	// min is the least value, as a number or quantity: 99, 99.5, 500m.
+	// min is the least value that is within.
 	// +optional
-	Min *resource.Quantity `json:"min,omitempty"`
+	// +kubebuilder:validation:Minimum=-1000000000000000
+	// +kubebuilder:validation:Maximum=1000000000000000
+	Min *float64 `json:"min,omitempty"`
 
-	// max is the greatest value, as a number or quantity: 1, 0.5, 500m.
+	// max is the greatest value that is within.
 	// +optional
-	Max *resource.Quantity `json:"max,omitempty"`
+	// +kubebuilder:validation:Minimum=-1000000000000000
+	// +kubebuilder:validation:Maximum=1000000000000000
+	Max *float64 `json:"max,omitempty"`
 }
 
 // BaselineMode is a comparison with the active release.

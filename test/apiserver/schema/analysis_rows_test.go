@@ -1,0 +1,135 @@
+package schema_test
+
+import "strings"
+
+// analysisPatch gives a Microservice a canary with an analysis of these fields.
+func analysisPatch(fields string) string {
+	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {` + fields + `}}}}`
+}
+
+// analysisWith has a metric that is accepted, and these fields.
+func analysisWith(fields string) string {
+	return analysisPatch(`metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}], ` + fields)
+}
+
+// metricPatch has one metric of these fields.
+func metricPatch(fields string) string { return analysisPatch(`metrics: [{name: a, ` + fields + `}]`) }
+
+// queryPatch has one metric with this query.
+func queryPatch(query string) string {
+	return metricPatch(`prometheus: {query: '` + query + `'}, thresholdRange: {max: 1}`)
+}
+
+// webPatch has one web metric of these fields.
+func webPatch(fields string) string {
+	return metricPatch(`web: {` + fields + `}, thresholdRange: {max: 1}`)
+}
+
+const analysisPath = "spec.updateStrategy.canary.analysis"
+
+var analysisRows = map[string]row{
+	"analysis smallest":     {kind: "Microservice", patch: analysisWith(``)},
+	"analysis without any":  {kind: "Microservice", patch: analysisPatch(``), refused: analysisPath + ".metrics: Required value"},
+	"analysis of nothing":   {kind: "Microservice", patch: analysisPatch(`metrics: []`), refused: analysisPath + ".metrics"},
+	"analysis of ten":       {kind: "Microservice", patch: analysisPatch(`metrics: ` + numbered(`{name: m#, successRate: {}, thresholdRange: {min: 99}}`, 10))},
+	"analysis of eleven":    {kind: "Microservice", patch: analysisPatch(`metrics: ` + numbered(`{name: m#, successRate: {}, thresholdRange: {min: 99}}`, 11)), refused: analysisPath + ".metrics: Too many"},
+	"analysis metric twice": {kind: "Microservice", patch: analysisPatch(`metrics: ` + repeat(`{name: a, successRate: {}, thresholdRange: {min: 99}}`, 2)), refused: "Duplicate value"},
+	"analysis typo":         {kind: "Microservice", patch: analysisWith(`intervall: 1m`), refused: `unknown field "` + analysisPath + `.intervall"`},
+
+	"analysis interval least":      {kind: "Microservice", patch: analysisWith(`interval: 10s`)},
+	"analysis interval most":       {kind: "Microservice", patch: analysisWith(`interval: 1h`)},
+	"analysis interval too short":  {kind: "Microservice", patch: analysisWith(`interval: 9s, provider: {timeout: 1s}`), refused: "analysis.interval must be between 10s and 1h"},
+	"analysis interval too long":   {kind: "Microservice", patch: analysisWith(`interval: 61m`), refused: "analysis.interval must be between 10s and 1h"},
+	"analysis interval in days":    {kind: "Microservice", patch: analysisWith(`interval: 1d`), refused: analysisPath + ".interval"},
+	"analysis interval a fraction": {kind: "Microservice", patch: analysisWith(`interval: 1.5m`), refused: analysisPath + ".interval"},
+	"analysis count most":          {kind: "Microservice", patch: analysisWith(`count: 100`)},
+	"analysis count none":          {kind: "Microservice", patch: analysisWith(`count: 0`), refused: analysisPath + ".count"},
+	"analysis limits":              {kind: "Microservice", patch: analysisWith(`failureLimit: 0, consecutiveFailureLimit: 100`)},
+	"analysis limit negative":      {kind: "Microservice", patch: analysisWith(`failureLimit: -1`), refused: analysisPath + ".failureLimit"},
+	"analysis limit in a row":      {kind: "Microservice", patch: analysisWith(`consecutiveFailureLimit: 101`), refused: analysisPath + ".consecutiveFailureLimit"},
+	"analysis no traffic":          {kind: "Microservice", patch: analysisWith(`noTraffic: Ignore`)},
+	"analysis no traffic unknown":  {kind: "Microservice", patch: analysisWith(`noTraffic: Pass`), refused: `supported values: "Fail", "Ignore", "Wait"`},
+	"analysis source":              {kind: "Microservice", patch: analysisWith(`source: IngressNGINX`)},
+	"analysis source unknown":      {kind: "Microservice", patch: analysisWith(`source: Linkerd`), refused: `supported values: "Traefik", "Application", "EnvoyGateway", "Istio", "IngressNGINX"`},
+
+	"analysis provider":               {kind: "Microservice", patch: analysisWith(`provider: {timeout: 1m, prometheus: {address: "https://prometheus.monitoring:9090/base", secretRef: {name: a}, caSecretRef: {name: b}}}`)},
+	"analysis timeout too short":      {kind: "Microservice", patch: analysisWith(`provider: {timeout: 999ms}`), refused: "provider.timeout must be between 1s and 1m"},
+	"analysis timeout too long":       {kind: "Microservice", patch: analysisWith(`interval: 1h, provider: {timeout: 61s}`), refused: "provider.timeout must be between 1s and 1m"},
+	"analysis timeout in minutes":     {kind: "Microservice", patch: analysisWith(`provider: {timeout: 1min}`), refused: analysisPath + ".provider.timeout"},
+	"analysis timeout over interval":  {kind: "Microservice", patch: analysisWith(`interval: 10s, provider: {timeout: 11s}`), refused: "provider.timeout must not be longer than the interval"},
+	"analysis address absent":         {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {}}`), refused: "provider.prometheus.address: Required value"},
+	"analysis address empty":          {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: ""}}`), refused: analysisPath + ".provider.prometheus.address"},
+	"analysis address too long":       {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://` + long(512) + `"}}`), refused: "provider.prometheus.address: Too long"},
+	"analysis address without scheme": {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "prometheus:9090"}}`), refused: "prometheus.address must be a URL such as"},
+	"analysis address of a file":      {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "file:///etc/passwd"}}`), refused: "prometheus.address must be a URL such as"},
+	"analysis address with a user":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://me:secret@prometheus"}}`), refused: "put credentials into secretRef"},
+	"analysis address with a query":   {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://prometheus/?a=b"}}`), refused: "without user, query and fragment"},
+	"analysis secret without name":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://p", secretRef: {name: ""}}}`), refused: "provider.prometheus.secretRef.name"},
+	"analysis authority without name": {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://p", caSecretRef: {name: ""}}}`), refused: "provider.prometheus.caSecretRef.name"},
+
+	"metric that is only a name":     {kind: "Microservice", patch: metricPatch(`thresholdRange: {min: 99}`), refused: "a name alone measures nothing; write successRate: {} for the built-in one, or prometheus: {query: …} for one of your own"},
+	"metric named as in Flagger":     {kind: "Microservice", patch: analysisPatch(`metrics: [{name: request-success-rate, thresholdRange: {min: 99}}]`), refused: "a name alone measures nothing"},
+	"metric by a template":           {kind: "Microservice", patch: metricPatch(`templateRef: {name: a}, thresholdRange: {min: 99}`), refused: `unknown field "` + analysisPath + `.metrics[0].templateRef"`},
+	"metric of two kinds":            {kind: "Microservice", patch: metricPatch(`successRate: {}, latency: {quantile: P99}, thresholdRange: {max: 1}`), refused: "set exactly one of successRate, latency, prometheus and web"},
+	"metric without a name":          {kind: "Microservice", patch: analysisPatch(`metrics: [{successRate: {}, thresholdRange: {min: 99}}]`), refused: analysisPath + ".metrics[0].name: Required value"},
+	"metric name in upper case":      {kind: "Microservice", patch: analysisPatch(`metrics: [{name: A, successRate: {}, thresholdRange: {min: 99}}]`), refused: analysisPath + ".metrics[0].name"},
+	"metric without a threshold":     {kind: "Microservice", patch: metricPatch(`successRate: {}`), refused: "metrics[0].thresholdRange: Required value"},
+	"metric with an empty threshold": {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {}`), refused: "set min, max or both: a range without bounds takes everything"},
+	"metric threshold upside down":   {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99, max: 98}`), refused: "min must not be above max"},
+	"metric threshold too low":       {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: -1e16}`), refused: "metrics[0].thresholdRange.min"},
+	"metric threshold too high":      {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {max: 1e16}`), refused: "metrics[0].thresholdRange.max"},
+	"metric threshold a word":        {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: "99"}`), refused: "metrics[0].thresholdRange.min"},
+	"metric inconclusive too low":    {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: -1e16}`), refused: "metrics[0].inconclusiveRange.min"},
+	"metric inconclusive too high":   {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {max: 99}, inconclusiveRange: {max: 1e16}`), refused: "metrics[0].inconclusiveRange.max"},
+	"metric dry run":                 {kind: "Microservice", patch: metricPatch(`successRate: {}, dryRun: true, thresholdRange: {min: 99.95}`)},
+
+	"success rate of all":            {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 100}`)},
+	"success rate as a ratio":        {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 0.99}`), refused: "successRate is in percent, 0 to 100: write min: 99, not 0.99"},
+	"success rate above all":         {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 990}`), refused: "successRate is in percent"},
+	"success rate by the active":     {kind: "Microservice", patch: metricPatch(`successRate: {}, baseline: Ratio, thresholdRange: {min: 0.99}`)},
+	"success rate less the active":   {kind: "Microservice", patch: metricPatch(`successRate: {}, baseline: Difference, thresholdRange: {min: -0.5}`)},
+	"baseline unknown":               {kind: "Microservice", patch: metricPatch(`successRate: {}, baseline: Percent, thresholdRange: {min: 99}`), refused: `supported values: "Ratio", "Difference"`},
+	"latency":                        {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 0.5}`)},
+	"latency in milliseconds":        {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 500}`), refused: "latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"},
+	"latency without a quantile":     {kind: "Microservice", patch: metricPatch(`latency: {}, thresholdRange: {max: 0.5}`), refused: "latency.quantile: Required value"},
+	"latency quantile unknown":       {kind: "Microservice", patch: metricPatch(`latency: {quantile: P90}, thresholdRange: {max: 0.5}`), refused: `supported values: "P50", "P95", "P99"`},
+	"inconclusive below":             {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 95}`)},
+	"inconclusive within":            {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 99.5}`), refused: "inconclusiveRange must be wider than thresholdRange"},
+	"inconclusive on the other side": {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {max: 100}`), refused: "have a bound only where that has one"},
+	"inconclusive without bounds":    {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {}`), refused: "set min, max or both"},
+	"inconclusive upside down":       {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 3, max: 2}`), refused: "min must not be above max"},
+
+	"query":                       {kind: "Microservice", patch: queryPatch(`sum(rate(errors_total{release="{{.Release}}"}[{{ .Interval }}])) or vector(0)`)},
+	"query with every field":      {kind: "Microservice", patch: queryPatch(`{{.Release}}{{.Group}}{{.Microservice}}{{.Namespace}}{{.Version}}{{.Interval}}{{.Service}}`)},
+	"query without fields":        {kind: "Microservice", patch: queryPatch(`up{job=~"a.+"}`)},
+	"query with an unknown field": {kind: "Microservice", patch: queryPatch(`errors{a="{{.Target}}"}`), refused: "prometheus.query: the fields are {{.Release}}"},
+	"query with a function":       {kind: "Microservice", patch: queryPatch(`errors{a="{{ printf .Release }}"}`), refused: "prometheus.query: the fields are {{.Release}}"},
+	"query in Flagger's words":    {kind: "Microservice", patch: queryPatch(`errors{a="{{ target }}"}`), refused: "prometheus.query: the fields are {{.Release}}"},
+	"query with an open field":    {kind: "Microservice", patch: queryPatch(`errors{a="{{.Release"}`), refused: "prometheus.query: the fields are {{.Release}}"},
+	"query empty":                 {kind: "Microservice", patch: queryPatch(``), refused: "metrics[0].prometheus.query"},
+	"query too long":              {kind: "Microservice", patch: queryPatch(long(2049)), refused: "metrics[0].prometheus.query: Too long"},
+
+	"web by GET":                    {kind: "Microservice", patch: webPatch(`url: "https://quality.example.com/v1/{{.Release}}?version={{.Version}}", value: body.score, headers: [{name: X-Team, value: shop}], secretRef: {name: a}, caSecretRef: {name: b}`)},
+	"web by POST":                   {kind: "Microservice", patch: webPatch(`url: "https://quality.example.com", value: body.score, body: '{"a": {"release": "{{.Release}}"}}'`)},
+	"web without a value":           {kind: "Microservice", patch: webPatch(`url: "https://quality.example.com"`), refused: "web.value: Required value"},
+	"web value empty":               {kind: "Microservice", patch: webPatch(`url: "https://quality.example.com", value: ""`), refused: "metrics[0].web.value"},
+	"web value too long":            {kind: "Microservice", patch: webPatch(`url: "https://quality.example.com", value: ` + long(1025)), refused: "metrics[0].web.value: Too long"},
+	"web URL absent":                {kind: "Microservice", patch: webPatch(`value: body`), refused: "web.url: Required value"},
+	"web URL empty":                 {kind: "Microservice", patch: webPatch(`url: "", value: body`), refused: "metrics[0].web.url"},
+	"web URL of another scheme":     {kind: "Microservice", patch: webPatch(`url: "gopher://a", value: body`), refused: "web.url must be an http or https URL"},
+	"web URL with a user":           {kind: "Microservice", patch: webPatch(`url: "http://me@a", value: body`), refused: "web.url must be an http or https URL without user"},
+	"web URL with an unknown field": {kind: "Microservice", patch: webPatch(`url: "http://a/{{.Secret}}", value: body`), refused: "the fields are {{.Release}}"},
+	"web URL too long":              {kind: "Microservice", patch: webPatch(`url: "http://` + long(1024) + `", value: body`), refused: "metrics[0].web.url: Too long"},
+	"web body empty":                {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, body: ""`), refused: "metrics[0].web.body"},
+	"web body with a function":      {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, body: "{{ len .Release }}"`), refused: "web.body: the fields are {{.Release}}"},
+	"web body too long":             {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, body: ` + long(2049)), refused: "metrics[0].web.body: Too long"},
+	"web most headers":              {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: ` + numbered(`{name: X-#, value: a}`, 8))},
+	"web too many headers":          {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: ` + numbered(`{name: X-#, value: a}`, 9)), refused: "metrics[0].web.headers: Too many"},
+	"web header twice":              {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: a}, {name: A, value: b}]`), refused: "Duplicate value"},
+	"web header with a space":       {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: "A B", value: a}]`), refused: "metrics[0].web.headers[0].name"},
+	"web header with credentials":   {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: authorization, value: a}]`), refused: "this header is not yours to set; credentials belong into secretRef"},
+	"web header on two lines":       {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: "a\r\nB: c"}]`), refused: "metrics[0].web.headers[0].value"},
+	"web header too long":           {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: ` + strings.Repeat("a", 513) + `}]`), refused: "metrics[0].web.headers[0].value: Too long"},
+	"web secret without name":       {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, secretRef: {name: ""}`), refused: "metrics[0].web.secretRef.name"},
+	"web authority without name":    {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, caSecretRef: {name: ""}`), refused: "metrics[0].web.caSecretRef.name"},
+}
