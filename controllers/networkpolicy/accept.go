@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -163,7 +164,7 @@ func (d *decider) parentMissing() verdict {
 
 // carries says whether a live route is what was decided.
 func carries(old, want *gatewayv1.HTTPRoute) bool {
-	if len(old.Spec.Rules) != 1 || len(old.Spec.ParentRefs) != len(want.Spec.ParentRefs) {
+	if len(old.Spec.ParentRefs) != len(want.Spec.ParentRefs) {
 		return false
 	}
 	a, _ := resources.StampOf(old)
@@ -177,9 +178,23 @@ func carries(old, want *gatewayv1.HTTPRoute) bool {
 			return false
 		}
 	}
-	return slices.EqualFunc(old.Spec.Rules[0].BackendRefs, want.Spec.Rules[0].BackendRefs, func(a, b gatewayv1.HTTPBackendRef) bool {
-		return a.Name == b.Name && deref(a.Port) == deref(b.Port) && deref(a.Weight) == deref(b.Weight)
-	})
+	return slices.EqualFunc(old.Spec.Rules, want.Spec.Rules, sameRule)
+}
+
+// sameRule compares what we write of a rule, and not what a server may add to it.
+func sameRule(a, b gatewayv1.HTTPRouteRule) bool {
+	return equality.Semantic.DeepEqual(a.Matches, b.Matches) &&
+		slices.EqualFunc(a.BackendRefs, b.BackendRefs, func(a, b gatewayv1.HTTPBackendRef) bool {
+			return sameObject(a.BackendObjectReference, b.BackendObjectReference) && deref(a.Weight) == deref(b.Weight)
+		}) &&
+		slices.EqualFunc(a.Filters, b.Filters, func(a, b gatewayv1.HTTPRouteFilter) bool {
+			x, y := deref(a.RequestMirror), deref(b.RequestMirror)
+			return a.Type == b.Type && sameObject(x.BackendRef, y.BackendRef) && deref(x.Percent) == deref(y.Percent)
+		})
+}
+
+func sameObject(a, b gatewayv1.BackendObjectReference) bool {
+	return a.Name == b.Name && deref(a.Port) == deref(b.Port)
 }
 
 func deref[T any](p *T) (v T) {

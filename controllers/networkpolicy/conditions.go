@@ -54,6 +54,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 	r.nameConflict(now)
 	r.domainShared(now)
+	r.canaryUnmatched(now)
 	first := spec
 	for _, p := range []*problem{refs, traffic} {
 		if first == nil {
@@ -211,6 +212,22 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		}
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
+}
+
+// canaryUnmatched says that a step asks for chosen requests, and no domain says which.
+func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
+	if r.microservice == nil {
+		return
+	}
+	chooses := slices.ContainsFunc(r.policy.Spec.Domains, func(d v1alpha1.Domain) bool { return len(d.CanaryMatches) > 0 })
+	for _, row := range r.ledger.rows {
+		if row.Match && row.Status == v1alpha1.ReleaseCanary && !chooses {
+			status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched, fmt.Sprintf(
+				"the canary's step says match: true, and no request is chosen: set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.policy.Name))
+			return
+		}
+	}
+	status.Remove(&now.Conditions, v1alpha1.ConditionCanaryUnmatched)
 }
 
 // wholeLevel says whether a group is the only one that there will be: with groupBy

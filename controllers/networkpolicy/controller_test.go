@@ -135,7 +135,7 @@ func (p *place) watchServices() (end func()) {
 				continue
 			}
 			for i := range routes.Items {
-				if servicesOf(&routes.Items[i])[name] {
+				if resources.ServicesOf(&routes.Items[i])[name] {
 					p.t.Errorf("Service %s was deleted while route %s names it", name, routes.Items[i].Name)
 				}
 			}

@@ -46,8 +46,13 @@ type groupDecision struct {
 	mode  v1alpha1.SplitMode
 	// weights by release, adding up to 100; nil where nothing is to be written.
 	weights map[string]int
-	masked  []string
-	pinned  []string
+	// matched gets the requests that canaryMatches choose, and mirrored a copy of
+	// mirrorPercent of all: the canary, where its step asks for it and it has a ready
+	// endpoint; else "".
+	matched, mirrored string
+	mirrorPercent     int32
+	masked            []string
+	pinned            []string
 	// true where weights name only releases that the ledger gives traffic: then
 	// they answer its revision. Otherwise they are what was written last, because
 	// nothing that should serve has a ready endpoint.
@@ -136,6 +141,7 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
 	out.weights, out.masked = release.Split(shares)
 	out.answers = out.weights != nil
+	d.testTraffic(g, out)
 	if !out.answers {
 		out.weights, out.answers = hold(last, g)
 	}
@@ -151,6 +157,30 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
 	}
 	return out
+}
+
+// testTraffic decides what the canary gets besides its weight. One that has no ready
+// endpoint gets nothing, and is masked: its step is not what was asked for.
+func (d *decider) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		name := r.VersionedMicroservice
+		if r.Status != v1alpha1.ReleaseCanary || !r.Match && r.MirrorPercent == 0 {
+			continue
+		}
+		switch {
+		case d.ready(name):
+			if r.Match {
+				out.matched = name
+			}
+			if r.MirrorPercent > 0 {
+				out.mirrored, out.mirrorPercent = name, r.MirrorPercent
+			}
+		case !slices.Contains(out.masked, name):
+			out.masked = append(out.masked, name)
+			slices.Sort(out.masked)
+		}
+	}
 }
 
 // hold says what a group's routes carry while no release that should serve has a
@@ -224,18 +254,31 @@ func (d *decider) groupOfRoute(route *gatewayv1.HTTPRoute) string {
 	return route.Labels[v1alpha1.LabelGroup]
 }
 
-// backendsOf are the releases behind a live route with their weights.
+// backendsOf are the releases between which a live route splits, with their weights.
 func (d *decider) backendsOf(route *gatewayv1.HTTPRoute) map[string]int {
 	out := map[string]int{}
-	for _, rule := range route.Spec.Rules {
-		for _, b := range rule.BackendRefs {
-			weight := 1
-			if b.Weight != nil {
-				weight = int(*b.Weight)
-			}
-			if name, ok := d.releases[string(b.Name)]; ok {
-				out[name] = weight
-			}
+	rule := resources.WeightRule(route)
+	if rule == nil {
+		return out
+	}
+	for _, b := range rule.BackendRefs {
+		weight := 1
+		if b.Weight != nil {
+			weight = int(*b.Weight)
+		}
+		if name, ok := d.releases[string(b.Name)]; ok {
+			out[name] = weight
+		}
+	}
+	return out
+}
+
+// namedBy are the releases that a live route names in any way.
+func (d *decider) namedBy(route *gatewayv1.HTTPRoute) []string {
+	var out []string
+	for service := range resources.ServicesOf(route) {
+		if name, ok := d.releases[service]; ok {
+			out = append(out, name)
 		}
 	}
 	return out
@@ -299,6 +342,17 @@ func (d *decider) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 // routeKey tells which rows share routes.
 type routeKey struct {
 	target, path, port string
+	// matches tells canaryMatches apart; "": none.
+	matches string
+}
+
+// name of the index-th route of the key.
+func (k routeKey) name(policy string, index int) string {
+	target := k.target
+	if k.matches != "" {
+		target += "/" + k.matches
+	}
+	return resources.RouteName(policy, target, k.path, k.port, index)
 }
 
 // addRoutes puts the rows into HTTPRoutes.
@@ -322,16 +376,16 @@ func (d *decider) addRoutes(out *decision) {
 			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("spec.domains[%d].release.version: release %q has no ready endpoint yet", r.entry, r.pinned))
 			continue
 		}
-		key := routeKey{r.target, r.path, r.port.Name}
+		key := routeKey{r.target, r.path, r.port.Name, resources.MatchesKey(r.matches)}
 		buckets[key] = append(buckets[key], r)
 	}
 	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b routeKey) int {
-		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port))
+		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port), cmp.Compare(a.matches, b.matches))
 	})
 	for _, key := range keys {
 		for i, rows := range d.allocate(key, buckets[key]) {
 			if len(rows) > 0 {
-				name := resources.RouteName(d.policy.Name, key.target, key.path, key.port, i)
+				name := key.name(d.policy.Name, i)
 				out.routes = append(out.routes, d.route(name, rows, groups))
 			}
 		}
@@ -389,7 +443,7 @@ func (d *decider) allocate(key routeKey, rows []*row) [][]*row {
 // placed is the index of the live route of key that has host; -1 where none has.
 func (d *decider) placed(key routeKey, host string) int {
 	for i := range maxRows / resources.MaxHostnames {
-		name := resources.RouteName(d.policy.Name, key.target, key.path, key.port, i)
+		name := key.name(d.policy.Name, i)
 		if route, ok := d.routes[name]; ok && route.DeletionTimestamp == nil && slices.Contains(hostsOf(route), host) {
 			return i
 		}
@@ -425,6 +479,14 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 	for _, release := range sortedKeys(weights) {
 		if w := weights[release]; w > 0 {
 			out.Backends = append(out.Backends, resources.Backend{Service: d.releaseService(release), Weight: int32(w)})
+		}
+	}
+	if first.pinned == "" {
+		if g.matched != "" && len(first.matches) > 0 {
+			out.Canary, out.Matches = d.releaseService(g.matched), first.matches
+		}
+		if g.mirrored != "" {
+			out.Mirror, out.MirrorPercent = d.releaseService(g.mirrored), g.mirrorPercent
 		}
 	}
 	old := d.routes[name]
@@ -492,13 +554,13 @@ func (d *decider) obsolete(out *decision) {
 	vanished := d.vanished()
 	named := map[string]bool{}
 	for _, r := range out.routes {
-		for _, b := range r.Backends {
-			named[b.Service] = true
+		for service := range resources.ServicesOf(r.object) {
+			named[service] = true
 		}
 	}
 	for _, name := range sortedKeys(d.routes) {
 		route := d.routes[name]
-		for service := range servicesOf(route) {
+		for service := range resources.ServicesOf(route) {
 			named[service] = true
 		}
 		if wanted[name] != nil || route.DeletionTimestamp != nil || !d.gatewayAPI || vanished[d.groupOfRoute(route)] {
@@ -598,16 +660,6 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 
 // pinRoute says whether a route of ours leads to one pinned release.
 func pinRoute(route *gatewayv1.HTTPRoute) bool { return route.Labels[v1alpha1.LabelRelease] != "" }
-
-func servicesOf(route *gatewayv1.HTTPRoute) map[string]bool {
-	out := map[string]bool{}
-	for _, rule := range route.Spec.Rules {
-		for _, b := range rule.BackendRefs {
-			out[string(b.Name)] = true
-		}
-	}
-	return out
-}
 
 func refNamespace(p gatewayv1.ParentReference, fallback string) string {
 	if p.Namespace != nil && *p.Namespace != "" {

@@ -50,6 +50,8 @@ type row struct {
 	// pinned is the release of a row with a version.
 	pinned string
 	pin    bool
+	// matches choose requests for the canary.
+	matches []v1alpha1.CanaryMatch
 	// shared rows move between groups.
 	shared bool
 	// reason and message why the row is not routed, or what is wrong with it.
@@ -150,7 +152,7 @@ func (d *decider) rows() []*row {
 }
 
 func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
-	base := row{entry: i, path: entry.Path, port: d.portOf(entry)}
+	base := row{entry: i, path: entry.Path, port: d.portOf(entry), matches: entry.CanaryMatches}
 	if base.path == "" {
 		base.path = "/"
 	}

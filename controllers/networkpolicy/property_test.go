@@ -122,7 +122,7 @@ func (h history) pass() {
 	named := map[string]bool{}
 	for name, route := range routes {
 		stamps[name], _ = resources.StampOf(route)
-		for service := range servicesOf(route) {
+		for service := range resources.ServicesOf(route) {
 			named[service] = true
 		}
 	}
@@ -180,7 +180,7 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 		}
 	}
 	for name, route := range h.w.routes {
-		for release := range d.backendsOf(route) {
+		for _, release := range d.namedBy(route) {
 			if !reported[release] {
 				h.Fatalf("route %s names %s, which is in no references", name, release)
 			}

@@ -140,7 +140,7 @@ func (r *reporter) written(slug string) []string {
 		}
 	}
 	for _, route := range r.routes {
-		for release := range r.backendsOf(route) {
+		for _, release := range r.namedBy(route) {
 			add(release, r.groupOfRoute(route))
 		}
 	}
@@ -151,8 +151,8 @@ func (r *reporter) written(slug string) []string {
 		}
 	}
 	for _, route := range r.out.routes {
-		for _, b := range route.Backends {
-			add(r.releases[b.Service], route.slug)
+		for _, release := range r.namedBy(route.object) {
+			add(release, route.slug)
 		}
 	}
 	for _, s := range r.out.services {

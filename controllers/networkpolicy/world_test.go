@@ -16,6 +16,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -228,20 +229,22 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 func (w *world) check() {
 	w.t.Helper()
 	for name, route := range w.routes {
-		sum := 0
 		for _, rule := range route.Spec.Rules {
+			sum := 0
 			for _, b := range rule.BackendRefs {
 				sum += int(deref(b.Weight))
-				if w.services[string(b.Name)] == nil {
-					w.t.Fatalf("route %s names Service %s, which is not there", name, b.Name)
-				}
 				if deref(b.Weight) <= 0 {
 					w.t.Fatalf("route %s gives %s weight %d", name, b.Name, deref(b.Weight))
 				}
 			}
+			if sum != 100 {
+				w.t.Fatalf("weights of a rule of route %s add up to %d", name, sum)
+			}
 		}
-		if sum != 100 {
-			w.t.Fatalf("weights of route %s add up to %d", name, sum)
+		for service := range resources.ServicesOf(route) {
+			if w.services[service] == nil {
+				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+			}
 		}
 		if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
 			w.t.Fatalf("route %s has %d hosts", name, n)

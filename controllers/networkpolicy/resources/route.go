@@ -1,6 +1,11 @@
 package resources
 
 import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -23,6 +28,15 @@ type Route struct {
 	Port int32
 	// Backends in the order in which they are written.
 	Backends []Backend
+	// Canary is the Service that gets the requests that Matches choose; "": none.
+	Canary string
+	// Matches choose requests for Canary, whatever the weights.
+	Matches []v1alpha1.CanaryMatch
+	// Mirror is the Service that gets a copy of MirrorPercent of the requests, whose
+	// answers nobody sees; "": none.
+	Mirror string
+	// MirrorPercent is from 1 to 100.
+	MirrorPercent int32
 	// Stamp of the ledger that the route carries.
 	Stamp Stamp
 }
@@ -50,20 +64,127 @@ func (r Route) Build(policy *v1alpha1.NetworkPolicy, microservice string) *gatew
 	for _, h := range r.Hostnames {
 		route.Spec.Hostnames = append(route.Spec.Hostnames, gatewayv1.Hostname(h))
 	}
-	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{
-		Path: &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: new(r.Path)},
-	}}}
-	for _, b := range r.Backends {
-		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{
-			BackendObjectReference: gatewayv1.BackendObjectReference{
-				Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")),
-				Name: gatewayv1.ObjectName(b.Service), Port: new(gatewayv1.PortNumber(r.Port)),
-			},
-			Weight: new(b.Weight),
-		}})
+	if rule := r.matchRule(); rule != nil {
+		route.Spec.Rules = append(route.Spec.Rules, *rule)
 	}
-	route.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
+	route.Spec.Rules = append(route.Spec.Rules, r.weightRule())
 	return route
+}
+
+// weightRule splits all requests by weight. Of the rules of a route it is the last
+// one: one with more matches goes before it, by GEP-718's order of precedence.
+func (r Route) weightRule() gatewayv1.HTTPRouteRule {
+	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Path: r.pathMatch()}}}
+	for _, b := range r.Backends {
+		rule.BackendRefs = append(rule.BackendRefs, r.backend(b))
+	}
+	if r.Mirror != "" {
+		mirror := &gatewayv1.HTTPRequestMirrorFilter{BackendRef: r.object(r.Mirror)}
+		if r.MirrorPercent < 100 {
+			mirror.Percent = new(r.MirrorPercent)
+		}
+		rule.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: mirror}}
+	}
+	return rule
+}
+
+// matchRule leads chosen requests to the canary; nil where none are chosen.
+func (r Route) matchRule() *gatewayv1.HTTPRouteRule {
+	if r.Canary == "" || len(r.Matches) == 0 {
+		return nil
+	}
+	rule := &gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{r.backend(Backend{Service: r.Canary, Weight: 100})}}
+	for _, m := range r.Matches {
+		match := gatewayv1.HTTPRouteMatch{Path: r.pathMatch()}
+		for _, h := range m.Headers {
+			match.Headers = append(match.Headers, gatewayv1.HTTPHeaderMatch{
+				Type: new(gatewayv1.HeaderMatchType(matchType(h.Type))), Name: gatewayv1.HTTPHeaderName(h.Name), Value: h.Value,
+			})
+		}
+		if c := m.Cookie; c != nil {
+			match.Headers = append(match.Headers, gatewayv1.HTTPHeaderMatch{
+				Type: new(gatewayv1.HeaderMatchRegularExpression), Name: "Cookie", Value: cookiePattern(c.Name, c.Value),
+			})
+		}
+		slices.SortFunc(match.Headers, func(a, b gatewayv1.HTTPHeaderMatch) int { return cmp.Compare(a.Name, b.Name) })
+		for _, q := range m.QueryParams {
+			match.QueryParams = append(match.QueryParams, gatewayv1.HTTPQueryParamMatch{
+				Type: new(gatewayv1.QueryParamMatchType(matchType(q.Type))), Name: gatewayv1.HTTPHeaderName(q.Name), Value: q.Value,
+			})
+		}
+		slices.SortFunc(match.QueryParams, func(a, b gatewayv1.HTTPQueryParamMatch) int { return cmp.Compare(a.Name, b.Name) })
+		rule.Matches = append(rule.Matches, match)
+	}
+	return rule
+}
+
+// MatchesKey tells lists of matches apart; "" for none.
+func MatchesKey(matches []v1alpha1.CanaryMatch) string {
+	if len(matches) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, m := range matches {
+		parts = append(parts, "match")
+		for _, h := range m.Headers {
+			parts = append(parts, "header", strings.ToLower(h.Name), string(matchType(h.Type)), h.Value)
+		}
+		for _, q := range m.QueryParams {
+			parts = append(parts, "query", q.Name, string(matchType(q.Type)), q.Value)
+		}
+		if m.Cookie != nil {
+			parts = append(parts, "cookie", m.Cookie.Name, m.Cookie.Value)
+		}
+	}
+	return digest(parts...)
+}
+
+// cookiePattern finds one cookie among those of a Cookie header (RFC 6265, 4.2.1).
+func cookiePattern(name, value string) string {
+	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
+}
+
+func matchType(t v1alpha1.MatchType) v1alpha1.MatchType { return cmp.Or(t, v1alpha1.MatchExact) }
+
+func (r Route) pathMatch() *gatewayv1.HTTPPathMatch {
+	return &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: new(r.Path)}
+}
+
+func (r Route) backend(b Backend) gatewayv1.HTTPBackendRef {
+	return gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{BackendObjectReference: r.object(b.Service), Weight: new(b.Weight)}}
+}
+
+func (r Route) object(service string) gatewayv1.BackendObjectReference {
+	return gatewayv1.BackendObjectReference{
+		Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")),
+		Name: gatewayv1.ObjectName(service), Port: new(gatewayv1.PortNumber(r.Port)),
+	}
+}
+
+// WeightRule is the rule of a route of ours that splits by weight: the last one.
+// nil where somebody took all rules away.
+func WeightRule(route *gatewayv1.HTTPRoute) *gatewayv1.HTTPRouteRule {
+	if len(route.Spec.Rules) == 0 {
+		return nil
+	}
+	return &route.Spec.Rules[len(route.Spec.Rules)-1]
+}
+
+// ServicesOf are all Services that a route names: by weight, by match or as a
+// mirror.
+func ServicesOf(route *gatewayv1.HTTPRoute) map[string]bool {
+	out := map[string]bool{}
+	for _, rule := range route.Spec.Rules {
+		for _, b := range rule.BackendRefs {
+			out[string(b.Name)] = true
+		}
+		for _, f := range rule.Filters {
+			if f.RequestMirror != nil {
+				out[string(f.RequestMirror.BackendRef.Name)] = true
+			}
+		}
+	}
+	return out
 }
 
 func parentRef(p v1alpha1.ParentReference) gatewayv1.ParentReference {
