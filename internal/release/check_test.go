@@ -58,6 +58,9 @@ func (w *world) checkGroup(g *Group) {
 		if r.Weight < 0 || r.Weight > 100 {
 			w.fail("invariant 2: %s of group %s has weight %d", r.Release, g.Slug, r.Weight)
 		}
+		if r.Status != Canary && (r.Match || r.Mirror > 0) {
+			w.fail("invariant 2: %s of group %s is %s and gets matches or copies", r.Release, g.Slug, r.Status)
+		}
 		if r.Weight > 0 && r.Zero != nil {
 			w.fail("%s of group %s has weight %d and is to be in no route", r.Release, g.Slug, r.Weight)
 		}
@@ -273,6 +276,88 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 	}
 	// 32: one change of traffic at a time, but for those that take weight away.
 	w.checkCapacity(o, g, h)
+	w.checkJudged(o, g, h)
+}
+
+// checkJudged holds the way of a canary against the answers of hooks, the verdicts of
+// measurements, and windows, as the plan saw them.
+func (w *world) checkJudged(o Observed, g, h *Group) {
+	run, a := g.Run, g.ActiveRow()
+	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasChild(o, a.Release) || h.Phase != Live {
+		return
+	}
+	was, r, c := g.Row(run.Release), h.Row(run.Release), childOf(o, run.Release)
+	if was == nil || r == nil || was.Promoted > 0 {
+		return
+	}
+	on := h.Run != nil && h.Run.Sequence == run.Sequence
+	if v := c.Analysis; v != nil && v.Run == run.Sequence && v.Phase == VerdictFailed && (on || r.Status == Active) {
+		w.fail("analysis: %s failed its measurements, and is %s", r.Release, r.Status)
+	}
+	if c.Rollback != nil && c.Rollback.Run == run.Sequence && (on || r.Status == Active) {
+		w.fail("hooks: %s is to go back, and is %s", r.Release, r.Status)
+	}
+	steps, end := o.Spec.Steps, run.Step
+	switch {
+	case on && h.Run.StepsHash == run.StepsHash:
+		end = h.Run.Step
+	case !on && r.Status == Active && r.Reason == "Promoted" && run.StepsHash == stepsHash(steps):
+		end = len(steps) + 1
+	}
+	open := func(p Point) bool {
+		return run.Gate == p && slices.ContainsFunc(c.Gates, func(f GateFact) bool {
+			return f.Run == run.Sequence && f.Point == p && f.Open && f.Since.Equal(run.GateTime)
+		})
+	}
+	word := r.Decision != nil && r.Decision.Action == Continue && r.Decision.Outcome == DecisionApplied && (was.Decision == nil || was.Decision.ID != r.Decision.ID)
+	for k := run.Step; k < end; k++ { // the step that is left
+		v := c.Analysis
+		passed := k == run.Step && (word || run.Continued == k || v != nil && v.Run == run.Sequence && v.Step == k && v.Phase == VerdictPassed && v.Since.Equal(run.WaitingSince))
+		if o.Spec.Analysis && k >= 1 && steps[k-1].traffic() && !passed {
+			w.fail("analysis: %s leaves step %d, which it has not passed", r.Release, k)
+		}
+		asked := PreRollout
+		switch {
+		case k >= len(steps):
+			if slices.Contains(o.Spec.Gates, ConfirmPromotion) && !open(ConfirmPromotion) {
+				w.fail("hooks: %s becomes active without ConfirmPromotion", r.Release)
+			}
+		case steps[k].Confirm && steps[k].more(*was):
+			if asked = ConfirmTrafficIncrease; !open(asked) {
+				w.fail("hooks: %s begins step %d without ConfirmTrafficIncrease", r.Release, k+1)
+			}
+		}
+		if asked == PreRollout && k == 0 && len(steps) > 0 && was.Status == Pending && slices.Contains(o.Spec.Gates, PreRollout) && !open(PreRollout) {
+			w.fail("hooks: %s begins without PreRollout", r.Release)
+		}
+		if len(steps) > 0 {
+			if x := steps[min(k, len(steps)-1)].Window; x != nil && !x.Open {
+				w.fail("window: %s leaves step %d outside of it", r.Release, k)
+			}
+		}
+	}
+}
+
+// checkRollout holds a creation or enlargement against the gate of ConfirmRollout: a
+// release that it is asked for has no pods before.
+func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
+	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {
+		return
+	}
+	g := o.Ledger.group(e.Slug)
+	if g == nil || g.Level == preview || g.Phase != Live || g.ActiveRow() == nil || g.ActiveRow().Release == e.Release || !hasChild(o, g.ActiveRow().Release) {
+		return
+	}
+	r, c := g.Row(e.Release), childOf(o, e.Release)
+	if r != nil && (r.Promoted > 0 || r.Adopted) || c.Decision != nil && c.Decision.Action == Adopt {
+		return
+	}
+	if run := g.Run; run != nil && run.Release == e.Release && (run.Gate != ConfirmRollout || slices.ContainsFunc(c.Gates, func(f GateFact) bool {
+		return f.Run == run.Sequence && f.Point == ConfirmRollout && f.Open && f.Since.Equal(run.GateTime)
+	})) {
+		return
+	}
+	w.fail("hooks: %s gets %d pods before ConfirmRollout", e.Release, e.Replicas)
 }
 
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
@@ -365,11 +450,11 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 		c, ac := childOf(o, r.Release), childOf(o, a.Release)
 		need := 1
 		if r.Status == Canary && g.Run != nil {
-			need = max(1, (r.Weight*g.Run.Floor+99)/100)
+			need = max(1, (r.Weight*max(g.Run.Floor, ac.Current)+99)/100)
 		}
 		alive := ac.Available > 0 && !ac.Terminating && !ac.Unsettled
 		if r.Status == Active && alive && r.Reason != "ActiveLost" && !maskedIn(o, a.Release) {
-			need = max(1, o.Spec.Replicas)
+			need = max(1, o.Spec.Replicas, ac.Current)
 		}
 		if r.Reason != "ActiveLost" && (c.Available < need || c.Unsettled || c.Terminating) {
 			w.fail("rule 6: %s gets %d%% with %d of %d replicas", r.Release, r.Weight, c.Available, need)

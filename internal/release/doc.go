@@ -11,6 +11,8 @@
 //	rules.go    the named rules of one group, in the order in which they apply
 //	target.go   which release is wanted
 //	run.go      how it gets there: clock, steps, promotion, failure
+//	gates.go    where hooks have to agree
+//	capacity.go how many replicas what comes next needs
 //	traffic.go  what is confirmed, what is drained
 //	retain.go   which releases are kept, at which size
 //	split.go    who gets traffic when endpoints are missing

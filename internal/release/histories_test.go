@@ -68,6 +68,14 @@ func (h tale) live() {
 
 var twoSteps = []Step{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: time.Minute}}
 
+// analysed brings 1.0.0 to active, and measures canaries from there on.
+func (h tale) analysed(steps ...Step) {
+	h.live()
+	h.edit("analysis", func(s *Spec) { s.Analysis, s.Steps = true, steps })
+}
+
+func (h tale) gates(points ...Point) { h.edit("gates", func(s *Spec) { s.Gates = points }) }
+
 func (h tale) steps(steps ...Step) { h.edit("steps", func(s *Spec) { s.Steps = steps }) }
 
 // histories are named after the rules of the protocol that they force.
@@ -485,6 +493,375 @@ var histories = []struct {
 		if a := h.ledger.Groups[0].ActiveRow(); a == nil || a.Config != "c2" || len(h.ledger.Groups[0].Releases) != 2 {
 			h.fail("another template is another release of the same version")
 		}
+	}},
+	{"analysis: each step with traffic is passed by measurements", func(h tale) {
+		h.analysed(Step{Weight: 0}, Step{Weight: 10}, Step{Weight: 50, Pause: 2 * time.Minute})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("the first needs none", map[string]string{"1.1.0": "canary 10"})
+		h.state("measures", "AnalysisRunning", true)
+		h.run(interval)
+		h.want("passed", map[string]string{"1.1.0": "canary 50"})
+		h.run(time.Minute)
+		h.want("a pause is a pause", map[string]string{"1.1.0": "canary 50"})
+		h.run(time.Minute)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"analysis: a bad canary is turned down in its first step, and stays so", func(h tale) {
+		h.analysed(twoSteps...)
+		h.quality["1.1.0"] = VerdictFailed
+		h.push("1.1.0")
+		h.run(interval + time.Second)
+		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.run(24 * time.Hour)
+		h.want("next day", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		delete(h.quality, "1.1.0")
+		h.word("1.1.0", Retry, "")
+		h.run(time.Hour)
+		h.want("another run is measured anew", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"analysis: what proves nothing waits for a person", func(h tale) {
+		h.analysed(Step{Name: "few", Weight: 10}, Step{Weight: 50})
+		h.quality["1.1.0"] = VerdictInconclusive
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("inconclusive", map[string]string{"1.1.0": "canary 10"})
+		h.state("inconclusive", "AnalysisInconclusive", true)
+		h.quality["1.1.0"] = VerdictNoTraffic
+		h.run(24 * time.Hour)
+		h.state("silent", "AnalysisNoTraffic", true)
+		h.word("1.1.0", Continue, "few")
+		h.run(time.Second)
+		h.want("goes on", map[string]string{"1.1.0": "canary 50"})
+		h.quality["1.1.0"] = VerdictPassed
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"analysis: Continue passes no failure", func(h tale) {
+		h.analysed(Step{Name: "few", Weight: 10, Pause: time.Hour}, Step{Weight: 50})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.quality["1.1.0"] = VerdictFailed
+		h.measure(h.object("1.1.0"), 0)
+		h.word("1.1.0", Continue, "few")
+		h.run(time.Second)
+		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 43: a release that turns bad in its trial goes back", func(h tale) {
+		h.analysed(Step{Weight: 10}, Step{Weight: 100, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(30 * time.Minute)
+		h.want("trial", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+		if n := h.object("1.0.0").ready; n != 2 {
+			h.fail("the former release has %d pods", n)
+		}
+		h.quality["1.1.0"] = VerdictFailed
+		h.run(time.Second)
+		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 22: paused stops no failure of measurements", func(h tale) {
+		h.analysed(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.1.0": "canary 10"})
+		h.quality["1.1.0"] = VerdictFailed
+		h.run(time.Second)
+		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"analysis: a break starts the measurements anew", func(h tale) {
+		h.analysed(Step{Weight: 10, Pause: 2 * interval})
+		h.push("1.1.0")
+		h.run(interval + time.Second)
+		h.kill(h.object("1.1.0"), 2)
+		h.object("1.1.0").up = h.now.Add(2 * time.Minute)
+		h.run(3*time.Minute - 2*interval + time.Second)
+		h.want("back", map[string]string{"1.1.0": "canary 10"})
+		h.run(interval - 2*time.Second)
+		h.want("the pause is over, the measurements are not", map[string]string{"1.1.0": "canary 10"})
+		h.run(interval)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: no pods before ConfirmRollout", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.1.0": "pending 0"})
+		h.state("waits", "AwaitingGate", true)
+		if n := h.object("1.1.0").Replicas; n != 0 {
+			h.fail("it has %d replicas", n)
+		}
+		h.startup = 5 * time.Minute
+		h.hooks[ConfirmRollout] = ""
+		h.run(time.Minute)
+		h.want("its clock starts now", map[string]string{"1.1.0": "pending 0"})
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+		h.run(time.Hour)
+		h.push("2.0.0")
+		h.hooks[ConfirmRollout] = "no"
+		h.run(time.Hour)
+		h.want("a first release asks nobody", map[string]string{"2.0.0": "active 100"})
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Hour)
+		h.want("nor does a rollback", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"hooks: a release whose ConfirmRollout is taken out of the specification", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.hooks[ConfirmRollout] = ""
+		h.run(time.Hour)
+		if n := h.object("1.1.0").Replicas; n != 0 {
+			h.fail("paused, and it has %d replicas", n)
+		}
+		h.edit("end of pause", func(s *Spec) { s.Paused = false })
+		h.hooks[ConfirmRollout] = "no"
+		h.gates()
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: PreRollout is asked once, before the first step", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Minute, Confirm: true}, Step{Weight: 50, Pause: time.Minute, Confirm: true})
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.1.0": "pending 0"})
+		h.hooks[PreRollout], h.hooks[ConfirmTrafficIncrease] = "", "no"
+		h.run(24 * time.Hour)
+		h.want("then the next", map[string]string{"1.1.0": "pending 0"})
+		h.hooks[PreRollout], h.hooks[ConfirmTrafficIncrease] = "no", ""
+		h.run(time.Second)
+		h.want("step", map[string]string{"1.1.0": "canary 10"})
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: PreRollout that fails", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "fail"
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"hooks: no timer beats a gate, and Continue does not", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10}, Step{Name: "half", Weight: 50, Pause: time.Minute, Confirm: true})
+		h.gates(ConfirmPromotion)
+		h.hooks[ConfirmTrafficIncrease] = "no"
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.1.0": "canary 10"})
+		h.state("waits", "AwaitingGate", true)
+		h.word("1.1.0", Continue, "1")
+		h.run(time.Hour)
+		h.want("waits still", map[string]string{"1.1.0": "canary 10"})
+		h.kill(h.object("1.1.0"), 2)
+		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
+		h.run(time.Hour)
+		h.want("the day at the gate is no part of the deadline", map[string]string{"1.1.0": "canary 10"})
+		h.hooks[ConfirmTrafficIncrease], h.hooks[ConfirmPromotion] = "", "fail"
+		h.run(24 * time.Hour)
+		h.want("before the promotion", map[string]string{"1.1.0": "canary 50"})
+		h.hooks[ConfirmPromotion] = ""
+		h.run(time.Minute)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: a release at its first gate that loses pods", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.kill(h.object("1.1.0"), 1)
+		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
+		h.run(6 * time.Minute)
+		h.want("back", map[string]string{"1.1.0": "pending 0"})
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("lost", map[string]string{"1.1.0": "error 0"})
+	}},
+	{"hooks: what they agreed to is edited", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10}, Step{Weight: 20, Confirm: true, Window: &Window{}})
+		h.hooks[ConfirmTrafficIncrease] = "no"
+		h.push("1.1.0")
+		h.run(2 * time.Minute)
+		h.want("asks", map[string]string{"1.1.0": "canary 10"})
+		h.run(25 * time.Minute) // the window is shut
+		h.hooks[ConfirmTrafficIncrease] = ""
+		h.run(time.Minute)
+		h.hooks[ConfirmTrafficIncrease] = "no"
+		h.steps(Step{Weight: 10}, Step{Weight: 90, Confirm: true, Window: &Window{}})
+		h.run(24 * time.Hour)
+		h.want("they have not agreed to this", map[string]string{"1.1.0": "canary 10"})
+	}},
+	{"hooks: one wants to go back", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.back["1.1.0"] = true
+		h.run(time.Second)
+		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		delete(h.back, "1.1.0")
+		h.word("1.1.0", Retry, "")
+		h.run(time.Hour)
+		h.want("another run", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: Adopt passes gates", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(ConfirmRollout, PreRollout, ConfirmPromotion)
+		for _, p := range []Point{ConfirmRollout, PreRollout, ConfirmPromotion} {
+			h.hooks[p] = "no"
+		}
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("adopted", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 34: chosen users and copies go to the canary", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 0, Match: true, Pause: time.Minute}, Step{Weight: 0, Match: true, Mirror: 50, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
+		h.push("1.1.0")
+		traffic := func(when string, match bool, mirror int) {
+			for _, r := range h.ledger.Groups[0].Releases {
+				if r.Version == "1.1.0" && (r.Match != match || r.Mirror != mirror) {
+					h.fail("%s: match %t, mirror %d", when, r.Match, r.Mirror)
+				}
+			}
+		}
+		h.run(time.Second)
+		traffic("step 1", true, 0)
+		revision := h.ledger.Groups[0].TrafficRevision
+		h.run(time.Minute)
+		traffic("step 2", true, 50)
+		if h.ledger.Groups[0].TrafficRevision == revision {
+			h.fail("copies do not raise the revision")
+		}
+		if !h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
+			h.fail("no route names the canary")
+		}
+		h.run(time.Minute)
+		traffic("step 3", false, 0)
+		h.want("step 3", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.steps(Step{Weight: 50, Match: true, Pause: time.Hour})
+		h.run(time.Minute)
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.run(time.Minute)
+		traffic("edited", false, 0)
+		h.steps(Step{Weight: 50, Match: true, Pause: time.Hour})
+		h.run(time.Minute)
+		traffic("edited again", true, 0)
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Hour)
+		traffic("down", false, 0)
+		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		if n := h.object("1.1.0").Replicas; n != 0 {
+			h.fail("it has %d replicas", n)
+		}
+	}},
+	{"a step begins in its window, and the promotion in the last one's", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 25 * time.Minute}, Step{Weight: 50, Pause: 25 * time.Minute, Window: &Window{}})
+		h.push("1.1.0")
+		h.run(58 * time.Minute)
+		h.want("shut", map[string]string{"1.1.0": "canary 10"})
+		h.state("shut", "AwaitingWindow", true)
+		h.run(2 * time.Minute)
+		h.want("open", map[string]string{"1.1.0": "canary 50"})
+		h.run(58 * time.Minute)
+		h.want("shut again", map[string]string{"1.1.0": "canary 50"})
+		h.run(2 * time.Minute)
+		h.want("open again", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"capacity: the canary takes what an autoscaler gave to the active release", func(h tale) {
+		h.live()
+		h.autoscale(h.object("1.0.0"), 12)
+		h.steps(Step{Weight: 50, Pause: time.Minute})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("step", map[string]string{"1.1.0": "canary 50"})
+		if a, c := h.object("1.0.0").Replicas, h.object("1.1.0").ready; a != 12 || c != 12 {
+			h.fail("the active release keeps %d, the canary has %d", a, c)
+		}
+		h.autoscale(h.object("1.0.0"), 15)
+		h.startup = 2 * time.Minute
+		h.run(90 * time.Second)
+		h.want("not before its pods", map[string]string{"1.1.0": "canary 50"})
+		h.run(5 * time.Minute)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+		h.autoscale(h.object("1.1.0"), 15)
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("a rollback waits for as many", map[string]string{"1.1.0": "active 100"})
+		h.run(time.Hour)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"capacity: Adopt waits for what the active release has", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.autoscale(h.object("1.0.0"), 9)
+		h.startup = time.Minute
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Second)
+		h.want("waits", map[string]string{"1.1.0": "canary 10"})
+		h.run(time.Hour)
+		h.want("adopted", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"capacity: with MatchWeight the pods come with the weight", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 10, true })
+		h.live()
+		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 20, Mirror: 10, Pause: 3 * time.Minute}, Step{Weight: 50, Pause: 3 * time.Minute})
+		h.startup = time.Minute
+		h.push("1.1.0")
+		pods := func(when, stand string, n int) {
+			h.want(when, map[string]string{"1.1.0": stand})
+			if have := h.object("1.1.0").Replicas; have != n {
+				h.fail("%s: %d replicas, want %d", when, have, n)
+			}
+		}
+		h.run(30 * time.Second)
+		pods("at first", "pending 0", 1)
+		h.run(time.Minute)
+		pods("before 20", "canary 0", 3)
+		h.run(2 * time.Minute)
+		pods("before 50", "canary 20", 5)
+		h.state("available at its weight", "Waiting", true)
+		h.run(3 * time.Minute)
+		pods("before the promotion", "canary 50", 10)
+		h.run(time.Hour)
+		pods("end", "active 100", 10)
+	}},
+	{"capacity: the pods of the next weight never come", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 10, true })
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 90})
+		h.push("1.1.0")
+		h.run(time.Second)
+		o := h.object("1.1.0")
+		o.up = h.now.Add(48 * time.Hour)
+		o.ready = 1
+		h.run(30 * time.Minute)
+		h.want("healthy at its weight", map[string]string{"1.1.0": "canary 10"})
+		h.run(2 * time.Hour)
+		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"a failure of an old template is forgotten", func(h tale) {
 		h.live()

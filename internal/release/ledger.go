@@ -183,6 +183,11 @@ func (g *Group) Row(release string) *Row {
 	return nil
 }
 
+// leave takes the traffic of a release away.
+func (r *Row) leave() {
+	r.Weight, r.Match, r.Mirror, r.Available, r.Adopted = 0, false, 0, false, false
+}
+
 // ActiveRow finds the active row.
 func (g *Group) ActiveRow() *Row {
 	for i := range g.Releases {

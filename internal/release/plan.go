@@ -371,9 +371,7 @@ func (s *scope) endRun() {
 		return
 	}
 	if r := s.g.Row(s.g.Run.Release); r != nil && r.Status != Active {
-		r.Weight = 0
-		r.Available = false
-		r.Adopted = false
+		r.leave()
 	}
 	if a := s.g.ActiveRow(); a != nil {
 		a.Weight = 100

@@ -112,7 +112,7 @@ func (s *scope) size(p *Plan) {
 		running := s.g.Run != nil && s.g.Run.Release == r.Release
 		if !there && (r.Status == Active || running) {
 			if _, can := s.offered(r.Release); can {
-				p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: s.full(), Create: true, Stamp: s.next})
+				p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: s.want(r, Child{}), Create: true, Stamp: s.next})
 			}
 			continue
 		}
@@ -162,8 +162,10 @@ func (s *scope) want(r Row, c Child) int {
 	switch {
 	case s.g.Phase == Closing:
 		return c.Replicas // the object goes with its row
-	case r.Status == Active || running:
+	case r.Status == Active:
 		return s.full()
+	case running:
+		return s.runSize(r, c)
 	case r.Status == Pending || r.Status == Canary:
 		return max(c.Replicas, s.full())
 	case r.Promoted > 0 && s.pinnedByDomain(r.Release):

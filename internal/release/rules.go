@@ -25,6 +25,7 @@ var rules = []rule{
 	{"Finish first", finishFirst},
 	{"Overtake", overtake},
 	{"Start", start},
+	{"Open the gate", openGate},
 	{"Keep the clock", keepClock},
 	{"Fail", fail},
 	{"Edited steps", editedSteps},
@@ -240,7 +241,7 @@ func (s *scope) failRow(r *Row, reason string) {
 	if s.g.Run != nil && s.g.Run.Release == r.Release {
 		s.endRun()
 	}
-	r.Weight, r.Available, r.Adopted = 0, false, false
+	r.leave()
 	s.turn(r, Error, reason)
 }
 
@@ -271,7 +272,7 @@ func (s *scope) close(reason string) {
 	s.g.Target = Target{}
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		r.Weight, r.Available = 0, false
+		r.leave()
 		if r.Status != Deprecated {
 			s.turn(r, Deprecated, reason)
 		}
@@ -315,13 +316,13 @@ func noteAvailability(s *scope) {
 		case r.Status != Active && r.Status != Canary:
 			r.Available = false
 		case !c.Unsettled:
-			r.Available = c.ok()
+			r.Available = s.available(*r, c)
 		}
 	}
 }
 
-// traffic is what routes have to carry: weights, who is active, and whether the
-// group is there at all.
+// traffic is what routes have to carry: weights, matches, copies, who is active, and
+// whether the group is there at all.
 func traffic(g *Group) map[string]int {
 	t := map[string]int{"phase/" + string(g.Phase): 1}
 	for _, r := range g.Releases {
@@ -333,6 +334,12 @@ func traffic(g *Group) map[string]int {
 		}
 		if r.Status == Canary {
 			t["canary/"+r.Release] = 1
+		}
+		if r.Match {
+			t["match/"+r.Release] = 1
+		}
+		if r.Mirror > 0 {
+			t["mirror/"+r.Release] = r.Mirror
 		}
 	}
 	return t

@@ -73,7 +73,7 @@ func overtake(s *scope) {
 				s.g.Overtaken++
 			}
 		}
-		r.Weight, r.Available, r.Adopted = 0, false, false
+		r.leave()
 		if r.Status == Pending || r.Status == Canary {
 			s.turn(r, Deprecated, "Overtaken")
 		}
@@ -117,10 +117,12 @@ func start(s *scope) {
 		s.turn(r, Pending, "Started")
 	}
 	s.touch(target)
-	s.g.Run = &Run{Release: target, Started: s.now, StepsHash: stepsHash(s.steps())}
+	s.g.Run = &Run{Release: target, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
 	if active = s.g.ActiveRow(); active != nil {
-		ac, _ := s.child(active.Release)
-		s.g.Run.Floor = ac.Replicas
+		s.g.Run.Floor = s.serving(active)
+	}
+	if s.judged(r) && s.asks(ConfirmRollout) {
+		s.g.Run.Gate, s.g.Run.GateTime = ConfirmRollout, s.now
 	}
 	s.event(r, false, "Started", fmt.Sprintf("%s starts in group %s", r.Version, s.g.Name))
 }
@@ -130,16 +132,22 @@ func start(s *scope) {
 func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, since time.Time) {
 	if run.Step == 0 {
 		switch {
+		case run.Gate == ConfirmRollout:
+			return true, "", s.now // it is not to have pods yet
 		case !c.ok():
 			return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime
 		case r.Promoted == 0 && !s.calm():
 			return false, "TrafficNotProgrammed", noTime
+		case run.WaitingSince.IsZero():
+			return true, "", s.now
 		}
-		return true, "", run.Started
+		return true, "", run.WaitingSince
 	}
 	switch {
-	case !c.ok():
+	case !s.available(*r, c):
 		return false, or(c.Failure, "AvailabilityLost"), noTime
+	case run.Continued == run.Step && !c.has(s.nextSize(run)):
+		return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime // nothing but pods is missing
 	case r.Routed && len(s.reports) == 0:
 		return false, "TrafficLost", noTime
 	case !s.confirmed(run.StepRevision):
@@ -178,7 +186,7 @@ func or(a, b string) string {
 // off or goes on (rules 13 and 23).
 func keepClock(s *scope) {
 	run, r, c := s.running()
-	if run == nil || run.Step == 0 {
+	if run == nil || run.Step == 0 && run.WaitingSince.IsZero() && !run.Interrupted {
 		return
 	}
 	healthy, cause, since := s.health(run, r, c)
@@ -203,7 +211,27 @@ func keepClock(s *scope) {
 // waits says that a step has a wait of its own.
 func (s *scope) waits(step int) bool {
 	steps := s.steps()
-	return step <= len(steps) && (steps[step-1].Pause > 0 || steps[step-1].Approval)
+	if step < 1 || step > len(steps) {
+		return false
+	}
+	st := steps[step-1]
+	return st.Pause > 0 || st.Approval || s.o.Spec.Analysis && st.traffic()
+}
+
+// traffic says that the canary can get requests in a step.
+func (st Step) traffic() bool { return st.Weight > 0 || st.Match || st.Mirror > 0 }
+
+// more says that a step gives a release more traffic than it has.
+func (st Step) more(r Row) bool {
+	return st.Weight > r.Weight || st.Match && !r.Match || st.Mirror > r.Mirror
+}
+
+// judged says that a release has to prove itself beside an active one: hooks and
+// measurements have a say in it, as they have not in previews, in the first release
+// of a group, and in one that was active.
+func (s *scope) judged(r *Row) bool {
+	active := s.g.ActiveRow()
+	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
 // fail ends a run whose clock passed the deadline; the last active release
@@ -212,6 +240,13 @@ func fail(s *scope) {
 	run, r, c := s.running()
 	if run == nil {
 		return
+	}
+	if s.judged(r) {
+		if reason, message := s.condemned(run, c); reason != "" {
+			s.failRow(r, reason)
+			s.event(r, true, "ReleaseFailed", fmt.Sprintf("%s is turned down (%s): %s", r.Version, reason, message))
+			return
+		}
 	}
 	healthy, cause, _ := s.health(run, r, c)
 	if healthy || s.o.Spec.Paused && run.Step == 0 && c.ok() {
@@ -234,6 +269,21 @@ func fail(s *scope) {
 		s.wakeAt(r.RetryTime)
 	}
 	s.event(r, true, "ReleaseFailed", message)
+}
+
+// condemned gives the reason for which measurements or hooks end a run, whatever
+// else it waits for.
+func (s *scope) condemned(run *Run, c Child) (reason, message string) {
+	if v := c.Analysis; v != nil && v.Run == run.Sequence && v.Phase == VerdictFailed {
+		return "AnalysisFailed", or(v.Message, "the measurements failed")
+	}
+	if b := c.Rollback; b != nil && b.Run == run.Sequence {
+		return "RollbackRequested", or(b.Message, "a hook asked to go back")
+	}
+	if f := s.answer(run, c); run.Gate == PreRollout && f.Failed {
+		return "HookFailed", or(f.Message, "a hook of PreRollout failed")
+	}
+	return "", ""
 }
 
 // moment is how long a manager that has just begun gives what it finds to report.
@@ -262,6 +312,9 @@ func editedSteps(s *scope) {
 		return
 	}
 	run.StepsHash = hash
+	if run.Gate == ConfirmTrafficIncrease {
+		run.GateTime = s.now // what hooks agreed to is not what comes now
+	}
 	if run.Step == 0 {
 		return
 	}
@@ -271,13 +324,13 @@ func editedSteps(s *scope) {
 		next = len(steps)
 	}
 	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
-	if next < len(steps) && steps[next].Weight == r.Weight {
+	if next < len(steps) && !steps[next].more(*r) {
 		s.enter(run, r, next+1)
 		return
 	}
 	// What is before the next step is passed; that one waits for health and size.
-	run.Step, run.Continued, run.Started = next, next, s.now
-	run.Waited, run.WaitingSince, run.Interrupted = 0, noTime, false
+	run.begin(next, s.now)
+	run.Continued = next
 }
 
 // stepsHash identifies a list of steps.
@@ -285,6 +338,9 @@ func stepsHash(steps []Step) string {
 	h := fnv.New64a()
 	for _, st := range steps {
 		fmt.Fprintf(h, "%q %d %d %t;", st.Name, st.Weight, st.Pause, st.Approval)
+		if st.Match || st.Mirror > 0 {
+			fmt.Fprintf(h, "%t %d;", st.Match, st.Mirror)
+		}
 	}
 	return strconv.FormatUint(h.Sum64(), 36)
 }
@@ -305,13 +361,20 @@ func (s *scope) stepName(step int) string {
 	return strconv.Itoa(step)
 }
 
-// enter begins a step, from 1.
-func (s *scope) enter(run *Run, r *Row, step int) {
-	run.Step, run.Started = step, s.now
+// begin sets the clock of a step, from 1.
+func (run *Run) begin(step int, now time.Time) {
+	run.Step, run.Started = step, now
 	run.Waited, run.WaitingSince, run.Interrupted, run.Continued = 0, noTime, false, 0
+	run.Gate, run.GateTime = "", noTime
+}
+
+// enter begins a step, from 1, and gives the canary its traffic.
+func (s *scope) enter(run *Run, r *Row, step int) {
+	run.begin(step, s.now)
 	s.stepped = true
 	s.turn(r, Canary, "Step")
-	r.Weight = s.steps()[step-1].Weight
+	st := s.steps()[step-1]
+	r.Weight, r.Match, r.Mirror = st.Weight, st.Match, st.Mirror
 	if a := s.g.ActiveRow(); a != nil {
 		a.Weight = 100 - r.Weight
 	}
@@ -323,7 +386,7 @@ func (s *scope) promote(r *Row, reason string) {
 	for i := range s.g.Releases {
 		x := &s.g.Releases[i]
 		last = max(last, x.Promoted)
-		x.Weight = 0
+		x.Weight, x.Match, x.Mirror = 0, false, 0
 		if x.Status == Active && x != r {
 			x.Available = false
 			s.turn(x, Deprecated, "Replaced")
@@ -355,11 +418,14 @@ func promoteKept(s *scope) {
 	if run == nil || active == nil || r.Promoted == 0 || s.o.Spec.Paused && s.g.Target.Reason != "Pinned" {
 		return
 	}
-	need := s.full()
 	if s.dead(active) {
-		need = 1
+		if c.has(1) {
+			s.promote(r, "RolledBack")
+		}
+		return
 	}
-	if c.has(need) {
+	s.raiseFloor(run, active)
+	if c.has(s.full()) {
 		s.promote(r, "RolledBack")
 	}
 }
@@ -368,9 +434,11 @@ func promoteKept(s *scope) {
 // available at full size.
 func promoteAdopted(s *scope) {
 	run, r, c := s.running()
-	if run == nil || !r.Adopted || s.g.ActiveRow() == nil {
+	active := s.g.ActiveRow()
+	if run == nil || !r.Adopted || active == nil {
 		return
 	}
+	s.raiseFloor(run, active)
 	if c.ok() && c.has(s.full()) && s.calm() {
 		s.promote(r, "Adopted")
 	}
@@ -380,54 +448,102 @@ func promoteAdopted(s *scope) {
 func step(s *scope) {
 	run, r, c := s.running()
 	active := s.g.ActiveRow()
-	if run == nil || active == nil || r.Promoted > 0 || s.stepped {
+	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
 		return
 	}
 	healthy, _, since := s.health(run, r, c)
 	if !healthy {
 		return
 	}
-	steps := s.steps()
 	if s.o.Spec.Paused {
+		s.idle(run, since)
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits at %d%%: spec.paused is set", r.Version, r.Weight))
 		return
 	}
-	if run.Step >= 1 && run.Step <= len(steps) && run.Continued != run.Step {
-		st := steps[run.Step-1]
-		waited := run.Waited + s.now.Sub(since)
-		switch {
-		case st.Approval:
-			s.state(r, false, "AwaitingApproval", fmt.Sprintf("%s waits at %d%% for decision Continue of step %q on %s", r.Version, r.Weight, s.stepName(run.Step), r.Release))
-			return
-		case waited < st.Pause:
-			s.state(r, false, "Waiting", fmt.Sprintf("%s waits at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339)))
-			s.wakeAt(s.now.Add(st.Pause - waited))
-			return
-		}
+	if run.Step > 0 && run.Continued != run.Step && s.waiting(run, r, c, since) || s.outsideWindow(run, r) {
+		s.idle(run, since)
+		return
 	}
-	if run.Step < len(steps) {
-		weight := steps[run.Step].Weight
-		if !c.has(ceilShare(weight, run.Floor)) {
-			return
-		}
+	s.raiseFloor(run, active)
+	if !c.has(s.nextSize(run)) {
+		run.Continued = run.Step // what waits for pods has waited for all else
+		return
+	}
+	if s.gated(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	if steps := s.steps(); run.Step < len(steps) {
 		s.enter(run, r, run.Step+1)
 		s.event(r, false, "Step", fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
 		return
 	}
-	if c.has(s.full()) {
-		s.promote(r, "Promoted")
+	s.promote(r, "Promoted")
+}
+
+// idle notes since when a healthy release waits, so that the wait is no part of the
+// deadline when it breaks off.
+func (s *scope) idle(run *Run, since time.Time) {
+	if run.WaitingSince.IsZero() {
+		run.WaitingSince = since
 	}
 }
 
-// ceilShare is the part of n that weight percent of the traffic needs.
-func ceilShare(weight, n int) int { return (weight*n + 99) / 100 }
-
-// full is the number of replicas of a release with all the traffic: what the
-// user asks for, and during a run not less than the active one had (rule 6).
-func (s *scope) full() int {
-	n := max(1, s.o.Spec.Replicas)
-	if s.g.Run != nil {
-		n = max(n, s.g.Run.Floor)
+// waiting says what the present step waits for by itself: a person, time, or the
+// verdict of the measurements.
+func (s *scope) waiting(run *Run, r *Row, c Child, since time.Time) bool {
+	steps := s.steps()
+	if run.Step > len(steps) {
+		return false
 	}
-	return n
+	st := steps[run.Step-1]
+	waits := false
+	switch waited := run.Waited + s.now.Sub(since); {
+	case st.Approval:
+		s.state(r, false, "AwaitingApproval", fmt.Sprintf("%s waits at %d%% for decision Continue of step %q on %s", r.Version, r.Weight, s.stepName(run.Step), r.Release))
+		waits = true
+	case waited < st.Pause:
+		s.state(r, false, "Waiting", fmt.Sprintf("%s waits at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339)))
+		s.wakeAt(s.now.Add(st.Pause - waited))
+		waits = true
+	}
+	if !s.o.Spec.Analysis || !st.traffic() {
+		return waits
+	}
+	v := Verdict{Phase: VerdictRunning, Message: "no verdict yet"}
+	if a := c.Analysis; a != nil && a.Run == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
+		v = *a
+	}
+	word := fmt.Sprintf("decision Continue of step %q on %s goes on, Deprecate turns it down", s.stepName(run.Step), r.Release)
+	switch v.Phase {
+	case VerdictPassed:
+		return waits
+	case VerdictInconclusive:
+		s.state(r, true, "AnalysisInconclusive", fmt.Sprintf("%s waits at %d%%, its measurements prove nothing: %s; %s", r.Version, r.Weight, or(v.Message, "inconclusive"), word))
+	case VerdictNoTraffic:
+		s.state(r, true, "AnalysisNoTraffic", fmt.Sprintf("%s waits at %d%% for requests to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no traffic"), word))
+	default:
+		s.state(r, false, "AnalysisRunning", fmt.Sprintf("%s waits at %d%% for the verdict of its measurements: %s", r.Version, r.Weight, or(v.Message, "running")))
+	}
+	return true
+}
+
+// outsideWindow says that traffic may not move now: a step begins in its window, and
+// the release becomes active in the window of the last one.
+func (s *scope) outsideWindow(run *Run, r *Row) bool {
+	steps := s.steps()
+	if len(steps) == 0 {
+		return false
+	}
+	w := steps[min(run.Step, len(steps)-1)].Window
+	if w == nil || w.Open {
+		return false
+	}
+	until := "it opens"
+	if !w.Next.IsZero() {
+		s.wakeAt(w.Next)
+		until = w.Next.UTC().Format(time.RFC3339)
+	}
+	s.state(r, false, "AwaitingWindow", fmt.Sprintf("%s waits at %d%% for its window until %s", r.Version, r.Weight, until))
+	return true
 }

@@ -35,6 +35,10 @@ type world struct {
 	startup time.Duration     // from a pod's start to its readiness
 	broken  map[string]string // versions whose pods never get ready, and why
 
+	quality map[string]VerdictPhase // by version, what measurements give; absent: Passed
+	hooks   map[Point]string        // what hooks answer: "" yes, "no", "fail"
+	back    map[string]bool         // versions that a hook wants to go back from
+
 	past   []snapshot
 	ids    int
 	handed map[string]bool      // decisions by release and id
@@ -64,6 +68,7 @@ type object struct {
 	uid, rv int
 	ready   int       // pods with a ready endpoint
 	up      time.Time // when its pods can be ready
+	auto    bool      // it has an autoscaler, which does not go below Replicas
 	why     string    // they never are, and why
 }
 
@@ -114,6 +119,12 @@ func (c *carried) names() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
+// accepts says that the gateway has a release in its routes.
+func (c *carried) accepts(release string) bool {
+	_, there := c.accepted[release]
+	return there
+}
+
 // leader is a manager that believes that it leads, with the rest of its plan.
 type leader struct {
 	last int64
@@ -150,7 +161,7 @@ func newWorld() *world {
 		spec:   Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second},
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
-		broken: map[string]string{}, handed: map[string]bool{}, named: map[string]time.Time{},
+		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
 		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{},
 	}
 	w.snap()
@@ -295,18 +306,81 @@ func (w *world) id() int { w.ids++; return w.ids }
 
 // pods lets the pods of a release come up.
 func (w *world) pods(o *object) bool {
-	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready == o.Replicas {
+	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready == o.size() {
 		return false
 	}
-	o.ready = o.Replicas
+	o.ready = o.size()
 	delete(w.taken, o.Release)
+	return true
+}
+
+// size is how many pods it is to have.
+func (o *object) size() int {
+	if o.Replicas == 0 {
+		return 0
+	}
+	return max(o.Replicas, o.Current)
+}
+
+// autoscale lets an autoscaler want so many.
+func (w *world) autoscale(o *object, n int) {
+	if o.Replicas == 0 || o.Terminating {
+		return
+	}
+	w.say("autoscale %s to %d", o.Release, n)
+	o.auto, o.Current = true, max(n, o.Replicas)
+	o.ready = min(o.ready, o.Current)
+}
+
+// interval of measurements.
+const interval = 30 * time.Second
+
+// measure lets the controller of a release do what the run in the ledger asks for, lag
+// snapshots old: ask hooks, and measure.
+func (w *world) measure(o *object, lag int) bool {
+	led := w.ago(lag).ledger
+	g := led.group(o.Slug)
+	if g == nil || g.Run == nil || g.Run.Release != o.Release || o.Terminating {
+		return false
+	}
+	run, changed := g.Run, false
+	if answer := w.hooks[run.Gate]; run.Gate != "" {
+		f := GateFact{Run: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Failed: answer == "fail", Message: answer}
+		i := slices.IndexFunc(o.Gates, func(x GateFact) bool { return x.Point == run.Gate })
+		same := i >= 0 && o.Gates[i].Run == f.Run && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
+		switch {
+		case same && (o.Gates[i].Open || o.Gates[i] == f): // what has agreed is not asked again
+		case i >= 0:
+			o.Gates = slices.Clone(o.Gates)
+			o.Gates[i], changed = f, true
+		default:
+			o.Gates, changed = append(slices.Clone(o.Gates), f), true
+		}
+	}
+	if w.back[o.Version] && (o.Rollback == nil || o.Rollback.Run != run.Sequence) {
+		o.Rollback, changed = &RollbackFact{Run: run.Sequence, Message: "too many complaints"}, true
+	}
+	steps := w.spec.Steps
+	if !w.spec.Analysis || run.Step < 1 || run.Step > len(steps) || !steps[run.Step-1].traffic() || run.WaitingSince.IsZero() || run.Interrupted {
+		return changed
+	}
+	v := Verdict{Run: run.Sequence, Step: run.Step, Since: run.WaitingSince, Phase: VerdictRunning}
+	if !w.now.Before(run.WaitingSince.Add(interval)) {
+		if v.Phase = w.quality[o.Version]; v.Phase == "" {
+			v.Phase = VerdictPassed
+		}
+	}
+	if o.Analysis != nil && o.Analysis.Run == run.Sequence && o.Analysis.Phase == VerdictFailed || o.Analysis != nil && *o.Analysis == v {
+		return changed
+	}
+	o.Analysis = &v
 	return true
 }
 
 // report writes the status of a release.
 func (w *world) report(o *object) bool {
 	failure := ""
-	if o.ready < o.Replicas {
+	if o.ready < o.size() {
 		failure = o.why
 	}
 	if !o.Unsettled && o.Available == o.ready && o.Failure == failure {
@@ -454,6 +528,15 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 	c.revision, c.answers, c.masked = g.TrafficRevision, true, masked
 	if weights == nil {
 		weights, c.answers = holdRoutes(c.written, g)
+	}
+	for _, r := range g.Releases {
+		if _, there := weights[r.Release]; !there && r.Status == Canary && (r.Match || r.Mirror > 0) && n.pass.ready[r.Release] > 0 {
+			weights = maps.Clone(weights)
+			if weights == nil {
+				weights = map[string]int{}
+			}
+			weights[r.Release] = 0
+		}
 	}
 	c.written = weights
 	if c.service == "" || g.Row(c.service) == nil || n.pass.ready[active] > 0 {
@@ -614,6 +697,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 		pol = w.ago(i - 1)
 	}
 	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale}
+	o.Spec.Steps = w.windows(o.Spec.Steps)
 	for _, c := range off.offers {
 		c.Release = releaseName(c.Version, led.config, w.moved[c.Version])
 		o.Candidates = append(o.Candidates, c)
@@ -634,6 +718,26 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 		o.Children = append(o.Children, objects[name].Child)
 	}
 	return o, led.version, objects
+}
+
+// windows resolves the windows of steps, which are open for the first twenty minutes
+// of each hour.
+func (w *world) windows(steps []Step) []Step {
+	if !slices.ContainsFunc(steps, func(st Step) bool { return st.Window != nil }) {
+		return steps
+	}
+	hour := w.now.Truncate(time.Hour)
+	x := Window{Open: w.now.Sub(hour) < 20*time.Minute, Next: hour.Add(time.Hour)}
+	if x.Open {
+		x.Next = hour.Add(20 * time.Minute)
+	}
+	steps = slices.Clone(steps)
+	for i := range steps {
+		if steps[i].Window != nil {
+			steps[i].Window = &x
+		}
+	}
+	return steps
 }
 
 // --- the manager ---
@@ -717,6 +821,7 @@ func (w *world) perform(l *leader) bool {
 
 func (w *world) ensure(x write) bool {
 	e, live := x.ensure, w.objects[x.ensure.Release]
+	w.checkRollout(x.seen, e, live)
 	if e.Create {
 		if live != nil {
 			return !live.Terminating // the name is the content
@@ -764,7 +869,9 @@ func (w *world) retire(x write) bool {
 		live.Terminating, live.ready = true, 0
 	} else {
 		live.Replicas, live.Unsettled = r.Replicas, true
-		live.ready = min(live.ready, r.Replicas)
+		if g := w.ledger.group(live.Slug); !live.auto || g == nil || g.Row(live.Release) == nil || g.Row(live.Release).Status != Active {
+			live.ready, live.Current, live.auto = min(live.ready, r.Replicas), 0, false
+		}
 	}
 	live.rv = w.id()
 	return true
@@ -816,6 +923,7 @@ func (w *world) neighbours() {
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		w.pods(w.objects[name])
 		w.report(w.objects[name])
+		w.measure(w.objects[name], 0)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
 		n := w.nets[name]
@@ -831,8 +939,17 @@ func (w *world) wake() time.Time {
 	o, _, _ := w.observe(lags{})
 	at := makePlan(o, w.now, w.rules).Wake
 	for _, x := range w.objects {
-		if x.why == "" && x.ready < x.Replicas && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
+		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
 			at = x.up
+		}
+	}
+	for i := range w.ledger.Groups {
+		run := w.ledger.Groups[i].Run
+		if run == nil || !w.spec.Analysis || run.WaitingSince.IsZero() {
+			continue
+		}
+		if due := run.WaitingSince.Add(interval); due.After(w.now) && (at.IsZero() || due.Before(at)) {
+			at = due
 		}
 	}
 	return at
@@ -863,6 +980,10 @@ func (w *world) fingerprint() string {
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		o := w.objects[name]
 		fmt.Fprintf(&b, " %s:%d/%d/%d/%t", name, o.ready, o.Available, o.Replicas, o.Unsettled)
+		if o.Analysis != nil {
+			fmt.Fprint(&b, *o.Analysis)
+		}
+		fmt.Fprint(&b, o.Gates, o.Rollback != nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
 		for _, slug := range slices.Sorted(maps.Keys(w.nets[name].reports)) {

@@ -1,0 +1,85 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+)
+
+// asks says that hooks have to agree at a point.
+func (s *scope) asks(p Point) bool { return slices.Contains(s.o.Spec.Gates, p) }
+
+// answer is what the hooks say to the gate at which the run waits.
+func (s *scope) answer(run *Run, c Child) GateFact {
+	for _, f := range c.Gates {
+		if f.Run == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
+			return f
+		}
+	}
+	return GateFact{}
+}
+
+// openGate lets a release have its pods when the hooks of ConfirmRollout agree, or
+// have no say any more. Its clock starts then.
+func openGate(s *scope) {
+	run, r, c := s.running()
+	if run == nil || run.Gate != ConfirmRollout {
+		return
+	}
+	if s.judged(r) && !r.Adopted && s.asks(ConfirmRollout) {
+		f := s.answer(run, c)
+		if !f.Open {
+			s.awaitGate(run, r, f)
+			return
+		}
+		if s.o.Spec.Paused {
+			s.state(r, false, "Paused", fmt.Sprintf("%s waits without pods: spec.paused is set", r.Version))
+			return
+		}
+	}
+	run.begin(0, s.now)
+}
+
+// gated says that hooks have yet to agree to what comes next. Several points follow
+// each other; the last one stays set until the step begins.
+func (s *scope) gated(run *Run, r *Row, c Child) bool {
+	points := s.points(run, r)
+	first := slices.Index(points, run.Gate)
+	if first < 0 {
+		run.Gate, run.GateTime = "", noTime
+	}
+	for _, p := range points[max(0, first):] {
+		if run.Gate != p {
+			run.Gate, run.GateTime = p, s.now
+		}
+		if f := s.answer(run, c); !f.Open {
+			s.awaitGate(run, r, f)
+			return true
+		}
+	}
+	return false
+}
+
+// points are the gates before what comes next, in order.
+func (s *scope) points(run *Run, r *Row) []Point {
+	var points []Point
+	if r.Status == Pending && s.asks(PreRollout) {
+		points = append(points, PreRollout)
+	}
+	steps := s.steps()
+	switch {
+	case run.Step >= len(steps):
+		if s.asks(ConfirmPromotion) {
+			points = append(points, ConfirmPromotion)
+		}
+	case steps[run.Step].Confirm && steps[run.Step].more(*r):
+		points = append(points, ConfirmTrafficIncrease)
+	}
+	if !s.judged(r) {
+		return nil
+	}
+	return points
+}
+
+func (s *scope) awaitGate(run *Run, r *Row, f GateFact) {
+	s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% for the hooks of %s: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no answer yet")))
+}
