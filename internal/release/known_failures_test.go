@@ -1,0 +1,624 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// knownFailures are histories that other controllers of progressive delivery got
+// wrong. Names begin with the row of docs/design/known-failures.md.
+var knownFailures = []struct {
+	name string
+	play func(tale)
+}{
+	{"06 weights that lead to no round sum", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 30}, Step{Weight: 60}, Step{Weight: 97, Pause: time.Minute})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("last step", map[string]string{"1.0.0": "active 3", "1.1.0": "canary 97"})
+		h.run(2 * time.Minute)
+		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
+	{"08 pods stay until the last weight is confirmed", func(h tale) {
+		h.edit("keep one", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.live()
+		h.steps(Step{Weight: 50, Pause: time.Minute})
+		h.push("1.1.0")
+		h.run(30 * time.Second)
+		h.want("step", map[string]string{"1.1.0": "canary 50"})
+		h.nets["web"].stuck = true
+		h.run(24 * time.Hour)
+		h.want("promoted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.ready("unconfirmed", "1.0.0", 2)
+		h.state("unconfirmed", "TrafficUnconfirmed", true)
+		h.nets["web"].stuck = false
+		h.run(time.Minute)
+		h.want("confirmed and drained", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+	}},
+	{"12 edits of what is no step move no weight", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 24 * time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		revision := h.ledger.Groups[0].TrafficRevision
+		for what, edit := range map[string]func(*Spec){
+			"replicas": func(s *Spec) { s.Replicas = 5 }, "fewer": func(s *Spec) { s.Replicas = 1 },
+			"standby": func(s *Spec) { s.Standby = 2 }, "kept": func(s *Spec) { s.MinimumAvailable = 1 },
+			"deadline": func(s *Spec) { s.Deadline = time.Hour }, "drain": func(s *Spec) { s.Drain = time.Minute },
+			"paused": func(s *Spec) { s.Paused = true }, "resumed": func(s *Spec) { s.Paused = false },
+		} {
+			h.edit(what, edit)
+			h.run(time.Minute)
+			h.want(what, map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		}
+		if now := h.ledger.Groups[0].TrafficRevision; now != revision {
+			h.fail("edits that change no traffic raised its revision from %d to %d", revision, now)
+		}
+	}},
+	{"16 kept releases make room for one that finds none", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.ready("stands by", "1.0.0", 1)
+		h.broken["1.2.0"] = "Unschedulable"
+		h.push("1.2.0")
+		h.run(4 * time.Minute)
+		h.ready("before half of the deadline", "1.0.0", 1)
+		h.run(2 * time.Minute)
+		h.ready("after half of the deadline", "1.0.0", 0)
+		h.want("still kept", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.object("1.2.0").why = ""
+		h.run(time.Minute)
+		h.want("there is room", map[string]string{"1.2.0": "active 100"})
+	}},
+	{"17 a drain that a rollback cuts short begins anew", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(20 * time.Second)
+		h.want("promoted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(20 * time.Second)
+		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.ready("its first drain would have ended", "1.0.0", 2)
+		h.pin()
+		h.run(20 * time.Second)
+		h.want("forth", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.ready("the second drain", "1.0.0", 2)
+		h.ready("the drain that was cut short", "1.1.0", 2)
+		h.run(15 * time.Second)
+		h.ready("drained", "1.0.0", 1)
+	}},
+	{"19 a rollback waits for the size of what it replaces", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.ready("stands by", "1.0.0", 1)
+		h.startup = 2 * time.Minute
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.want("one of four", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.ready("meanwhile", "1.1.0", 4)
+		h.run(90 * time.Second)
+		h.want("four of four", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+	}},
+	{"28 one of four pods never gets ready", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.object("1.1.0").ready = 3
+		h.run(11 * time.Minute)
+		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"29 a canary that comes and goes", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("at first", map[string]string{"1.1.0": "canary 10"})
+		for range 14 { // ill for 50 of each 60 seconds: ten minutes of it are over in the 13th
+			h.kill(h.object("1.1.0"), 2)
+			h.object("1.1.0").up = h.now.Add(50 * time.Second)
+			h.run(time.Minute)
+		}
+		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"29 ready pods that come and go are no progress", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		for i := range 21 {
+			h.run(30 * time.Second)
+			h.object("1.1.0").ready = i % 4
+		}
+		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"30 a dead active release does not hold up its mend", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(24 * time.Hour)
+		h.want("dead for a day", map[string]string{"1.0.0": "active 100"})
+		h.push("1.1.0")
+		h.run(5 * time.Minute)
+		h.want("mended", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"31 no deadline while a healthy release waits", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Approval: true})
+		h.startup = time.Minute
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.edit("paused before the first step", func(s *Spec) { s.Paused = true })
+		h.run(24 * time.Hour)
+		h.want("paused before the first step", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.edit("resumed", func(s *Spec) { s.Paused = false })
+		h.run(time.Second)
+		h.edit("paused in a step", func(s *Spec) { s.Paused = true })
+		h.run(24 * time.Hour)
+		h.want("paused in a step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.edit("resumed", func(s *Spec) { s.Paused = false })
+		h.run(24 * time.Hour)
+		h.want("approval", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+	}},
+	{"31 no deadline in a drain", func(h tale) {
+		h.edit("long drain", func(s *Spec) { s.Drain = 2 * time.Hour })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("draining", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("another beside it", map[string]string{"1.2.0": "active 100"})
+		if n := h.stats.failures; n > 0 {
+			h.fail("%d releases failed", n)
+		}
+	}},
+	{"33 decisions against each other come to rest", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		for _, a := range []Action{Deprecate, Adopt, Retry, Adopt, Deprecate, Retry, Continue, Deprecate} {
+			h.word("1.1.0", a, "1")
+			h.run(time.Second)
+		}
+		h.rest("a promoted one that is to be taken back")
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.word("1.2.0", Adopt, "")
+		h.word("1.2.0", Deprecate, "")
+		h.run(time.Minute)
+		h.rest("one that is aborted, and was to be promoted")
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.push("1.3.0")
+		h.run(time.Minute)
+		h.rest("paused")
+	}},
+	{"34 an abort is of one release", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Hour)
+		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.push("1.1.1")
+		h.run(time.Second)
+		h.want("another version", map[string]string{"1.0.0": "active 90", "1.1.1": "canary 10"})
+		h.word("1.1.1", Deprecate, "")
+		h.run(time.Minute)
+		h.configure("c2")
+		h.run(time.Second)
+		h.want("another template", map[string]string{"1.0.0": "active 90"})
+		if run := h.ledger.Groups[0].Run; run == nil || run.Release != h.release("1.1.1") {
+			h.fail("the mended configuration of the aborted version does not run")
+		}
+	}},
+	{"36 no deadline outside of a run", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(48 * time.Hour)
+		h.want("ill", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
+	{"36 three releases live at one time", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas, s.Drain = 3, time.Hour })
+		h.live()
+		h.steps(Step{Weight: 40, Pause: time.Minute}, Step{Weight: 60})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.push("1.1.1")
+		h.run(time.Second)
+		h.want("two at once", map[string]string{"1.0.0": "active 60", "1.1.0": "deprecated 0", "1.1.1": "canary 40"})
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.want("three at once", map[string]string{"1.0.0": "active 60", "1.1.0": "deprecated 0", "1.1.1": "deprecated 0", "1.2.0": "canary 40"})
+		for _, v := range []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0"} {
+			h.ready("in the drain", v, 3)
+		}
+		h.run(5 * time.Hour)
+		h.want("the end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.1.1": "", "1.2.0": "active 100"})
+	}},
+	{"37 who skips steps skips no pods", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.startup = 5 * time.Minute
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.word("1.1.0", Adopt, "")
+		h.run(4 * time.Minute)
+		h.want("without pods", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.run(2 * time.Minute)
+		h.want("with pods", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
+	{"40 size and template in one write", func(h tale) {
+		h.live()
+		h.config = "c2"
+		h.edit("both", func(s *Spec) { s.Replicas = 5 })
+		h.run(time.Hour)
+		g := h.ledger.Groups[0]
+		if a := g.ActiveRow(); a == nil || a.Config != "c2" || len(g.Releases) != 2 {
+			h.fail("after one write of both: %s", renderGroup(&g))
+		}
+		h.ready("the new size", "1.0.0", 5)
+		revision, promotions := g.TrafficRevision, h.stats.promotions
+		h.startup = time.Minute
+		for _, size := range []int{3, 6} {
+			h.edit("size alone", func(s *Spec) { s.Replicas = size })
+			h.run(time.Hour)
+			h.ready("another size", "1.0.0", size)
+		}
+		if g = h.ledger.Groups[0]; g.TrafficRevision != revision || h.stats.promotions != promotions || g.Run != nil {
+			h.fail("scaling is taken for a release: %s", renderGroup(&g))
+		}
+	}},
+	{"45 Adopt in a pause, and its end", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		revision := h.ledger.Groups[0].TrafficRevision
+		h.edit("resumed", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("resumed", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		if now := h.ledger.Groups[0].TrafficRevision; now != revision {
+			h.fail("the end of the pause moved traffic")
+		}
+	}},
+	{"45 Continue in a pause, and its end", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Approval: true}, Step{Weight: 50, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.word("1.1.0", Continue, "1")
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.1.0": "canary 10"})
+		h.edit("resumed", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("one step, and not two", map[string]string{"1.1.0": "canary 50"})
+	}},
+	{"72 an abort where there are no Services", func(h tale) {
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.steps(Step{Weight: 20, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("canary", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Minute)
+		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.ready("aborted", "1.1.0", 0)
+	}},
+}
+
+// ready says how many pods of a version with the present template are ready.
+func (h tale) ready(when, version string, want int) {
+	if o := h.object(version); o.ready != want || o.Replicas != want {
+		h.fail("%s: %s has %d ready pods and is to have %d, want %d", when, version, o.ready, o.Replicas, want)
+	}
+}
+
+// rest asks that a day in which nothing happens costs next to no plan and no write.
+func (h tale) rest(when string) {
+	h.run(time.Hour) // drains end
+	plans, sequence := h.stats.plans, h.ledger.Sequence
+	h.run(24 * time.Hour)
+	if n := h.stats.plans - plans; n > 4 {
+		h.fail("%s: %d plans in a day in which nothing happens", when, n)
+	}
+	if h.ledger.Sequence != sequence {
+		h.fail("%s: %d writes in a day in which nothing happens", when, h.ledger.Sequence-sequence)
+	}
+}
+
+func TestKnownFailures(t *testing.T) {
+	for _, h := range knownFailures {
+		t.Run(h.name, func(t *testing.T) { told(t, h.play) })
+	}
+}
+
+func told(t *testing.T, play func(tale)) {
+	t.Helper()
+	if w := tell(play, rules); w.err != nil {
+		t.Errorf("%v\n%s", w.err, strings.Join(w.trace, "\n"))
+	}
+}
+
+// aborts are the ways in which a canary loses its weight, and what its row is then.
+var aborts = []struct {
+	name string
+	do   func(tale)
+	row  string
+}{
+	{"turned down", func(h tale) { h.word("1.1.0", Deprecate, "") }, "error 0"},
+	{"crashes", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, "error 0"},
+	{"pinned away", func(h tale) { h.pin(Pin{Group: "1.x", Version: "1.0.0"}) }, ""},
+	{"withdrawn", func(h tale) { h.withdraw("1.1.0", Denied) }, ""},
+	{"crashes while paused", func(h tale) {
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+	}, "error 0"},
+}
+
+// TestAbortsAtEachStep (rows 1, 18 and 26): whatever takes a canary back, at every
+// step, gives all weight to the active release, which had all its pods throughout,
+// and leaves no pod of the canary. The world checks the weights at every write.
+func TestAbortsAtEachStep(t *testing.T) {
+	steps := []Step{{Weight: 0, Pause: time.Hour}, {Weight: 1, Pause: time.Hour}, {Weight: 50, Pause: time.Hour}, {Weight: 99, Pause: time.Hour}, {Weight: 100, Pause: time.Hour}}
+	for _, abort := range aborts {
+		for at := range steps {
+			t.Run(fmt.Sprintf("%s at %d percent", abort.name, steps[at].Weight), func(t *testing.T) {
+				told(t, func(h tale) {
+					h.edit("size", func(s *Spec) { s.Replicas = 3 })
+					h.live()
+					h.steps(steps...)
+					h.push("1.1.0")
+					h.run(time.Minute)
+					h.run(time.Duration(at) * (time.Hour + time.Minute))
+					h.want("on the way", map[string]string{"1.1.0": fmt.Sprintf("canary %d", steps[at].Weight)})
+					h.ready("on the way", "1.0.0", 3)
+					abort.do(h)
+					h.run(time.Second)
+					h.ready("at the abort", "1.0.0", 3)
+					h.run(30 * time.Minute)
+					h.want("taken back", map[string]string{"1.0.0": "active 100", "1.1.0": abort.row})
+					h.ready("taken back", "1.0.0", 3)
+					if o := h.objects[h.release("1.1.0")]; o != nil && (o.Replicas > 0 || o.ready > 0) {
+						h.fail("the canary still has %d of %d pods", o.ready, o.Replicas)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestDecisionsOnEachStatus (row 36) gives each decision in each place of a
+// release's life. An entry is what the row is a moment later, "" where the decision
+// does not fit and changes nothing.
+func TestDecisionsOnEachStatus(t *testing.T) {
+	step := Step{Name: "look", Weight: 20, Approval: true}
+	canary := func(h tale) {
+		h.live()
+		h.steps(step)
+		h.push("1.1.0")
+		h.run(time.Minute)
+	}
+	type m = map[Action]string
+	for name, test := range map[string]struct {
+		play func(tale)
+		then m
+	}{
+		"pending": {func(h tale) {
+			h.live()
+			h.steps(step)
+			h.startup = time.Minute
+			h.push("1.1.0")
+			h.run(time.Second)
+		}, m{Adopt: "pending 0", Deprecate: "error 0"}},
+		"canary": {canary, m{Continue: "active 100", Adopt: "active 100", Deprecate: "error 0"}},
+		"canary of a paused Microservice": {func(h tale) {
+			canary(h)
+			h.edit("paused", func(s *Spec) { s.Paused = true })
+		}, m{Continue: "canary 20", Adopt: "active 100", Deprecate: "error 0"}},
+		"active": {func(h tale) {
+			h.live()
+			h.push("1.1.0")
+			h.run(time.Hour)
+		}, m{}},
+		"error": {func(h tale) {
+			canary(h)
+			h.word("1.1.0", Deprecate, "")
+			h.run(time.Hour)
+		}, m{Retry: "canary 20"}},
+		"kept": {func(h tale) {
+			h.live()
+			h.push("1.1.0")
+			h.run(time.Hour)
+			h.push("1.2.0")
+			h.run(time.Hour)
+		}, m{}},
+		"on the way back": {func(h tale) {
+			h.live()
+			h.push("1.1.0")
+			h.run(time.Hour)
+			h.push("1.2.0")
+			h.run(time.Hour)
+			h.startup = time.Minute
+			h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+			h.run(time.Second)
+		}, m{}},
+		"overtaken": {func(h tale) {
+			canary(h)
+			h.steps(step, Step{Weight: 50}) // from the last step on nothing overtakes
+			h.push("1.2.0")
+			h.run(time.Second)
+		}, m{}},
+		"closing": {func(h tale) {
+			canary(h)
+			h.withdrawGroup("1-x", Closed)
+			h.run(time.Second)
+		}, m{}},
+	} {
+		for _, action := range []Action{Continue, Adopt, Deprecate, Retry, "Explode", ""} {
+			t.Run(fmt.Sprintf("%s %s", action, name), func(t *testing.T) {
+				told(t, func(h tale) {
+					test.play(h)
+					release := h.release("1.1.0")
+					before := h.stand(release)
+					h.word("1.1.0", action, "look")
+					h.run(time.Second)
+					want, applied := test.then[action]
+					if !applied {
+						want = before
+					}
+					if got := h.stand(release); got != want {
+						h.fail("it was %q and is %q, want %q", before, got, want)
+					}
+					row := h.ledger.Groups[0].Row(release)
+					if row == nil || row.Decision == nil || (row.Decision.Outcome == DecisionApplied) != applied {
+						h.fail("the outcome is not kept, or not as it should be (applied: %t): %+v", applied, row)
+					}
+				})
+			})
+		}
+	}
+}
+
+// stand is status and weight of a release.
+func (h tale) stand(release string) string {
+	for _, g := range h.ledger.Groups {
+		if r := g.Row(release); r != nil {
+			return fmt.Sprintf("%s %d", r.Status, r.Weight)
+		}
+	}
+	return ""
+}
+
+// TestAnySizesEnd (row 20): whatever the numbers, an upgrade of healthy releases
+// ends promoted, with as many pods as asked for, and comes to rest.
+func TestAnySizesEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := Spec{
+			Replicas: rapid.IntRange(1, 60).Draw(t, "replicas"), Standby: rapid.IntRange(0, 80).Draw(t, "standby"),
+			StandbyFull: rapid.Bool().Draw(t, "standby full"), MinimumAvailable: rapid.IntRange(1, 4).Draw(t, "minimumAvailable"),
+			Deadline: time.Hour, Drain: 5 * time.Second,
+		}
+		weights := rapid.SliceOfN(rapid.IntRange(0, 100), 0, 6).Draw(t, "weights")
+		slices.Sort(weights)
+		for _, w := range weights {
+			spec.Steps = append(spec.Steps, Step{Weight: w, Pause: time.Duration(rapid.IntRange(0, 2).Draw(t, "minutes")) * time.Minute})
+		}
+		later := rapid.IntRange(1, 60).Draw(t, "replicas later")
+		w := tell(func(h tale) {
+			h.edit("sizes", func(s *Spec) { *s = spec })
+			h.startup = 10 * time.Second
+			h.live()
+			h.push("1.1.0")
+			h.run(20 * time.Second)
+			h.edit("scaled in the run", func(s *Spec) { s.Replicas = later })
+			h.run(2 * time.Hour)
+			h.want("the end", map[string]string{"1.1.0": "active 100"})
+			h.ready("the end", "1.1.0", later)
+			h.rest("the end")
+		}, rules)
+		if w.err != nil {
+			t.Fatalf("%v\n%s", w.err, strings.Join(w.trace, "\n"))
+		}
+	})
+}
+
+// TestStepListsAreSwitched (row 70) changes one way of upgrading for another in the
+// middle of a run, in each of its steps. The run ends, and no pods stay behind.
+func TestStepListsAreSwitched(t *testing.T) {
+	lists := map[string][]Step{
+		"at once":    nil,
+		"canary":     {{Weight: 10, Pause: 5 * time.Minute}, {Weight: 50, Pause: 5 * time.Minute}, {Weight: 90, Pause: 5 * time.Minute}},
+		"blue/green": {{Weight: 0, Pause: 5 * time.Minute}, {Weight: 100, Pause: 5 * time.Minute}},
+		"one step":   {{Weight: 40, Pause: 5 * time.Minute}},
+	}
+	for from, first := range lists {
+		for to, second := range lists {
+			for at := range len(first) + 1 { // 0: before its pods are up
+				t.Run(fmt.Sprintf("%s to %s in step %d", from, to, at), func(t *testing.T) {
+					told(t, func(h tale) {
+						h.live()
+						h.steps(first...)
+						h.startup = time.Minute
+						h.push("1.1.0")
+						if h.run(time.Second); at > 0 {
+							h.run(time.Minute + time.Duration(at-1)*5*time.Minute + 10*time.Second)
+							h.want("before", map[string]string{"1.1.0": fmt.Sprintf("canary %d", first[at-1].Weight)})
+						}
+						h.steps(second...)
+						h.run(time.Hour)
+						h.want("after", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+						h.ready("after", "1.0.0", 1)
+						h.ready("after", "1.1.0", 2)
+						h.push("1.2.0")
+						h.run(time.Hour)
+						h.want("the next", map[string]string{"1.0.0": "", "1.1.0": "deprecated 0", "1.2.0": "active 100"})
+						h.rest("the end")
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestKeptAtTheBounds (row 71) promotes one release fewer than are kept, as many, and
+// one and two more; a release that a domain names is kept beyond them.
+func TestKeptAtTheBounds(t *testing.T) {
+	all := []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0"}
+	for limit := 1; limit <= 3; limit++ {
+		for _, pinned := range []bool{false, true} {
+			for promoted := max(1, limit-1); promoted <= limit+2; promoted++ {
+				t.Run(fmt.Sprintf("%d promoted, %d kept, pinned %t", promoted, limit, pinned), func(t *testing.T) {
+					told(t, func(h tale) {
+						h.edit("kept", func(s *Spec) { s.MinimumAvailable = limit })
+						h.live()
+						if pinned {
+							h.nets["web"].pins = []string{"1.0.0"}
+						}
+						for _, v := range all[1:promoted] {
+							h.push(v)
+							h.run(time.Hour)
+						}
+						for i, v := range all[:promoted] {
+							want := "deprecated 0"
+							switch {
+							case i == promoted-1:
+								want = "active 100"
+							case i < promoted-limit && !(pinned && i == 0):
+								want = ""
+							}
+							h.want("the end", map[string]string{v: want})
+							if there := h.objects[h.release(v)] != nil; there != (want != "") {
+								h.fail("%s: its object is there: %t", v, there)
+							}
+						}
+						if pinned {
+							h.ready("named by a domain", "1.0.0", 2)
+						}
+					})
+				})
+			}
+		}
+	}
+}
