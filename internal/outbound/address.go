@@ -1,0 +1,141 @@
+package outbound
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// metadata are the services of clouds that hand out the credentials of a machine
+// to whoever asks from it. Nothing opens them.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"), // most clouds
+	netip.MustParseAddr("169.254.170.2"),   // credentials of containers on AWS
+	netip.MustParseAddr("169.254.170.23"),  // credentials of pods on AWS
+	netip.MustParseAddr("100.100.100.200"), // Alibaba Cloud
+	netip.MustParseAddr("168.63.129.16"),   // Azure
+	netip.MustParseAddr("192.0.0.192"),     // Oracle Cloud
+	netip.MustParseAddr("fd00:ec2::254"),   // AWS
+	netip.MustParseAddr("fd00:ec2::23"),    // credentials of pods on AWS
+	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
+}
+
+// Prefixes that carry an IPv4 address in some of their bytes.
+var (
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	nat64Local = netip.MustParsePrefix("64:ff9b:1::/96")
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+	compatible = netip.MustParsePrefix("::/96")
+)
+
+// inner are the addresses that a packet to a may reach: a itself, and an IPv4
+// address within it.
+func inner(a netip.Addr) []netip.Addr {
+	a = a.Unmap().WithZone("")
+	if a.Is4() || a == netip.IPv6Unspecified() || a.IsLoopback() {
+		return []netip.Addr{a}
+	}
+	b := a.As16()
+	switch {
+	case nat64.Contains(a), nat64Local.Contains(a), compatible.Contains(a):
+		return []netip.Addr{a, netip.AddrFrom4([4]byte(b[12:16]))}
+	case sixToFour.Contains(a):
+		return []netip.Addr{a, netip.AddrFrom4([4]byte(b[2:6]))}
+	}
+	return []netip.Addr{a}
+}
+
+// kind of an address that is refused by default; empty: of none.
+func kind(a netip.Addr) string {
+	switch {
+	case a.IsLoopback(), a.Is4() && a.As4()[0] == 127:
+		return "a loopback address"
+	case a.IsLinkLocalUnicast():
+		return "a link-local address"
+	case a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "a multicast or broadcast address"
+	case a.IsUnspecified(), a.Is4() && a.As4()[0] == 0:
+		return "an unspecified address"
+	}
+	return ""
+}
+
+// checkHost refuses names that are denied, before anybody resolves them.
+func (p *Policy) checkHost(host string) error {
+	if p.deny.host(host) {
+		return &RefusedError{Host: host, Why: "the host is denied", Flag: FlagDeny}
+	}
+	return nil
+}
+
+// check refuses an address of a host.
+func (p *Policy) check(host string, address netip.Addr) error {
+	refused := func(why, flag string) error {
+		return &RefusedError{Host: host, Address: address, Why: why, Flag: flag}
+	}
+	for _, a := range inner(address) {
+		allowed := p.allow.host(host) || p.allow.address(a)
+		switch {
+		case slices.Contains(metadata, a):
+			return refused("it is that of a metadata service", "")
+		case p.deny.address(a):
+			return refused("it is denied", FlagDeny)
+		case kind(a) != "" && !allowed:
+			return refused("it is "+kind(a), FlagAllow)
+		}
+	}
+	return nil
+}
+
+// list of entries of a flag.
+type list struct {
+	prefixes []netip.Prefix
+	hosts    []string
+}
+
+func (l list) address(a netip.Addr) bool {
+	return slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func (l list) host(host string) bool {
+	host = canonical(host)
+	return slices.ContainsFunc(l.hosts, func(h string) bool { return host == h || strings.HasSuffix(host, "."+h) })
+}
+
+// with is l and a host, which may be an address.
+func (l list) with(host string) list {
+	host = strings.Trim(host, "[]")
+	if a, err := netip.ParseAddr(host); err == nil {
+		a = a.Unmap().WithZone("")
+		l.prefixes = append(slices.Clip(l.prefixes), netip.PrefixFrom(a, a.BitLen()))
+		return l
+	}
+	l.hosts = append(slices.Clip(l.hosts), canonical(host))
+	return l
+}
+
+func canonical(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+// parse reads the entries of a flag.
+func parse(flag string, entries []string) (list, error) {
+	var l list
+	for _, entry := range entries {
+		switch prefix, err := netip.ParsePrefix(entry); {
+		case err == nil && prefix.Addr().Is4In6():
+			return list{}, fmt.Errorf("read %s: write %q as IPv4, as in 10.0.0.0/8", flag, entry)
+		case err == nil:
+			l.prefixes = append(l.prefixes, prefix.Masked())
+		case strings.ContainsAny(entry, "/:*@ ") && !isAddress(entry), canonical(entry) == "":
+			return list{}, fmt.Errorf("read %s: %q is no address, CIDR or host name; write 10.0.0.0/8 or example.com, which stands for its subdomains too", flag, entry)
+		default:
+			l = l.with(strings.TrimPrefix(entry, "."))
+		}
+	}
+	return l, nil
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
