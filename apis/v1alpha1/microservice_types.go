@@ -43,6 +43,11 @@ type MicroserviceSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
+
+	// configuration says which ConfigMaps and Secrets that the template names are
+	// part of a release. Absent: ConfigMaps are.
+	// +optional
+	Configuration *Configuration `json:"configuration,omitempty"`
 }
 
 // Availability says how many pods a release has.
@@ -246,6 +251,11 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not fall from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
+	// scale says how many replicas the canary has before it becomes active. Default:
+	// Full.
+	// +optional
+	Scale CanaryScale `json:"scale,omitempty"`
+
 	// analysis measures the canary in each step in which it can get traffic, and
 	// takes it back when it is bad. Absent: pods that are available are good enough.
 	// +optional
@@ -260,7 +270,8 @@ type CanaryStrategy struct {
 }
 
 // CanaryStep is a weight, and what must happen before the next step. A step
-// without pause and approval is passed when its weight is programmed.
+// without pause and approval is passed when its weight is programmed and, where
+// there is an analysis, that has passed it.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
 	// name that a decision Continue uses. Default: the step's number, from 1.
@@ -274,6 +285,24 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
+
+	// match sends the canary, besides its weight, the requests that the
+	// NetworkPolicy's matches choose by header or cookie.
+	// +optional
+	Match bool `json:"match,omitempty"`
+
+	// mirrorPercent of the group's requests are sent to the canary as well; their
+	// answers are thrown away. Default: 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
+
+	// window is the time of the week in which the step may begin and, for the last
+	// step, in which the release may become active. Absent: at any time. A canary
+	// that must be taken back is taken back at any time.
+	// +optional
+	Window *DeployWindow `json:"window,omitempty"`
 
 	// pause waits while the canary is healthy.
 	// +optional
@@ -422,7 +451,7 @@ type Release struct {
 	// semVer is the stream's name and the version.
 	SemVer SemVer `json:"semVer"`
 
-	// config is the hash of the pod template.
+	// config is the hash of the pod template and of the configuration that it names.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config,omitempty"`

@@ -49,7 +49,7 @@ func mergeRows(tables ...map[string]row) map[string]row {
 	return out
 }
 
-var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows)
+var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows)
 
 var imagePolicyRows = map[string]row{
 	"imgp smallest":                     {kind: "ImagePolicy"},

@@ -1,0 +1,69 @@
+package schema_test
+
+import "strings"
+
+// step is a patch of a Microservice with one step of weight 10 and these fields.
+func step(fields ...string) string {
+	return `spec: {updateStrategy: {canary: {steps: [{` + strings.Join(append([]string{"weight: 10"}, fields...), ", ") + `}]}}}`
+}
+
+func window(fields string) string { return step(`window: {` + fields + `}`) }
+
+const (
+	stepField    = "spec.updateStrategy.canary.steps[0]."
+	badSpan      = "window: from and to must differ; the beginning of the day is from: 00:00, its end is to: 24:00"
+	configFields = "spec.configuration."
+)
+
+var stepRows = map[string]row{
+	"msvc step by matches only":       {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0, match: true}, {weight: 10}]}}}`},
+	"msvc step by copies only":        {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0, mirrorPercent: 100}, {weight: 10}]}}}`},
+	"msvc step with all":              {kind: "Microservice", patch: step("name: a", "match: true", "mirrorPercent: 0", "approval: {}", "window: {}")},
+	"msvc step without a weight":      {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{match: true}]}}}`, refused: stepField + "weight: Required value"},
+	"msvc step copies more than all":  {kind: "Microservice", patch: step("mirrorPercent: 101"), refused: stepField + "mirrorPercent"},
+	"msvc step copies less than none": {kind: "Microservice", patch: step("mirrorPercent: -1"), refused: stepField + "mirrorPercent"},
+	"msvc step copies a word":         {kind: "Microservice", patch: step("mirrorPercent: all"), refused: stepField + "mirrorPercent"},
+	"msvc step matches a word":        {kind: "Microservice", patch: step("match: header"), refused: stepField + "match"},
+	"msvc window that is always open": {kind: "Microservice", patch: window("")},
+	"msvc window with all":            {kind: "Microservice", patch: window(`timeZone: Europe/Zurich, days: [Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday], from: "09:00", to: "16:30"`)},
+	"msvc window over midnight":       {kind: "Microservice", patch: window(`from: "22:00", to: "05:00"`)},
+	"msvc window of a minute":         {kind: "Microservice", patch: window(`from: "23:59", to: "24:00"`)},
+	"msvc window from":                {kind: "Microservice", patch: window(`from: "22:00"`)},
+	"msvc window to":                  {kind: "Microservice", patch: window(`to: "22:00"`)},
+	"msvc window's zone of three":     {kind: "Microservice", patch: window(`timeZone: America/Argentina/Buenos_Aires`)},
+	"msvc window's zone by offset":    {kind: "Microservice", patch: window(`timeZone: Etc/GMT+5`)},
+	"msvc window's zone unknown":      {kind: "Microservice", patch: window(`timeZone: Europe/Berne`)}, // the manager says so
+	"msvc window's zone a path":       {kind: "Microservice", patch: window(`timeZone: ../../etc/passwd`), refused: stepField + "window.timeZone"},
+	"msvc window's zone with a root":  {kind: "Microservice", patch: window(`timeZone: /Europe/Zurich`), refused: stepField + "window.timeZone"},
+	"msvc window's zone empty":        {kind: "Microservice", patch: window(`timeZone: ""`), refused: stepField + "window.timeZone"},
+	"msvc window's zone local":        {kind: "Microservice", patch: window(`timeZone: Local`), refused: "Local is the manager's zone; name a zone such as Europe/Zurich"},
+	"msvc window's zone too long":     {kind: "Microservice", patch: window("timeZone: " + long(65)), refused: stepField + "window.timeZone: Too long"},
+	"msvc window's day short":         {kind: "Microservice", patch: window(`days: [Mon]`), refused: `supported values: "Monday"`},
+	"msvc window without days":        {kind: "Microservice", patch: window(`days: []`), refused: stepField + "window.days"},
+	"msvc window's day twice":         {kind: "Microservice", patch: window(`days: [Monday, Monday]`), refused: "Duplicate value"},
+	"msvc window's time a number":     {kind: "Microservice", patch: window(`from: 900`), refused: stepField + "window.from"},
+	"msvc window's time short":        {kind: "Microservice", patch: window(`from: "9:00"`), refused: stepField + "window.from"},
+	"msvc window's time with seconds": {kind: "Microservice", patch: window(`to: "09:00:00"`), refused: stepField + "window.to"},
+	"msvc window's hour too late":     {kind: "Microservice", patch: window(`to: "25:00"`), refused: stepField + "window.to"},
+	"msvc window's minute too late":   {kind: "Microservice", patch: window(`to: "23:60"`), refused: stepField + "window.to"},
+	"msvc window past midnight":       {kind: "Microservice", patch: window(`to: "24:01"`), refused: stepField + "window.to"},
+	"msvc window of no length":        {kind: "Microservice", patch: window(`from: "09:00", to: "09:00"`), refused: badSpan},
+	"msvc window from the end":        {kind: "Microservice", patch: window(`from: "24:00", to: "09:00"`), refused: badSpan},
+	"msvc window to the beginning":    {kind: "Microservice", patch: window(`from: "09:00", to: "00:00"`), refused: badSpan},
+	"msvc canary of all replicas":     {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {scale: Full, steps: [{weight: 1}]}}}`},
+	"msvc canary by weight":           {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {scale: MatchWeight, steps: [{weight: 1}]}}}`},
+	"msvc canary's scale a number":    {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {scale: "50", steps: [{weight: 1}]}}}`, refused: `supported values: "Full", "MatchWeight"`},
+}
+
+var configurationRows = map[string]row{
+	"msvc configuration empty":                 {kind: "Microservice", patch: `spec: {configuration: {}}`},
+	"msvc configuration of ConfigMaps":         {kind: "Microservice", patch: `spec: {configuration: {track: ConfigMaps, ignore: [election]}}`},
+	"msvc configuration with Secrets":          {kind: "Microservice", patch: `spec: {configuration: {track: All}}`},
+	"msvc configuration of none":               {kind: "Microservice", patch: `spec: {configuration: {track: None}}`},
+	"msvc configuration of Secrets only":       {kind: "Microservice", patch: `spec: {configuration: {track: Secrets}}`, refused: `supported values: "ConfigMaps", "All", "None"`},
+	"msvc configuration ignores most":          {kind: "Microservice", patch: `spec: {configuration: {ignore: ` + numbered("a#", 32) + `}}`},
+	"msvc configuration ignores too many":      {kind: "Microservice", patch: `spec: {configuration: {ignore: ` + numbered("a#", 33) + `}}`, refused: configFields + "ignore: Too many"},
+	"msvc configuration ignores one twice":     {kind: "Microservice", patch: `spec: {configuration: {ignore: [a, a]}}`, refused: "Duplicate value"},
+	"msvc configuration ignores a long name":   {kind: "Microservice", patch: `spec: {configuration: {ignore: [` + long(254) + `]}}`, refused: configFields + "ignore[0]: Too long"},
+	"msvc configuration ignores an empty name": {kind: "Microservice", patch: `spec: {configuration: {ignore: [""]}}`, refused: configFields + "ignore[0]"},
+}
