@@ -29,6 +29,8 @@ type Addresses struct {
 	AuthRegistryInternal string
 	// Gateway for HTTP: HLNR_GATEWAY, default 127.0.0.1:8000.
 	Gateway string
+	// PrometheusInternal is the URL of Prometheus, internal: HLNR_PROMETHEUS_INTERNAL, default http://10.250.0.1:9090.
+	PrometheusInternal string
 	// AuditLog of the API server: HLNR_AUDIT_LOG, default the local cluster's.
 	AuditLog string
 }
@@ -42,6 +44,7 @@ func AddressesFrom(getenv func(string) string) Addresses {
 		AuthRegistry:         cmp.Or(getenv("HLNR_AUTH_REGISTRY"), "127.0.0.1:5001"),
 		AuthRegistryInternal: cmp.Or(getenv("HLNR_AUTH_REGISTRY_INTERNAL"), "10.250.0.1:5001"),
 		Gateway:              cmp.Or(getenv("HLNR_GATEWAY"), "127.0.0.1:8000"),
+		PrometheusInternal:   cmp.Or(getenv("HLNR_PROMETHEUS_INTERNAL"), "http://10.250.0.1:9090"),
 		AuditLog:             cmp.Or(getenv("HLNR_AUDIT_LOG"), "/var/lib/heighliner-localcluster/audit/audit.log"),
 	}
 }

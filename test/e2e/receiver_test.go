@@ -1,0 +1,189 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// call is one request of a hook, as its receiver reads it.
+type call struct {
+	APIVersion      string            `json:"apiVersion"`
+	ID              string            `json:"id"`
+	Type            string            `json:"type"`
+	Name            string            `json:"name"`
+	Namespace       string            `json:"namespace"`
+	Microservice    string            `json:"microservice"`
+	Group           string            `json:"group"`
+	Release         string            `json:"release"`
+	Version         string            `json:"version"`
+	PreviousVersion string            `json:"previousVersion"`
+	Run             int64             `json:"run"`
+	Step            int32             `json:"step"`
+	StepName        string            `json:"stepName"`
+	Weight          int32             `json:"weight"`
+	Phase           string            `json:"phase"`
+	Reason          string            `json:"reason"`
+	Time            time.Time         `json:"time"`
+	Metadata        map[string]string `json:"metadata"`
+}
+
+// receiver is an HTTP endpoint in the network of the cluster, in this process. It checks each call's signature and
+// headers, keeps it, and answers as it is told.
+type receiver struct {
+	t   *testing.T
+	url string
+	key []byte
+
+	mu      sync.Mutex
+	calls   []call
+	answers map[string]int // by name of the hook, and by name and version
+}
+
+// receive begins to listen. The key is that of the signatures.
+func receive(t *testing.T, key string) *receiver {
+	t.Helper()
+	host, _, err := net.SplitHostPort(env.RegistryInternal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := listenInside(net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{t: t, url: "http://" + listener.Addr().String() + "/hooks", key: []byte(key), answers: map[string]int{}}
+	server := &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-ended
+	})
+	return r
+}
+
+// listenInside listens in the network namespace of the local cluster. A socket stays where it was opened; the thread that
+// went there ends.
+func listenInside(address string) (listener net.Listener, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
+		var namespace *os.File
+		if namespace, err = os.Open(filepath.Join(runDir(), "netns")); err != nil {
+			return
+		}
+		defer namespace.Close()
+		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("enter the network of the cluster: %w", err)
+			return
+		}
+		listener, err = net.Listen("tcp", address)
+	}()
+	<-done
+	return listener, err
+}
+
+// answerAll tells what a hook is answered for all versions without an answer of their own; the default is 200.
+func (r *receiver) answerAll(hook string, status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers[hook] = status
+}
+
+// answer tells what a hook is answered for a version from now on.
+func (r *receiver) answer(hook, version string, status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers[hook+" "+version] = status
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+	if err != nil {
+		return // the manager was ended in the middle of the call
+	}
+	var c call
+	if err := json.Unmarshal(body, &c); err != nil {
+		r.t.Errorf("body of a hook is no JSON: %v: %q", err, body)
+	}
+	if problem := r.check(req, body, c); problem != "" {
+		r.t.Errorf("call of hook %s: %s", c.Name, problem)
+		http.Error(w, problem, http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	r.calls = append(r.calls, c)
+	status := cmp.Or(r.answers[c.Name+" "+c.Version], r.answers[c.Name], http.StatusOK)
+	r.mu.Unlock()
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "%s says %d\n", c.Name, status)
+}
+
+// check tells what is wrong with a call.
+func (r *receiver) check(req *http.Request, body []byte, c call) string {
+	stamp := req.Header.Get("X-Heighliner-Timestamp")
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write([]byte(stamp + "."))
+	mac.Write(body)
+	want := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	switch {
+	case req.Method != http.MethodPost:
+		return "method " + req.Method
+	case !strings.HasPrefix(req.UserAgent(), "heighliner/"):
+		return "user agent " + req.UserAgent()
+	case req.Header.Get("Content-Type") != "application/json":
+		return "content type " + req.Header.Get("Content-Type")
+	case !hmac.Equal([]byte(want), []byte(req.Header.Get("X-Heighliner-Signature"))):
+		return "signature " + req.Header.Get("X-Heighliner-Signature")
+	case c.ID == "" || c.ID != req.Header.Get("X-Heighliner-Delivery"):
+		return fmt.Sprintf("id %q and delivery %q", c.ID, req.Header.Get("X-Heighliner-Delivery"))
+	case c.APIVersion != "hooks.hlnr.io/v1":
+		return "apiVersion " + c.APIVersion
+	case time.Since(c.Time).Abs() > time.Minute:
+		return "time " + c.Time.String()
+	}
+	return ""
+}
+
+// of gives the calls of a hook for a version so far.
+func (r *receiver) of(hook, version string) []call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var calls []call
+	for _, c := range r.calls {
+		if c.Name == hook && c.Version == version {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// ids of calls, each once.
+func ids(calls []call) []string {
+	var all []string
+	for _, c := range calls {
+		if !slices.Contains(all, c.ID) {
+			all = append(all, c.ID)
+		}
+	}
+	return all
+}
