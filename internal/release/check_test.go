@@ -243,7 +243,7 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 		}
 	}
 	// 1: what routes must carry has one revision.
-	changed := !equal(traffic(g), traffic(h)) && (h.TrafficRevision > 0 || len(h.Releases) > 0)
+	changed := !traffic(g).equal(traffic(h)) && (h.TrafficRevision > 0 || len(h.Releases) > 0)
 	if changed && h.TrafficRevision <= g.TrafficRevision {
 		w.fail("rule 1: traffic of group %s changed at revision %d", g.Slug, g.TrafficRevision)
 	}

@@ -1,7 +1,6 @@
 package release
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -24,7 +23,7 @@ func TestHistoriesSurviveCrashes(t *testing.T) {
 						continue
 					}
 					if w := tellCrash(h.play, at, late); w.err != nil {
-						t.Fatalf("crash before write %d of %d, late by %d: %v\n%s", at, writes, late, w.err, strings.Join(w.trace, "\n"))
+						t.Fatalf("crash before write %d of %d, late by %d: %v\n%s", at, writes, late, w.err, w.told())
 					}
 				}
 			}

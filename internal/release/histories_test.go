@@ -2,7 +2,6 @@ package release
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 )
@@ -903,7 +902,7 @@ func TestHistories(t *testing.T) {
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
 			if w := tell(h.play, rules); w.err != nil {
-				t.Errorf("%v\n%s", w.err, strings.Join(w.trace, "\n"))
+				t.Errorf("%v\n%s", w.err, w.told())
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package release
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -357,7 +356,7 @@ func TestKnownFailures(t *testing.T) {
 func told(t *testing.T, play func(tale)) {
 	t.Helper()
 	if w := tell(play, rules); w.err != nil {
-		t.Errorf("%v\n%s", w.err, strings.Join(w.trace, "\n"))
+		t.Errorf("%v\n%s", w.err, w.told())
 	}
 }
 
@@ -539,7 +538,7 @@ func TestAnySizesEnd(t *testing.T) {
 			h.rest("the end")
 		}, rules)
 		if w.err != nil {
-			t.Fatalf("%v\n%s", w.err, strings.Join(w.trace, "\n"))
+			t.Fatalf("%v\n%s", w.err, w.told())
 		}
 	})
 }

@@ -3,7 +3,6 @@ package release
 import (
 	"flag"
 	"fmt"
-	"math/rand"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,26 +62,10 @@ func caughtBy(rules []rule) []string {
 	if len(names) > 0 {
 		return names
 	}
-	for seed := range int64(mutantSeeds) {
+	for seed := range uint64(mutantSeeds) {
 		if playSeed(seed, rules).err != nil {
 			return []string{fmt.Sprintf("random history %d", seed)}
 		}
 	}
 	return nil
-}
-
-// playSeed plays the random history of a seed.
-func playSeed(seed int64, rules []rule) (w *world) {
-	random := rand.New(rand.NewSource(seed))
-	ops := make([]op, 200)
-	for i := range ops {
-		ops[i] = op{random.Intn(len(deck)), random.Intn(240), random.Intn(240)}
-	}
-	defer func() {
-		if x := recover(); x != nil {
-			w = newWorld()
-			w.fail("panic: %v", x)
-		}
-	}()
-	return play(ops, rules, random.Intn(15))
 }

@@ -2,7 +2,6 @@ package release
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 	"time"
 )
@@ -61,21 +60,13 @@ type Note struct {
 func Make(o Observed, now time.Time) Plan { return makePlan(o, now, rules) }
 
 func makePlan(o Observed, now time.Time, rules []rule) Plan {
-	b := &book{o: o, now: stored(now), children: map[string]Child{}, touched: map[string]bool{}, next: o.Ledger.Sequence + 1}
-	for _, c := range o.Children {
-		b.children[c.Release] = c
-		b.next = max(b.next, c.Stamp+1)
-	}
-	for _, p := range o.Policies {
-		for _, r := range p.Groups {
-			b.next = max(b.next, r.Revision+1)
-		}
-	}
-	b.groups = cloneGroups(o.Ledger.Groups)
+	b := newBook(o, now)
+	was := cloneGroups(o.Ledger.Groups)
+	b.groups = copyGroups(was)
 	for range maxPasses {
-		before := cloneGroups(b.groups)
+		before := copyGroups(b.groups)
 		b.pass(rules)
-		if sameGroups(before, b.groups) {
+		if slices.EqualFunc(before, b.groups, sameGroup) {
 			break
 		}
 	}
@@ -86,7 +77,7 @@ func makePlan(o Observed, now time.Time, rules []rule) Plan {
 	p.Notes = b.notes
 	p.Wake = b.wake
 	p.Ledger = Ledger{Sequence: o.Ledger.Sequence, Groups: b.groups}
-	p.Changed = b.force || !sameGroups(b.groups, o.Ledger.Groups)
+	p.Changed = b.force || !slices.EqualFunc(b.groups, was, sameGroup)
 	if p.Changed {
 		p.Ledger.Sequence = b.next
 	}
@@ -106,11 +97,42 @@ type book struct {
 	groups   []Group
 	next     int64 // the sequence that the ledger gets if it is written
 	children map[string]Child
+	sorted   []Child                // the children by age
+	offers   []Candidate            // the candidates of all groups, highest version first
+	perGroup map[string][]Candidate // the same, by slug
+	reports  map[string][]Report    // what each policy says, by slug
 	notes    []Note
 	wake     time.Time
 	force    bool // the ledger must be written though its groups are the same
 	// touched releases, by slug and name, are made or revived in this pass.
 	touched map[string]bool
+}
+
+// newBook sorts the facts.
+func newBook(o Observed, now time.Time) *book {
+	b := &book{
+		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, next: o.Ledger.Sequence + 1,
+		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{},
+	}
+	for _, c := range o.Children {
+		b.children[c.Release] = c
+		b.next = max(b.next, c.Stamp+1)
+	}
+	for _, p := range o.Policies {
+		for _, r := range p.Groups {
+			b.next = max(b.next, r.Revision+1)
+		}
+	}
+	slices.SortFunc(b.sorted, func(x, y Child) int {
+		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Release, y.Release))
+	})
+	slices.SortFunc(b.offers, func(x, y Candidate) int {
+		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release))
+	})
+	for _, c := range b.offers {
+		b.perGroup[c.Slug] = append(b.perGroup[c.Slug], c)
+	}
+	return b
 }
 
 // pass applies the rules once to all groups. What the pass before said of states and
@@ -133,6 +155,19 @@ func (b *book) pass(rules []rule) {
 	}
 	b.groups = slices.DeleteFunc(b.groups, b.done)
 	sortGroups(b.groups)
+}
+
+// copyGroups copies what a pass may change in place.
+func copyGroups(groups []Group) []Group {
+	out := slices.Clone(groups)
+	for i := range out {
+		out[i].Releases = slices.Clone(out[i].Releases)
+		if run := out[i].Run; run != nil {
+			c := *run
+			out[i].Run = &c
+		}
+	}
+	return out
 }
 
 // cloneGroups copies groups deeply, in the order in which they are stored.
@@ -160,16 +195,21 @@ func (b *book) open() {
 	for _, g := range b.groups {
 		known[g.Slug] = true
 	}
-	for _, c := range b.sortedChildren() {
+	for _, c := range b.sorted {
 		add(c.Slug, c.Name, c.Level)
 	}
 	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil {
 		return
 	}
-	oldest := b.oldest()
-	for _, c := range b.candidates("") {
+	oldest, asked := "", false
+	for _, c := range b.offers {
+		if known[c.Slug] || b.closed(c.Slug) || b.excluded(c.Slug) {
+			continue
+		}
+		if !asked {
+			oldest, asked = b.oldest(), true
+		}
 		switch {
-		case known[c.Slug], b.closed(c.Slug), b.excluded(c.Slug):
 		case c.Level != preview && oldest != "" && compare(c.Version, oldest) < 0:
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: "OlderGroup", Message: "older than the oldest live group: not started"})
 			known[c.Slug] = true
@@ -202,35 +242,13 @@ func (b *book) newest(g *Group) string {
 			vs = append(vs, c.Version)
 		}
 	}
-	for _, c := range b.candidates(g.Slug) {
+	for _, c := range b.perGroup[g.Slug] {
 		vs = append(vs, c.Version)
 	}
 	if len(vs) == 0 {
 		return ""
 	}
 	return slices.MaxFunc(vs, compare)
-}
-
-// candidates of a group, or of all groups, highest version first.
-func (b *book) candidates(slug string) []Candidate {
-	var cs []Candidate
-	for _, c := range b.o.Candidates {
-		if slug == "" || c.Slug == slug {
-			cs = append(cs, c)
-		}
-	}
-	slices.SortFunc(cs, func(x, y Candidate) int {
-		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release))
-	})
-	return cs
-}
-
-func (b *book) sortedChildren() []Child {
-	cs := slices.Clone(b.o.Children)
-	slices.SortFunc(cs, func(x, y Child) int {
-		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Release, y.Release))
-	})
-	return cs
 }
 
 // missingPin finds a pin that is meant for any group and that no group holds.
@@ -272,28 +290,37 @@ func (b *book) wakeAt(t time.Time) {
 type scope struct {
 	*book
 	g          *Group
-	candidates []Candidate
-	reports    []Report
+	candidates []Candidate // highest version first
+	reports    []Report    // by policy
 	// before is what routes had to carry before this pass.
-	before map[string]int
+	before load
 	// stepped says that this pass gave the run's step its weight.
 	stepped bool
 }
 
 func (b *book) scope(g *Group) *scope {
-	s := &scope{book: b, g: g, candidates: b.candidates(g.Slug), before: traffic(g)}
+	return &scope{book: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug), before: traffic(g)}
+}
+
+// reportsOf gives what each policy says of a group.
+func (b *book) reportsOf(slug string) []Report {
+	if reports, known := b.reports[slug]; known {
+		return reports
+	}
+	reports := make([]Report, 0, len(b.o.Policies))
 	for _, p := range b.o.Policies {
-		r := Report{Slug: g.Slug}
+		r := Report{Slug: slug}
 		for _, x := range p.Groups {
-			if x.Slug == g.Slug {
+			if x.Slug == slug {
 				r = x
 			}
 		}
 		r.policy = p.Name
-		s.reports = append(s.reports, r)
+		reports = append(reports, r)
 	}
-	slices.SortFunc(s.reports, func(x, y Report) int { return cmp.Compare(x.policy, y.policy) })
-	return s
+	slices.SortFunc(reports, func(x, y Report) int { return cmp.Compare(x.policy, y.policy) })
+	b.reports[slug] = reports
+	return reports
 }
 
 func (s *scope) child(release string) (Child, bool) {
@@ -379,22 +406,23 @@ func (s *scope) endRun() {
 	s.g.Run = nil
 }
 
-func sameGroups(a, b []Group) bool {
-	if len(a) != len(b) {
+// sameGroup compares what is stored of two groups.
+func sameGroup(a, b Group) bool {
+	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.Phase == b.Phase && a.Target == b.Target &&
+		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Overtaken == b.Overtaken &&
+		same(a.Run, b.Run) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
+}
+
+func sameRow(a, b Row) bool {
+	if !same(a.Zero, b.Zero) || !same(a.Decision, b.Decision) {
 		return false
 	}
-	a, b = cloneGroups(a), cloneGroups(b)
-	for i := range a {
-		x, y := a[i], b[i]
-		if len(x.Releases) == 0 && len(y.Releases) == 0 {
-			x.Releases, y.Releases = nil, nil
-		}
-		if !reflect.DeepEqual(x, y) {
-			return false
-		}
-	}
-	return true
+	a.Zero, a.Decision, b.Zero, b.Decision = nil, nil, nil, nil
+	return a == b
 }
+
+// same compares what two pointers lead to; times are as they are stored.
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // done says that a closing group has nothing left, or that a group never began.
 func (b *book) done(g Group) bool {
@@ -422,19 +450,6 @@ func sortGroups(groups []Group) {
 	slices.SortFunc(groups, func(x, y Group) int {
 		return cmp.Or(compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
 	})
-}
-
-// compareNames orders streams: "10.x" above "9.x".
-func compareNames(a, b string) int {
-	return compare(streamVersion(a), streamVersion(b))
-}
-
-// streamVersion reads "1.x" as 1 and "1.2.x" as 1.2.
-func streamVersion(name string) string {
-	for len(name) > 2 && name[len(name)-2:] == ".x" {
-		name = name[:len(name)-2]
-	}
-	return name
 }
 
 func sortPlan(p *Plan) {

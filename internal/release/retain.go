@@ -129,7 +129,7 @@ func (s *scope) size(p *Plan) {
 			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: r.Release, Replicas: want})
 		}
 	}
-	for _, c := range s.sortedChildren() {
+	for _, c := range s.sorted {
 		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil || c.Release == s.g.Target.Release {
 			continue
 		}
@@ -169,7 +169,10 @@ func (s *scope) want(r Row, c Child) int {
 	case r.Status == Pending || r.Status == Canary:
 		return max(c.Replicas, s.full())
 	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
-		return s.full()
+		if s.left(r) {
+			return s.full()
+		}
+		return max(c.Replicas, s.full())
 	case !s.drained(r):
 		return c.Replicas
 	case r.Status == Error, r.Promoted == 0, !r.Routed, !slices.Contains(s.kept(), r.Release), s.pressed():

@@ -51,7 +51,7 @@ func rebuild(s *scope) {
 		return
 	}
 	var cs []Child
-	for _, c := range s.sortedChildren() {
+	for _, c := range s.sorted {
 		if c.Slug == s.g.Slug && !c.Terminating && c.Stamp > s.o.Ledger.Sequence && !s.isTouched(c.Release) {
 			cs = append(cs, c)
 		}
@@ -321,28 +321,38 @@ func noteAvailability(s *scope) {
 	}
 }
 
-// traffic is what routes have to carry: weights, matches, copies, who is active, and
+// load is what routes have to carry: weights, matches, copies, who is active, and
 // whether the group is there at all.
-func traffic(g *Group) map[string]int {
-	t := map[string]int{"phase/" + string(g.Phase): 1}
+type load struct {
+	phase Phase
+	lanes []lane
+}
+
+// lane is what routes have to carry for one release.
+type lane struct {
+	release        string
+	weight, mirror int
+	match          bool
+	status         Status
+}
+
+func traffic(g *Group) load {
+	l := load{phase: g.Phase}
 	for _, r := range g.Releases {
-		if r.Weight > 0 {
-			t[r.Release] = r.Weight
-		}
-		if r.Status == Active {
-			t["active/"+r.Release] = 1
-		}
-		if r.Status == Canary {
-			t["canary/"+r.Release] = 1
-		}
-		if r.Match {
-			t["match/"+r.Release] = 1
-		}
-		if r.Mirror > 0 {
-			t["mirror/"+r.Release] = r.Mirror
+		if r.Weight > 0 || r.Status == Active || r.Status == Canary {
+			l.lanes = append(l.lanes, lane{r.Release, r.Weight, r.Mirror, r.Match, r.Status})
 		}
 	}
-	return t
+	return l
+}
+
+func (l load) has(release string) bool {
+	return slices.ContainsFunc(l.lanes, func(x lane) bool { return x.release == release })
+}
+
+func (l load) equal(m load) bool {
+	return l.phase == m.phase && len(l.lanes) == len(m.lanes) &&
+		!slices.ContainsFunc(l.lanes, func(x lane) bool { return !slices.Contains(m.lanes, x) })
 }
 
 // revise raises the traffic revision when what routes have to carry changed, and
@@ -354,7 +364,7 @@ func revise(s *scope) {
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
 	}
-	if !equal(s.before, after) {
+	if !s.before.equal(after) {
 		s.g.TrafficRevision = s.next
 		s.g.TrafficTime = s.now
 	}
@@ -364,7 +374,7 @@ func revise(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		serving := r.Weight > 0 || r.Status == Active || r.Status == Canary
-		served := s.before[r.Release] > 0 || s.before["active/"+r.Release] > 0 || s.before["canary/"+r.Release] > 0
+		served := s.before.has(r.Release)
 		switch {
 		case serving:
 			r.Zero = nil
@@ -372,16 +382,4 @@ func revise(s *scope) {
 			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
 		}
 	}
-}
-
-func equal(a, b map[string]int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
-	}
-	return true
 }

@@ -4,15 +4,20 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
-var long = flag.Int("sim.histories", 0, "histories that TestSimulate plays; 0: a few hundred, or few with -short")
+var (
+	long  = flag.Int("sim.histories", 0, "histories that TestSimulate plays, each with a seed of its own; 0: a few hundred, or few with -short")
+	first = flag.Uint64("sim.seed", 0, "seed of the first history of TestSimulate, the next ones follow; 0: the same ones in the quick run, others each time with -sim.histories")
+)
 
 // op is one thing that happens; A and B choose among what is there.
 type op struct{ Kind, A, B int }
@@ -195,6 +200,47 @@ var happenings = []happening{
 		})
 	}},
 	{"configure", 1, func(w *world, a, b int) { w.configure([]string{"c1", "c2", "c3"}[a%3]) }},
+	{"release's controller", 12, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			w.measure(o, b%3)
+		}
+	}},
+	{"measurements", 3, func(w *world, a, b int) {
+		v := versions[a%len(versions)]
+		if w.quality[v] = []VerdictPhase{VerdictPassed, VerdictFailed, VerdictInconclusive, VerdictNoTraffic, VerdictRunning}[b%5]; b%2 == 0 {
+			delete(w.quality, v)
+		}
+		w.say("measurements of %s: %s", v, w.quality[v])
+	}},
+	{"analysis", 1, func(w *world, a, b int) {
+		w.edit("analysis", func(s *Spec) { s.Analysis = a%2 == 0 })
+	}},
+	{"hooks", 3, func(w *world, a, b int) {
+		p := []Point{ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion}[a%4]
+		if w.hooks[p] = []string{"no", "fail"}[b%2]; b%4 > 0 {
+			delete(w.hooks, p)
+		}
+		w.say("hooks of %s say %q", p, w.hooks[p])
+	}},
+	{"hook goes back", 1, func(w *world, a, b int) {
+		if v := versions[a%len(versions)]; b%3 == 0 {
+			w.say("a hook goes back from %s", v)
+			w.back[v] = true
+		} else {
+			delete(w.back, v)
+		}
+	}},
+	{"gates", 1, func(w *world, a, b int) {
+		w.edit("gates", func(s *Spec) { s.Gates = someGates(a) })
+	}},
+	{"autoscaler", 3, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			w.autoscale(o, 1+b%6)
+		}
+	}},
+	{"scale of canaries", 1, func(w *world, a, b int) {
+		w.edit("scale of canaries", func(s *Spec) { s.MatchWeight = a%2 == 0 })
+	}},
 	{"move tag", 1, func(w *world, a, b int) {
 		if b%3 == 0 {
 			w.moved[versions[a%len(versions)]]++
@@ -207,14 +253,47 @@ var happenings = []happening{
 	}},
 }
 
-func someSteps(a int) []Step {
-	return [][]Step{
-		nil,
-		{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: 5 * time.Minute}},
-		{{Weight: 50}},
-		{{Weight: 1}, {Name: "half", Weight: 50, Approval: true}},
-		{{Weight: 0, Pause: 2 * time.Minute}, {Weight: 100, Pause: time.Minute}},
-	}[a%5]
+// manySteps are the steps that a history may have.
+var manySteps = [][]Step{
+	nil,
+	{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: 5 * time.Minute}},
+	{{Weight: 50}},
+	{{Weight: 1}, {Name: "half", Weight: 50, Approval: true}},
+	{{Weight: 0, Pause: 2 * time.Minute}, {Weight: 100, Pause: time.Minute}},
+	{{Weight: 0, Match: true, Pause: time.Minute}, {Weight: 20, Confirm: true}, {Weight: 50, Match: true, Pause: time.Minute, Confirm: true}},
+	{{Weight: 0, Mirror: 50, Pause: time.Minute, Confirm: true}, {Weight: 30, Window: &Window{}}, {Weight: 100, Pause: time.Minute, Window: &Window{}}},
+	{{Weight: 25, Confirm: true}, {Weight: 50, Confirm: true}, {Weight: 75}},
+}
+
+func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
+
+func someGates(a int) (gates []Point) {
+	for i, p := range []Point{ConfirmRollout, PreRollout, ConfirmPromotion} {
+		if a>>i&1 > 0 {
+			gates = append(gates, p)
+		}
+	}
+	return gates
+}
+
+// starts are the specifications with which a history may start.
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2
+
+// begin sets what a history starts with.
+func (w *world) begin(start int) {
+	choose := func(n int) int {
+		x := start % n
+		start /= n
+		return x
+	}
+	w.spec.Drain = 5 * time.Second
+	w.spec.Steps = someSteps(choose(len(manySteps)))
+	w.spec.MinimumAvailable = 1 + choose(3)
+	w.startup = time.Duration(choose(3)) * 5 * time.Second
+	w.spec.Analysis = choose(2) == 1
+	w.spec.Gates = someGates(choose(8))
+	w.spec.MatchWeight = choose(2) == 1
+	w.policy("web")
 }
 
 // deck holds each happening as often as its share.
@@ -233,11 +312,7 @@ var deck = func() []int {
 func play(ops []op, rules []rule, start int) *world {
 	w := newWorld()
 	w.rules = rules
-	w.spec.Drain = 5 * time.Second
-	w.spec.Steps = someSteps(start)
-	w.spec.MinimumAvailable = 1 + start%3
-	w.startup = time.Duration(start%3) * 5 * time.Second
-	w.policy("web")
+	w.begin(start)
 	for _, x := range ops {
 		h := happenings[deck[x.Kind%len(deck)]]
 		w.say("op %s %d %d", h.name, x.A, x.B)
@@ -257,6 +332,8 @@ func (w *world) epilogue() {
 	w.say("epilogue")
 	w.leaders = [2]*leader{{}, {}}
 	w.broken = map[string]string{}
+	clear(w.hooks)
+	maps.DeleteFunc(w.quality, func(_ string, v VerdictPhase) bool { return v == VerdictRunning })
 	for _, o := range w.objects {
 		if slices.Contains(outside, o.why) {
 			o.why = ""
@@ -294,7 +371,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if g.Phase == Closing {
 		w.fail("liveness: group %s is still closing", g.Slug)
 	}
-	if g.Run != nil && !waits("AwaitingApproval", "TrafficLost") {
+	if g.Run != nil && !waits("AwaitingApproval", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
 		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
 	}
 	kept := 0
@@ -318,8 +395,14 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	}
 }
 
+// add counts one history, and sum many.
 func (s *stats) add(x stats) {
-	s.histories++
+	x.histories = 1
+	s.sum(x)
+}
+
+func (s *stats) sum(x stats) {
+	s.histories += x.histories
 	s.steps += x.steps
 	s.plans += x.plans
 	s.writes += x.writes
@@ -345,51 +428,75 @@ func shorten(ops []op, start int) *world {
 	return w
 }
 
-// TestSimulate plays random histories; a history that breaks an invariant is made
-// as short as possible. With -sim.histories=N it plays N of them.
+// history is what a seed makes: what happens, and where it starts.
+func history(seed uint64) (ops []op, start int) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	ops = make([]op, 60+random.IntN(200))
+	for i := range ops {
+		ops[i] = op{random.IntN(len(deck)), random.IntN(240), random.IntN(240)}
+	}
+	return ops, random.IntN(starts)
+}
+
+// playSeed plays the random history of a seed.
+func playSeed(seed uint64, rules []rule) (w *world) {
+	defer func() {
+		if x := recover(); x != nil {
+			w = newWorld()
+			w.fail("panic: %v", x)
+		}
+	}()
+	ops, start := history(seed)
+	return play(ops, rules, start)
+}
+
+// TestSimulate plays random histories, as many at a time as there are processors. Of
+// one that breaks an invariant it prints the seed, which plays it again with
+// -sim.seed, and the history made as short as possible.
 func TestSimulate(t *testing.T) {
-	n := *long
+	n, from := *long, *first
 	switch {
+	case n > 0 && from == 0:
+		from = uint64(time.Now().UnixNano())
 	case n > 0:
+	case from > 0:
+		n = 1
 	case testing.Short():
-		n = 100
+		n, from = 100, 1
 	default:
-		n = 250
+		n, from = 400, 1
 	}
-	settings := map[string]string{"rapid.checks": fmt.Sprint(n), "rapid.nofailfile": "true", "rapid.shrinktime": "1s"}
-	if *long == 0 {
-		settings["rapid.seed"] = "1" // the quick run plays the same histories each time; make sim plays others
+	var (
+		next, failed atomic.Uint64
+		lock         sync.Mutex
+		sum          stats
+		wait         sync.WaitGroup
+	)
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			var own stats
+			for failed.Load() == 0 {
+				seed := next.Add(1) - 1
+				if seed >= uint64(n) {
+					break
+				}
+				w := playSeed(from+seed, rules)
+				if own.add(w.stats); w.err != nil {
+					failed.CompareAndSwap(0, from+seed)
+				}
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			sum.sum(own)
+		})
 	}
-	for name, value := range settings {
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var sum stats
-	var failed []op
-	var failedStart int
-	t.Cleanup(func() {
-		if failed != nil {
-			w := shorten(failed, failedStart)
-			t.Logf("the same in short: %v\n%s", w.err, strings.Join(w.trace, "\n"))
-		}
-	})
-	gen := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
-		return op{rapid.IntRange(0, len(deck)-1).Draw(t, "kind"), rapid.IntRange(0, 239).Draw(t, "a"), rapid.IntRange(0, 239).Draw(t, "b")}
-	}), 60, 400)
-	rapid.Check(t, func(t *rapid.T) {
-		start := rapid.IntRange(0, 14).Draw(t, "start")
-		ops := gen.Draw(t, "ops")
-		w := play(ops, rules, start)
-		sum.add(w.stats)
-		if w.err != nil {
-			failed, failedStart = ops, start
-			t.Fatal(w.err)
-		}
-	})
-	line := fmt.Sprintf("simulated %d histories: %d steps, %d plans, %d writes, %d conflicts, %d faults, %d promotions, %d failed releases",
-		sum.histories, sum.steps, sum.plans, sum.writes, sum.conflicts, sum.faults, sum.promotions, sum.failures)
-	if t.Log(line); *long > 0 {
-		fmt.Println(line)
+	wait.Wait()
+	t.Logf("simulated %d histories from seed %d: %d steps, %d plans, %d writes, %d conflicts, %d faults, %d promotions, %d failed releases",
+		sum.histories, from, sum.steps, sum.plans, sum.writes, sum.conflicts, sum.faults, sum.promotions, sum.failures)
+	if seed := failed.Load(); seed > 0 {
+		ops, start := history(seed)
+		w := shorten(ops, start)
+		t.Errorf("seed %d: %v\nagain: go test ./internal/release -run TestSimulate -sim.seed=%d\nin short:\n%s", seed, w.err, seed, w.told())
 	}
 }

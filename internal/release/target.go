@@ -3,7 +3,6 @@ package release
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -187,7 +186,7 @@ func (s *scope) failed(r *Row) bool {
 // choices are the candidates, and the running release where its version is not
 // offered any more: absence is no fact.
 func (s *scope) choices() []Candidate {
-	cs := slices.Clone(s.candidates)
+	cs := s.candidates
 	run := s.g.Run
 	if run == nil {
 		return cs
@@ -196,12 +195,9 @@ func (s *scope) choices() []Candidate {
 	if r == nil || slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == r.Version }) {
 		return cs
 	}
-	cs = append(cs, Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: r.Version, Release: r.Release})
-	slices.SortFunc(cs, func(x, y Candidate) int {
-		if c := compare(y.Version, x.Version); c != 0 {
-			return c
-		}
-		return strings.Compare(x.Release, y.Release)
-	})
-	return cs
+	below := slices.IndexFunc(cs, func(c Candidate) bool { return compare(c.Version, r.Version) < 0 })
+	if below < 0 {
+		below = len(cs)
+	}
+	return slices.Insert(slices.Clone(cs), below, Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: r.Version, Release: r.Release})
 }

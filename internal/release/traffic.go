@@ -39,7 +39,7 @@ func (s *scope) confirmedTime(revision int64, notBefore time.Time) time.Time {
 	if at.After(s.now) {
 		return s.now
 	}
-	return at
+	return stored(at)
 }
 
 // unconfirmed says in words who does not confirm.

@@ -3,28 +3,20 @@ package release
 import (
 	"strings"
 
-	"github.com/Masterminds/semver/v3"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
-// compare orders two versions: by semantic precedence (semver 2.0.0, 11), those
-// that are none below all others, and ties by their text, so that the order is
-// total.
-func compare(a, b string) int {
-	if a == b {
-		return 0
+// compare orders two versions as the ImagePolicy that offers them does.
+func compare(a, b string) int { return version.Compare(a, b) }
+
+// compareNames orders streams: "10.x" above "9.x".
+func compareNames(a, b string) int { return compare(streamVersion(a), streamVersion(b)) }
+
+// streamVersion reads "1.x" as 1.0 and "1.2.x" as 1.2.
+func streamVersion(name string) string {
+	text := strings.TrimSuffix(name, ".x")
+	if text != name && !strings.Contains(text, ".") {
+		return text + ".0"
 	}
-	va, errA := semver.NewVersion(a)
-	vb, errB := semver.NewVersion(b)
-	switch {
-	case errA != nil && errB != nil:
-		return strings.Compare(a, b)
-	case errA != nil:
-		return -1
-	case errB != nil:
-		return 1
-	}
-	if c := va.Compare(vb); c != 0 {
-		return c
-	}
-	return strings.Compare(a, b)
+	return text
 }

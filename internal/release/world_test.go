@@ -47,6 +47,8 @@ type world struct {
 	begun  map[string]bool      // groups that had an active release
 	lost   map[string]bool      // groups that lost an object by hand
 
+	wakeAt time.Time // when the last plan wants to be woken
+
 	quick bool // plans are not made several times to compare them
 	// crashAt is the write before which the manager ends, lateAt the one before
 	// which the rest of its plan arrives after all; 0: never.
@@ -54,8 +56,8 @@ type world struct {
 	late            []write
 
 	err   error
-	trace []string
-	last  []string         // the last plans
+	trace []line
+	last  []Plan           // the last plans
 	log   *strings.Builder // golden plans; nil: not wanted
 	stats stats
 }
@@ -149,7 +151,7 @@ type snapshot struct {
 	config   string
 	ledger   Ledger
 	version  int
-	objects  map[string]object
+	objects  map[string]*object
 	policies []Policy
 	offers   []Candidate
 	gone     []Withdrawal
@@ -177,7 +179,25 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) clock() string { return w.now.Sub(t0).String() }
 
 func (w *world) say(format string, args ...any) {
-	w.trace = append(w.trace, w.clock()+" "+fmt.Sprintf(format, args...))
+	w.trace = append(w.trace, line{w.now, format, args})
+}
+
+// line of a trace.
+type line struct {
+	at     time.Time
+	format string
+	args   []any
+}
+
+func (l line) String() string { return l.at.Sub(t0).String() + " " + fmt.Sprintf(l.format, l.args...) }
+
+// told is the trace as text.
+func (w *world) told() string {
+	var b strings.Builder
+	for _, l := range w.trace {
+		fmt.Fprintln(&b, l)
+	}
+	return b.String()
 }
 
 // --- the registry and the user ---
@@ -656,9 +676,11 @@ func (w *world) noteNamed() {
 // --- caches ---
 
 func (w *world) snap() {
-	s := snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version, objects: map[string]object{}}
+	s := snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version, objects: make(map[string]*object, len(w.objects))}
+	copies := make([]object, 0, len(w.objects))
 	for name, o := range w.objects {
-		s.objects[name] = *o
+		copies = append(copies, *o)
+		s.objects[name] = &copies[len(copies)-1]
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
 		p := Policy{Name: name}
@@ -682,8 +704,10 @@ func (w *world) ago(lag int) *snapshot {
 	if lag == 0 {
 		w.snap()
 	}
-	return &w.past[max(0, len(w.past)-1-lag)]
+	return w.before(lag)
 }
+
+func (w *world) before(lag int) *snapshot { return &w.past[max(0, len(w.past)-1-lag)] }
 
 // lags of the caches, in snapshots.
 type lags struct{ ledger, objects, policies, offers int }
@@ -692,9 +716,10 @@ type lags struct{ ledger, objects, policies, offers int }
 // versions are preconditions. An object of the ledger that the cache lacks is asked
 // for, and policies are known within the least drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
-	led, obj, pol, off := w.ago(l.ledger), w.ago(l.objects), w.ago(l.policies), w.ago(l.offers)
+	w.snap()
+	led, obj, pol, off := w.before(l.ledger), w.before(l.objects), w.before(l.policies), w.before(l.offers)
 	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
-		pol = w.ago(i - 1)
+		pol = w.before(i - 1)
 	}
 	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
@@ -702,14 +727,12 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 		c.Release = releaseName(c.Version, led.config, w.moved[c.Version])
 		o.Candidates = append(o.Candidates, c)
 	}
-	objects := map[string]*object{}
-	for name, c := range obj.objects {
-		objects[name] = &c
-	}
+	objects := obj.objects
 	for _, g := range led.ledger.Groups {
 		for _, r := range g.Releases {
 			if live := w.objects[r.Release]; objects[r.Release] == nil && live != nil {
 				c := *live
+				objects = maps.Clone(objects)
 				objects[r.Release] = &c
 			}
 		}
@@ -752,9 +775,10 @@ func (w *world) plan(l *leader, lag lags) {
 		return
 	}
 	p := makePlan(o, w.now, w.rules)
-	if w.last = append(w.last, render(p)); len(w.last) > 4 {
+	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
 	}
+	w.wakeAt = p.Wake
 	w.stats.plans++
 	if !w.quick {
 		w.checkPlan(o, p)
@@ -905,12 +929,15 @@ func (w *world) settle() time.Time {
 			for w.perform(l) {
 			}
 			if tries++; tries > 200 {
-				w.fail("plans follow each other without end:\n%s", strings.Join(w.last, "\n"))
+				w.fail("plans follow each other without end")
+				for _, p := range w.last {
+					w.say("a plan:\n%s", render(p))
+				}
 			}
 		}
 		w.neighbours()
 		if w.err != nil || w.fingerprint() == before {
-			return w.wake()
+			return w.soonest(w.wakeAt)
 		}
 	}
 	w.fail("the world does not come to rest: %s", w.fingerprint())
@@ -937,7 +964,11 @@ func (w *world) neighbours() {
 
 func (w *world) wake() time.Time {
 	o, _, _ := w.observe(lags{})
-	at := makePlan(o, w.now, w.rules).Wake
+	return w.soonest(makePlan(o, w.now, w.rules).Wake)
+}
+
+// soonest of the manager's next plan and what the others do by themselves.
+func (w *world) soonest(at time.Time) time.Time {
 	for _, x := range w.objects {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
 			at = x.up
