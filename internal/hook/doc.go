@@ -1,0 +1,59 @@
+// Package hook calls the HTTP endpoints that are asked, or told, on the way of a
+// release to active.
+//
+// Questions says, without any side effect, what the hooks of a release are to be
+// asked at a point of its way; a Pool asks it, beside everything else; Fold turns the
+// outcomes into the release's status, and Gates and Rollback read that again.
+// docs/design/hooks.md tells what is sent, how often, and why so.
+package hook
+
+import (
+	"cmp"
+	"time"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The defaults of hooks.
+const (
+	defaultTimeout  = 10 * time.Second
+	defaultInterval = 10 * time.Second
+	defaultRetries  = 3 // of messages; checks are not repeated
+)
+
+// gates says that a hook's answer holds a run at a point.
+func gates(t hlnr.HookType) bool {
+	switch t {
+	case hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmTrafficIncrease, hlnr.HookConfirmPromotion:
+		return true
+	}
+	return false
+}
+
+// polled says that a hook is asked again and again until it says yes.
+func polled(t hlnr.HookType) bool {
+	return t == hlnr.HookRollback || gates(t) && t != hlnr.HookPreRollout
+}
+
+// message says that a hook is told something, and decides nothing.
+func message(t hlnr.HookType) bool {
+	return t == hlnr.HookPostRollout || t == hlnr.HookEvent
+}
+
+func timeout(h *hlnr.Hook) time.Duration { return min(h.Timeout.Std(defaultTimeout), maxTimeout) }
+
+func interval(h *hlnr.Hook) time.Duration {
+	return max(time.Second, cmp.Or(h.Interval.Std(0), defaultInterval))
+}
+
+func retries(h *hlnr.Hook) int {
+	switch {
+	case polled(h.Type):
+		return 0
+	case h.Retries != nil:
+		return int(*h.Retries)
+	case message(h.Type):
+		return defaultRetries
+	}
+	return 0
+}

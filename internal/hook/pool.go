@@ -1,0 +1,369 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// The bounds of a Pool.
+const (
+	// maxCalls are under way at a time, and maxHostCalls of them to one host.
+	maxCalls     = 64
+	maxHostCalls = 4
+	// maxStale messages of one hook are still delivered after newer ones came.
+	maxStale = 8
+)
+
+// Options of a Pool.
+type Options struct {
+	// Policy says which addresses may be called.
+	Policy *outbound.Policy
+	// Credentials reads those of a hook in a namespace.
+	Credentials func(ctx context.Context, namespace string, h *hlnr.Hook) (Credentials, error)
+	// UserAgent of the calls.
+	UserAgent string
+	// Observe is told of each call. Default: nobody is.
+	Observe func(t hlnr.HookType, yes bool, took time.Duration)
+	// Now is the time. Default: time.Now.
+	Now func() time.Time
+	// Wait before a retry, from 1. Default: 1, 2, 4, 8 and 16 seconds, and up to a
+	// quarter more.
+	Wait func(retry int) time.Duration
+}
+
+// Pool calls hooks beside everything else: no method waits for an answer. At most 64
+// calls are under way at a time, at most 4 to one host, and one for a hook of a
+// release. The zero Pool is of no use; see NewPool.
+type Pool struct {
+	policy      *outbound.Policy
+	shared      *http.Client
+	credentials func(context.Context, string, *hlnr.Hook) (Credentials, error)
+	userAgent   string
+	observe     func(hlnr.HookType, bool, time.Duration)
+	now         func() time.Time
+	wait        func(int) time.Duration
+
+	all chan struct{}
+
+	mu       sync.Mutex
+	ctx      context.Context
+	wake     func(types.NamespacedName)
+	hosts    map[string]*host
+	releases map[types.NamespacedName]*deliveries
+}
+
+// host bounds the calls to one host; it is forgotten when nobody calls it.
+type host struct {
+	places chan struct{}
+	users  int
+}
+
+// deliveries of one release.
+type deliveries struct {
+	byID map[string]*delivery
+	// last delivery of each hook, whose end the next one waits for.
+	last map[string]*delivery
+}
+
+// delivery of one question, with all its calls.
+type delivery struct {
+	question Question
+	order    int64
+	cancel   context.CancelFunc
+	ended    chan struct{} // closed at the end of the present call or calls
+	running  bool
+	outcome  *Outcome
+}
+
+// NewPool makes a pool that calls nobody before it is started.
+func NewPool(o Options) (*Pool, error) {
+	shared, err := o.Policy.Client(clientOptions(nil))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for hooks: %w", err)
+	}
+	p := &Pool{
+		policy: o.Policy, shared: shared, credentials: o.Credentials, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
+		all: make(chan struct{}, maxCalls), hosts: map[string]*host{}, releases: map[types.NamespacedName]*deliveries{},
+	}
+	if p.observe == nil {
+		p.observe = func(hlnr.HookType, bool, time.Duration) {}
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.wait == nil {
+		p.wait = backOff
+	}
+	return p, nil
+}
+
+// backOff doubles from a second on, and adds up to a quarter, so that what failed
+// together does not come back together.
+func backOff(retry int) time.Duration {
+	d := time.Second << min(max(retry-1, 0), 4)
+	return d + rand.N(d/4)
+}
+
+// Start lets the pool call until ctx ends; wake is told of each release for which an
+// outcome is there. It may be called from any goroutine, and must not block.
+func (p *Pool) Start(ctx context.Context, wake func(types.NamespacedName)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ctx, p.wake = ctx, wake
+}
+
+// Outcomes of a release's questions that were answered since the process began, by
+// id.
+func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]Outcome{}
+	if ds := p.releases[release]; ds != nil {
+		for id, d := range ds.byID {
+			if d.outcome != nil {
+				out[id] = *d.outcome
+			}
+		}
+	}
+	return out
+}
+
+// Ask has the due questions of a release asked, unless they are being asked, and says
+// when one of them is to be asked again; zero: when an outcome wakes. What is not
+// among the questions any more is given up, but for messages under way.
+func (p *Pool) Ask(release types.NamespacedName, questions, due []Question) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil {
+		return time.Time{}
+	}
+	ds := p.releases[release]
+	if ds != nil {
+		ds.retain(questions)
+		if len(ds.byID) == 0 {
+			delete(p.releases, release)
+			ds = nil
+		}
+	}
+	var next time.Time
+	for _, q := range due {
+		if ds == nil {
+			ds = &deliveries{byID: map[string]*delivery{}, last: map[string]*delivery{}}
+			p.releases[release] = ds
+		}
+		if at := p.deliver(release, ds, q); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// Forget gives up all that is under way for a release.
+func (p *Pool) Forget(release types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ds := p.releases[release]; ds != nil {
+		for _, d := range ds.byID {
+			d.cancel()
+		}
+		delete(p.releases, release)
+	}
+}
+
+// Releases is the number of releases for which something is under way or known.
+func (p *Pool) Releases() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.releases)
+}
+
+// retain gives up what is not asked any more. Messages that are being delivered go
+// on, but for the oldest, where they pile up.
+func (ds *deliveries) retain(questions []Question) {
+	stale := map[string][]*delivery{}
+	for id, d := range ds.byID {
+		if slices.ContainsFunc(questions, func(q Question) bool { return q.Body.ID == id }) {
+			continue
+		}
+		if message(d.question.Hook.Type) && d.running {
+			name := d.question.Hook.Name
+			stale[name] = append(stale[name], d)
+			continue
+		}
+		d.cancel()
+		delete(ds.byID, id)
+	}
+	for _, late := range stale {
+		slices.SortFunc(late, func(a, b *delivery) int { return int(b.order - a.order) })
+		for _, d := range late[min(len(late), maxStale):] {
+			d.cancel()
+			delete(ds.byID, d.question.Body.ID)
+		}
+	}
+	for name, d := range ds.last {
+		if ds.byID[d.question.Body.ID] != d && !d.running {
+			delete(ds.last, name)
+		}
+	}
+}
+
+// deliver begins to ask, unless that is under way, has been answered for good, or is
+// too early, and then says when.
+func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Question) time.Time {
+	d := ds.byID[q.Body.ID]
+	switch {
+	case d == nil:
+		d = &delivery{}
+		ds.byID[q.Body.ID] = d
+	case d.running:
+		return time.Time{}
+	case d.outcome != nil:
+		if !polled(q.Hook.Type) || d.outcome.Yes {
+			return time.Time{} // the next pass finds the outcome
+		}
+		if at := d.outcome.Time.Add(interval(&q.Hook)); at.After(p.now()) {
+			return at
+		}
+	}
+	var before <-chan struct{}
+	if last := ds.last[q.Hook.Name]; last != nil && last.running {
+		before = last.ended
+	}
+	order := int64(0)
+	if last := ds.last[q.Hook.Name]; last != nil {
+		order = last.order + 1
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	d.question, d.order, d.cancel, d.ended, d.running = q, order, cancel, make(chan struct{}), true
+	ds.last[q.Hook.Name] = d
+	attempts := 0
+	if d.outcome != nil {
+		attempts = d.outcome.Attempts
+	}
+	go p.run(ctx, release, d, q, attempts, before)
+	return time.Time{}
+}
+
+// run delivers one question, and wakes whoever waits for its outcome.
+func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Question, attempts int, before <-chan struct{}) {
+	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
+	p.mu.Lock()
+	d.running = false
+	if ok {
+		d.outcome = &outcome
+	}
+	d.cancel()
+	close(d.ended)
+	wake := p.wake
+	p.mu.Unlock()
+	if ok {
+		wake(release)
+	}
+}
+
+// try calls until yes, or until the retries are used up; false: it was given up.
+func (p *Pool) try(ctx context.Context, namespace string, q Question, attempts int, before <-chan struct{}) (Outcome, bool) {
+	if before != nil {
+		<-before // even if given up: whoever comes next waits for all that came before
+	}
+	for retry := 0; ; retry++ {
+		if retry > 0 && !sleep(ctx, p.wait(retry)) {
+			return Outcome{}, false
+		}
+		leave, ok := p.enter(ctx, q.Hook.URL)
+		if !ok {
+			return Outcome{}, false
+		}
+		began := time.Now()
+		yes, message := p.attempt(ctx, namespace, &q)
+		leave()
+		if ctx.Err() != nil {
+			return Outcome{}, false
+		}
+		attempts++
+		p.observe(q.Hook.Type, yes, time.Since(began))
+		if yes || retry >= retries(&q.Hook) {
+			return Outcome{Yes: yes, Attempts: attempts, Message: message, Time: p.now()}, true
+		}
+	}
+}
+
+// attempt reads the credentials anew, so that a Secret that was mended helps, and
+// calls once.
+func (p *Pool) attempt(ctx context.Context, namespace string, q *Question) (bool, string) {
+	var credentials Credentials
+	if q.Hook.SecretRef != nil || q.Hook.CASecretRef != nil {
+		read, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
+		defer cancel()
+		var err error
+		if credentials, err = p.credentials(read, namespace, &q.Hook); err != nil {
+			return false, line(err.Error())
+		}
+	}
+	return p.call(ctx, q, credentials)
+}
+
+// enter waits for a place among the calls to a host, and among all; the first before
+// the second, so that a host that hangs takes no more than its share.
+func (p *Pool) enter(ctx context.Context, address string) (leave func(), ok bool) {
+	name := address
+	if u, err := url.Parse(address); err == nil {
+		name = u.Host
+	}
+	p.mu.Lock()
+	h := p.hosts[name]
+	if h == nil {
+		h = &host{places: make(chan struct{}, maxHostCalls)}
+		p.hosts[name] = h
+	}
+	h.users++
+	p.mu.Unlock()
+	gone := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(p.hosts, name)
+		}
+	}
+	select {
+	case h.places <- struct{}{}:
+	case <-ctx.Done():
+		gone()
+		return nil, false
+	}
+	select {
+	case p.all <- struct{}{}:
+	case <-ctx.Done():
+		<-h.places
+		gone()
+		return nil, false
+	}
+	return func() {
+		<-p.all
+		<-h.places
+		gone()
+	}, true
+}
+
+// sleep says false when ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

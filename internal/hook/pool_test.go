@@ -1,0 +1,573 @@
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+var shop = types.NamespacedName{Namespace: "shop", Name: "new"}
+
+// world is a pool and a receiver on loopback.
+type world struct {
+	*Pool
+	server *httptest.Server
+	woken  chan types.NamespacedName
+	stop   context.CancelFunc
+}
+
+// play starts a pool; options may change it.
+func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *world {
+	t.Helper()
+	w := &world{server: httptest.NewServer(receive), woken: make(chan types.NamespacedName, 1000)}
+	t.Cleanup(w.server.Close)
+	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Policy: policy, UserAgent: "heighliner/test", Wait: func(int) time.Duration { return time.Millisecond },
+		Credentials: func(context.Context, string, *hlnr.Hook) (Credentials, error) {
+			return Credentials{}, errors.New("nobody should ask")
+		},
+	}
+	for _, change := range options {
+		change(&o)
+	}
+	if w.Pool, err = NewPool(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.stop = cancel
+	t.Cleanup(cancel)
+	w.Start(ctx, func(name types.NamespacedName) { w.woken <- name })
+	return w
+}
+
+// question for the world's receiver.
+func (w *world) question(t hlnr.HookType, id string) Question {
+	q := Question{Hook: hlnr.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
+	return q
+}
+
+func (w *world) ask(questions ...Question) time.Time { return w.Ask(shop, questions, questions) }
+
+// outcome waits until the question is answered.
+func (w *world) outcome(t *testing.T, id string) Outcome {
+	t.Helper()
+	for {
+		if o, ok := w.Outcomes(shop)[id]; ok {
+			return o
+		}
+		select {
+		case <-w.woken:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s has no outcome", id)
+		}
+	}
+}
+
+func status(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		yes     bool
+		message string
+	}
+	for name, test := range map[string]struct {
+		receive http.HandlerFunc
+		want    want
+	}{
+		"200":                {status(200, ""), want{true, "HTTP 200"}},
+		"202 with a message": {status(202, "\n gate is open \nmore"), want{true, "HTTP 202: gate is open"}},
+		"203":                {status(203, ""), want{true, "HTTP 203"}},
+		"204":                {status(204, ""), want{true, "HTTP 204"}},
+		"205":                {status(205, ""), want{false, "HTTP 205"}},
+		"403":                {status(403, "freeze until Monday"), want{false, "HTTP 403: freeze until Monday"}},
+		"500":                {status(500, ""), want{false, "HTTP 500"}},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/hook" {
+				panic("the redirect was followed")
+			}
+			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+		}, want{false, "HTTP 307: redirects are not followed"}},
+		"what nobody can print": {status(409, "a\x00b\x1b[31mc"), want{false, "HTTP 409: a b [31mc"}},
+		"a long answer":         {status(409, strings.Repeat("x", 1<<20)), want{false, "HTTP 409: " + strings.Repeat("x", maxMessage-10)}},
+		"a connection that ends": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		}, want{false, "EOF"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := play(t, test.receive)
+			w.ask(w.question(hlnr.HookPreRollout, "id"))
+			o := w.outcome(t, "id")
+			if diff := cmp.Diff(test.want, want{o.Yes, o.Message}, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if o.Attempts != 1 || o.Time.IsZero() {
+				t.Errorf("%+v: want one attempt, and its time", o)
+			}
+		})
+	}
+}
+
+// A call carries the body, the headers and, where there is a key, a signature that
+// the receiver can check.
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	key := []byte("a secret key")
+	type seen struct {
+		header http.Header
+		raw    []byte
+		method string
+	}
+	got := make(chan seen, 1)
+	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		got <- seen{r.Header, raw, r.Method}
+	}, func(o *Options) {
+		o.Now = func() time.Time { return now }
+		o.Credentials = func(_ context.Context, namespace string, h *hlnr.Hook) (Credentials, error) {
+			if namespace != "shop" || h.SecretRef.Name != "key" {
+				return Credentials{}, fmt.Errorf("read Secret %q of %q: wrong one", h.SecretRef.Name, namespace)
+			}
+			return Credentials{Key: key}, nil
+		}
+	})
+	q := w.question(hlnr.HookPreRollout, "0d6f")
+	q.Hook.SecretRef = &hlnr.Reference{Name: "key"}
+	q.Body.Version = "1.4.3"
+	w.ask(q)
+	if o := w.outcome(t, "0d6f"); !o.Yes {
+		t.Fatalf("%+v", o)
+	}
+	s := <-got
+	var body Body
+	if err := json.Unmarshal(s.raw, &body); err != nil {
+		t.Fatal(err)
+	}
+	want := q.Body
+	want.Time = now
+	if diff := cmp.Diff(want, body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": "heighliner/test", HeaderDelivery: "0d6f", HeaderTimestamp: "1896091200",
+		HeaderSignature: Sign(key, "1896091200", s.raw),
+	} {
+		if s.header.Get(name) != value {
+			t.Errorf("%s: %q, want %q", name, s.header.Get(name), value)
+		}
+	}
+	if s.method != http.MethodPost {
+		t.Errorf("method %s", s.method)
+	}
+}
+
+// The signature is the one that any other implementation of HMAC gives.
+func TestSign(t *testing.T) {
+	t.Parallel()
+	// printf '1896091200.{}' | openssl dgst -sha256 -hmac key
+	const want = "sha256=89be1c253c8c366a82199ea70bf1bdf595c23c0161b1dae2265a33ca4893d889"
+	if got := Sign([]byte("key"), "1896091200", []byte("{}")); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if Sign([]byte("key"), "1896091201", []byte("{}")) == want || Sign([]byte("yek"), "1896091200", []byte("{}")) == want {
+		t.Error("timestamp or key are not signed")
+	}
+}
+
+// What shows of a failure holds neither the query of the URL nor the key.
+func TestFailuresTellNoSecrets(t *testing.T) {
+	t.Parallel()
+	w := play(t, status(200, ""))
+	down := httptest.NewServer(nil)
+	down.Close()
+	for name, test := range map[string]struct {
+		change func(*Question)
+		want   string
+	}{
+		"nobody listens":   {func(q *Question) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
+		"a refused range":  {func(q *Question) { q.Hook.URL = "http://[fe80::1]/?token=abc" }, "--outbound-allow"},
+		"metadata":         {func(q *Question) { q.Hook.URL = "http://169.254.169.254/?token=abc" }, "metadata service"},
+		"a missing Secret": {func(q *Question) { q.Hook.SecretRef = &hlnr.Reference{Name: "key"} }, "nobody should ask"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := w.question(hlnr.HookPreRollout, name)
+			test.change(&q)
+			w.ask(q)
+			o := w.outcome(t, name)
+			if o.Yes || !strings.Contains(o.Message, test.want) || strings.Contains(o.Message, "abc") {
+				t.Errorf("%+v, want a no with %q", o, test.want)
+			}
+		})
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	w := play(t, func(http.ResponseWriter, *http.Request) { <-release })
+	t.Cleanup(func() { close(release) })
+	q := w.question(hlnr.HookEvent, "id")
+	q.Hook.Timeout, q.Hook.Retries = "1s", new(int32)
+	began := time.Now()
+	w.ask(q)
+	o := w.outcome(t, "id")
+	if took := time.Since(began); o.Yes || o.Message != "no answer within 1s" || took < 900*time.Millisecond || took > 5*time.Second {
+		t.Errorf("%+v after %s", o, took)
+	}
+}
+
+// A server with a certificate of its own is trusted by its CA, and by no other.
+func TestCA(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(status(200, ""))
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for name, test := range map[string]struct {
+		ca   []byte
+		want string
+	}{
+		"trusted":   {ca, "HTTP 200"},
+		"untrusted": {nil, "certificate"},
+		"no PEM":    {[]byte("none"), "there is none in PEM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := play(t, nil, func(o *Options) {
+				o.Credentials = func(context.Context, string, *hlnr.Hook) (Credentials, error) { return Credentials{CA: test.ca}, nil }
+			})
+			q := w.question(hlnr.HookPreRollout, "id")
+			q.Hook.URL, q.Hook.CASecretRef = server.URL, &hlnr.Reference{Name: "ca"}
+			w.ask(q)
+			if o := w.outcome(t, "id"); o.Yes != (test.want == "HTTP 200") || !strings.Contains(o.Message, test.want) {
+				t.Errorf("%+v, want %q", o, test.want)
+			}
+		})
+	}
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	three := int32(3)
+	for name, test := range map[string]struct {
+		kind     hlnr.HookType
+		retries  *int32
+		failures int
+		want     Outcome
+	}{
+		"a check is not repeated":             {hlnr.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 503"}},
+		"a check with retries":                {hlnr.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
+		"a message is repeated":               {hlnr.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
+		"a message that nobody takes":         {hlnr.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 503"}},
+		"a gate has its interval for that":    {hlnr.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 503"}},
+		"a rollback has its interval as well": {hlnr.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 503"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			ids := sync.Map{}
+			w := play(t, func(w http.ResponseWriter, r *http.Request) {
+				ids.Store(r.Header.Get(HeaderDelivery), true)
+				if int(calls.Add(1)) <= test.failures {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			})
+			q := w.question(test.kind, "id")
+			q.Hook.Retries = test.retries
+			w.ask(q)
+			got := w.outcome(t, "id")
+			got.Time = time.Time{}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			ids.Range(func(id, _ any) bool {
+				if id != "id" {
+					t.Errorf("a repeated call is named %v", id)
+				}
+				return true
+			})
+		})
+	}
+}
+
+// A gate is asked once an interval until it says yes, and then no more.
+func TestPolling(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	var clock atomic.Int64
+	now := func() time.Time { return began.Add(time.Duration(clock.Load())) }
+	w := play(t, func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) < 3 {
+			w.WriteHeader(http.StatusConflict)
+		}
+	}, func(o *Options) { o.Now = now })
+	q := w.question(hlnr.HookConfirmPromotion, "id")
+	q.Hook.Interval = "30s"
+	answered := func(attempts int) Outcome {
+		t.Helper()
+		for {
+			if o := w.outcome(t, "id"); o.Attempts == attempts {
+				return o
+			}
+			<-w.woken
+		}
+	}
+	w.ask(q)
+	answered(1)
+	if next := w.ask(q); !next.Equal(began.Add(30 * time.Second)) {
+		t.Errorf("asked again at %s, want in 30s", next)
+	}
+	clock.Store(int64(29 * time.Second))
+	w.ask(q)
+	if calls.Load() != 1 {
+		t.Errorf("%d calls within an interval", calls.Load())
+	}
+	clock.Store(int64(30 * time.Second))
+	w.ask(q)
+	answered(2)
+	clock.Store(int64(60 * time.Second))
+	w.ask(q)
+	if o := answered(3); !o.Yes {
+		t.Errorf("%+v", o)
+	}
+	clock.Store(int64(90 * time.Second))
+	if next := w.ask(q); !next.IsZero() {
+		t.Errorf("an open gate is asked again at %s", next)
+	}
+	if calls.Load() != 3 {
+		t.Errorf("%d calls, want 3", calls.Load())
+	}
+}
+
+// What is asked no more is given up; a message is not.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind hlnr.HookType
+		end  func(*world)
+		goes bool
+	}{
+		"a gate":                {hlnr.HookConfirmPromotion, func(w *world) { w.Ask(shop, nil, nil) }, true},
+		"a check":               {hlnr.HookRollout, func(w *world) { w.Ask(shop, nil, nil) }, true},
+		"a message":             {hlnr.HookEvent, func(w *world) { w.Ask(shop, nil, nil) }, false},
+		"a message, no release": {hlnr.HookEvent, func(w *world) { w.Forget(shop) }, true},
+		"a message, no manager": {hlnr.HookEvent, func(w *world) { w.stop() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			came, gone, open := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+			w := play(t, func(_ http.ResponseWriter, r *http.Request) {
+				came <- struct{}{}
+				_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the caller is gone
+				select {
+				case <-r.Context().Done():
+					close(gone)
+				case <-open:
+				}
+			})
+			w.ask(w.question(test.kind, "id"))
+			<-came
+			test.end(w)
+			if !test.goes {
+				close(open)
+				if o := <-w.woken; o != shop {
+					t.Errorf("woke %v", o)
+				}
+				w.Ask(shop, nil, nil)
+				if w.Releases() != 0 {
+					t.Error("what is over is remembered")
+				}
+				return
+			}
+			select {
+			case <-gone:
+			case <-time.After(10 * time.Second):
+				t.Error("the call goes on")
+			}
+			if len(w.woken) > 0 {
+				t.Error("what was given up wakes")
+			}
+		})
+	}
+}
+
+// Messages of one hook come in their order and one at a time, whoever is slow.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var got []string
+	var under atomic.Int32
+	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
+		if under.Add(1) > 1 {
+			t.Error("two calls of one hook at a time")
+		}
+		mu.Lock()
+		got = append(got, r.Header.Get(HeaderDelivery))
+		mu.Unlock()
+		under.Add(-1)
+	})
+	var want []string
+	for i := range 8 {
+		id := fmt.Sprint(i)
+		want = append(want, id)
+		w.ask(w.question(hlnr.HookEvent, id))
+	}
+	w.outcome(t, "7")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A hook whose receiver hangs keeps a bounded number of messages, the newest.
+func TestMessagesDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	open := make(chan struct{})
+	var calls, under atomic.Int32
+	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if under.Add(1) > 1 {
+			t.Error("two calls of one hook at a time")
+		}
+		defer under.Add(-1)
+		select {
+		case <-open:
+		case <-r.Context().Done():
+		}
+	})
+	for i := range 50 {
+		w.ask(w.question(hlnr.HookEvent, fmt.Sprint(i)))
+	}
+	for calls.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	close(open)
+	w.outcome(t, "49")
+	if n := calls.Load(); n > maxStale+2 {
+		t.Errorf("%d messages were delivered, want at most %d", n, maxStale+2)
+	}
+}
+
+// No more calls than promised are under way, and a host that hangs keeps no other
+// from being called.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	open := make(chan struct{})
+	var under, most atomic.Int32
+	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
+		n := under.Add(1)
+		defer under.Add(-1)
+		for {
+			old := most.Load()
+			if n <= old || most.CompareAndSwap(old, n) {
+				break
+			}
+		}
+		select {
+		case <-open:
+		case <-r.Context().Done():
+		}
+	})
+	name := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)} }
+	for i := range 100 {
+		q := w.question(hlnr.HookConfirmPromotion, fmt.Sprint(i))
+		w.Ask(name(i), []Question{q}, []Question{q})
+	}
+	other := httptest.NewServer(status(200, ""))
+	t.Cleanup(other.Close)
+	q := w.question(hlnr.HookConfirmPromotion, "other")
+	q.Hook.URL = other.URL
+	w.ask(q)
+	if o := w.outcome(t, "other"); !o.Yes {
+		t.Errorf("another host: %+v", o)
+	}
+	close(open)
+	for range 100 {
+		<-w.woken
+	}
+	if got := most.Load(); got > maxHostCalls {
+		t.Errorf("%d calls to a host at a time, want at most %d", got, maxHostCalls)
+	}
+	for i := range 100 {
+		w.Ask(name(i), nil, nil)
+	}
+	w.Ask(shop, nil, nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.hosts) != 0 || len(w.releases) != 0 || len(w.all) != 0 {
+		t.Errorf("left behind: %d hosts, %d releases, %d places", len(w.hosts), len(w.releases), len(w.all))
+	}
+}
+
+// The bound over all hosts holds as well.
+func TestBoundOverAllHosts(t *testing.T) {
+	t.Parallel()
+	w := play(t, nil)
+	for range maxCalls {
+		w.all <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := w.enter(ctx, w.server.URL); ok {
+		t.Error("a call found a place where there is none")
+	}
+	<-w.all
+	leave, ok := w.enter(t.Context(), w.server.URL)
+	if !ok {
+		t.Fatal("a call found no place where there is one")
+	}
+	leave()
+	if len(w.all) != maxCalls-1 || len(w.hosts) != 0 {
+		t.Errorf("places %d, hosts %d", len(w.all), len(w.hosts))
+	}
+}
+
+// A pool that was not started calls nobody.
+func TestNotStarted(t *testing.T) {
+	t.Parallel()
+	p, err := NewPool(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookEvent}, Body: Body{ID: "id"}}
+	if next := p.Ask(shop, []Question{q}, []Question{q}); !next.IsZero() || p.Releases() != 0 {
+		t.Errorf("next %s, %d releases", next, p.Releases())
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	for retry, base := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 99: 16 * time.Second} {
+		if got := backOff(retry); got < base || got > base+base/4 {
+			t.Errorf("before retry %d: %s, want %s and at most a quarter more", retry, got, base)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package hook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// APIVersion of the body of a call.
+const APIVersion = "hooks.hlnr.io/v1"
+
+// Body of a call. Fields are only ever added.
+type Body struct {
+	// APIVersion is the constant of that name.
+	APIVersion string `json:"apiVersion"`
+	// ID names what is asked or told: it is the same in every call that repeats it.
+	ID string `json:"id"`
+	// Type and Name of the hook.
+	Type hlnr.HookType `json:"type"`
+	Name string        `json:"name"`
+	// Namespace, Microservice and Group of the Release.
+	Namespace    string `json:"namespace"`
+	Microservice string `json:"microservice"`
+	Group        string `json:"group"`
+	Release      string `json:"release"`
+	// Version of the release, and the group's active one where that is another.
+	Version         string `json:"version"`
+	PreviousVersion string `json:"previousVersion"`
+	// Run is the sequence of the ledger at which the run started; 0 after its end.
+	Run int64 `json:"run"`
+	// Step that the call is about, from 1, and its name, if it has one.
+	Step     int32  `json:"step"`
+	StepName string `json:"stepName"`
+	// Weight of the release now, in percent.
+	Weight int32 `json:"weight"`
+	// Phase is the release's status in the ledger, with its Reason and Attempt.
+	Phase   hlnr.ReleaseStatus `json:"phase"`
+	Reason  string             `json:"reason"`
+	Attempt int32              `json:"attempt"`
+	// Time of the call.
+	Time time.Time `json:"time"`
+	// Metadata of the hook.
+	Metadata map[string]hlnr.HookMetadataValue `json:"metadata"`
+}
+
+// Place is where a release is on its way.
+type Place struct {
+	// UID of the release.
+	UID types.UID
+	// Microservice, Group and Row of the release; a release without row has no place.
+	Microservice *hlnr.Microservice
+	Group        *hlnr.ReleaseGroup
+	Row          *hlnr.Release
+	// Run of the release; nil: none.
+	Run *hlnr.ReleaseRun
+	// Before is the status of the release that was last told of; "": none.
+	Before hlnr.ReleaseStatus
+	// Round is when the present round of checks began, in a step that is measured;
+	// zero: none is due.
+	Round time.Time
+}
+
+// PlaceOf finds a release in the ledger of its Microservice; nil where it has no row.
+func PlaceOf(ms *hlnr.Microservice, release *hlnr.VersionedMicroservice) *Place {
+	for i := range ms.Status.ReleaseGroups {
+		group := &ms.Status.ReleaseGroups[i]
+		for j := range group.Releases {
+			if group.Releases[j].VersionedMicroservice != release.Name {
+				continue
+			}
+			p := &Place{UID: release.UID, Microservice: ms, Group: group, Row: &group.Releases[j], Before: release.Status.Release}
+			if run := group.Run; run != nil && run.Release == release.Name {
+				p.Run = run
+			}
+			return p
+		}
+	}
+	return nil
+}
+
+// judged says that the release takes the steps: it is neither a preview nor the
+// first of its group.
+func (p *Place) judged() bool {
+	return p.Group.Level != hlnr.LevelPreview && p.Group.Active != ""
+}
+
+// hooks of the Microservice.
+func (p *Place) hooks() []hlnr.Hook {
+	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil {
+		return c.Hooks
+	}
+	return nil
+}
+
+// step by its number, from 1; nil: there is none.
+func (p *Place) step(n int32) *hlnr.CanaryStep {
+	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil && n >= 1 && int(n) <= len(c.Steps) {
+		return &c.Steps[n-1]
+	}
+	return nil
+}
+
+// Question is what one hook is to be asked, or told, now.
+type Question struct {
+	// Hook that is called.
+	Hook hlnr.Hook
+	// Since is the gate time that the answer is for; nil: it is for no gate.
+	Since *metav1.MicroTime
+	// RunStep is the step in which the run is.
+	RunStep int32
+	// Body of the call, but for its time.
+	Body Body
+}
+
+// Questions are what the hooks of a release are to be asked where it is, answered or
+// not, in the order of the specification. known is the status of the hooks.
+func (p *Place) Questions(known []hlnr.HookStatus) []Question {
+	var out []Question
+	for _, h := range p.hooks() {
+		if q, ok := p.question(h, known); ok {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func (p *Place) question(h hlnr.Hook, known []hlnr.HookStatus) (Question, bool) {
+	switch h.Type {
+	case hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmPromotion:
+		if p.gate() != h.Type {
+			return Question{}, false
+		}
+		return p.ask(h, p.Run.Step, p.Run.GateTime), true
+	case hlnr.HookConfirmTrafficIncrease:
+		if p.gate() != h.Type || !Applies(&h, p.step(p.Run.Step+1)) {
+			return Question{}, false
+		}
+		return p.ask(h, p.Run.Step+1, p.Run.GateTime), true
+	case hlnr.HookRollout:
+		if p.Run == nil || p.Round.IsZero() || !Applies(&h, p.step(p.Run.Step)) {
+			return Question{}, false
+		}
+		return p.ask(h, p.Run.Step, nil, stamp(p.Round)), true
+	case hlnr.HookRollback:
+		if p.Run == nil || !p.judged() {
+			return Question{}, false
+		}
+		q := p.ask(h, 0, nil)
+		q.Body.Step, q.Body.StepName = p.Run.Step, p.stepName(p.Run.Step)
+		return q, true
+	case hlnr.HookPostRollout:
+		ended := p.Row.Status == hlnr.ReleaseActive || p.Row.Status == hlnr.ReleaseError
+		q := p.tell(h, string(p.Row.Status))
+		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))
+	case hlnr.HookEvent:
+		var run, step string
+		if p.Run != nil {
+			run, step = strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(p.Run.Step))
+		}
+		q := p.tell(h, string(p.Row.Status), p.Row.Reason, run, step)
+		// A hook that is new to a release at rest has nothing to tell.
+		return q, p.Run != nil || p.Row.Status != p.Before || find(known, h.Name) != nil
+	}
+	return Question{}, false
+}
+
+// gate at which the run waits, as the type of its hooks.
+func (p *Place) gate() hlnr.HookType {
+	if p.Run == nil {
+		return ""
+	}
+	return hlnr.HookType(p.Run.Gate)
+}
+
+// Applies says that a hook is for a step; nil: for what is not a step.
+func Applies(h *hlnr.Hook, step *hlnr.CanaryStep) bool {
+	return len(h.Steps) == 0 || step != nil && step.Name != "" && slices.Contains(h.Steps, step.Name)
+}
+
+// ask makes the question of the run about a step.
+func (p *Place) ask(h hlnr.Hook, step int32, since *metav1.MicroTime, more ...string) Question {
+	key := []string{strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(step))}
+	if since != nil {
+		key = append(key, stamp(since.Time))
+	}
+	q := Question{Hook: h, Since: since, RunStep: p.Run.Step, Body: p.body(h, append(key, more...))}
+	q.Body.Run, q.Body.Step, q.Body.StepName = p.Run.Sequence, step, p.stepName(step)
+	return q
+}
+
+// tell makes the message of a transition.
+func (p *Place) tell(h hlnr.Hook, transition ...string) Question {
+	key := append([]string{strconv.Itoa(int(p.Row.Attempt)), stamp(p.Row.LastTransitionTime.Time)}, transition...)
+	q := Question{Hook: h, Body: p.body(h, key)}
+	if p.Run != nil {
+		q.RunStep = p.Run.Step
+		q.Body.Run, q.Body.Step, q.Body.StepName = p.Run.Sequence, p.Run.Step, p.stepName(p.Run.Step)
+	}
+	return q
+}
+
+func (p *Place) body(h hlnr.Hook, key []string) Body {
+	b := Body{
+		APIVersion: APIVersion, ID: id(p.UID, h, key), Type: h.Type, Name: h.Name, Metadata: h.Metadata,
+		Namespace: p.Microservice.Namespace, Microservice: p.Microservice.Name, Group: p.Group.Slug,
+		Release: p.Row.VersionedMicroservice, Version: p.Row.SemVer.Version,
+		Weight: p.Row.Weight, Phase: p.Row.Status, Reason: p.Row.Reason, Attempt: p.Row.Attempt,
+	}
+	if p.Group.Active != b.Version {
+		b.PreviousVersion = p.Group.Active
+	}
+	if b.Metadata == nil {
+		b.Metadata = map[string]hlnr.HookMetadataValue{}
+	}
+	return b
+}
+
+func (p *Place) stepName(n int32) string {
+	if step := p.step(n); step != nil {
+		return step.Name
+	}
+	return ""
+}
+
+// id names a question: it follows from the ledger alone, so that another manager
+// gives the same.
+func id(uid types.UID, h hlnr.Hook, key []string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append([]string{string(uid), string(h.Type), h.Name}, key...)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// stamp writes a time of the ledger, which keeps microseconds.
+func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
+
+func find(known []hlnr.HookStatus, name string) *hlnr.HookStatus {
+	for i := range known {
+		if known[i].Name == name {
+			return &known[i]
+		}
+	}
+	return nil
+}
+
+// isAbout says that the status of the hook is about this very question.
+func isAbout(known []hlnr.HookStatus, q Question) bool {
+	s := find(known, q.Hook.Name)
+	return s != nil && s.ID == q.Body.ID
+}

@@ -1,0 +1,257 @@
+package hook
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+var (
+	began  = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	gated  = metav1.NewMicroTime(began.Add(time.Minute))
+	waited = began.Add(2 * time.Minute)
+)
+
+// canary has 1.4.2 active and 1.4.3 on its way, in step 1 of 2, with all hooks.
+func canary() *hlnr.Microservice {
+	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.UpdateStrategy.Canary = &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}}}
+	for _, t := range []hlnr.HookType{
+		hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookRollout, hlnr.HookConfirmTrafficIncrease,
+		hlnr.HookConfirmPromotion, hlnr.HookPostRollout, hlnr.HookRollback, hlnr.HookEvent,
+	} {
+		ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, hlnr.Hook{
+			Name: strings.ToLower(string(t)), Type: t, URL: "http://hooks.example.com/" + string(t),
+			Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+		})
+	}
+	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{
+		Name: "1.x", Slug: "1-x", Level: hlnr.LevelRelease, Active: "1.4.2",
+		Run: &hlnr.ReleaseRun{Release: "new", Sequence: 41, Step: 1},
+		Releases: []hlnr.Release{
+			{VersionedMicroservice: "new", SemVer: hlnr.SemVer{Version: "1.4.3"}, Status: hlnr.ReleaseCanary, Weight: 10, Reason: "Step", LastTransitionTime: metav1.NewMicroTime(began)},
+			{VersionedMicroservice: "old", SemVer: hlnr.SemVer{Version: "1.4.2"}, Status: hlnr.ReleaseActive, Weight: 90, Reason: "Promoted", Promoted: 7, LastTransitionTime: metav1.NewMicroTime(began)},
+		},
+	}}
+	return ms
+}
+
+func vsvc(name string) *hlnr.VersionedMicroservice {
+	v := &hlnr.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-of-" + "release"}}
+	v.Status.Release = hlnr.ReleaseCanary
+	if name == "old" {
+		v.Status.Release = hlnr.ReleaseActive
+	}
+	return v
+}
+
+// names are the hooks that are asked.
+func names(questions []Question) []string {
+	var out []string
+	for _, q := range questions {
+		out = append(out, q.Hook.Name)
+	}
+	return out
+}
+
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	type world struct {
+		ms      *hlnr.Microservice
+		group   *hlnr.ReleaseGroup
+		run     *hlnr.ReleaseRun
+		row     *hlnr.Release
+		release *hlnr.VersionedMicroservice
+		known   []hlnr.HookStatus
+		round   time.Time
+	}
+	at := func(gate hlnr.Gate) func(*world) {
+		return func(w *world) { w.run.Gate, w.run.GateTime = gate, &gated }
+	}
+	underWay := []string{"rollback", "event"}
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   []string
+	}{
+		"in a step":                       {func(*world) {}, underWay},
+		"before pods":                     {at(hlnr.GateConfirmRollout), []string{"confirmrollout", "rollback", "event"}},
+		"before traffic":                  {at(hlnr.GatePreRollout), []string{"prerollout", "rollback", "event"}},
+		"before more traffic":             {at(hlnr.GateConfirmTrafficIncrease), []string{"confirmtrafficincrease", "rollback", "event"}},
+		"before promotion":                {at(hlnr.GateConfirmPromotion), []string{"confirmpromotion", "rollback", "event"}},
+		"a round of checks":               {func(w *world) { w.round = waited }, []string{"rollout", "rollback", "event"}},
+		"no checks before the first step": {func(w *world) { w.run.Step = 0 }, underWay},
+		"more traffic, hook for this step": {func(w *world) {
+			at(hlnr.GateConfirmTrafficIncrease)(w)
+			w.ms.Spec.UpdateStrategy.Canary.Hooks[3].Steps = []string{"half"}
+		}, []string{"confirmtrafficincrease", "rollback", "event"}},
+		"more traffic, hook for another step": {func(w *world) {
+			at(hlnr.GateConfirmTrafficIncrease)(w)
+			w.ms.Spec.UpdateStrategy.Canary.Hooks[3].Steps = []string{"tenth"}
+		}, underWay},
+		"checks for another step": {func(w *world) {
+			w.round = waited
+			w.ms.Spec.UpdateStrategy.Canary.Hooks[2].Steps = []string{"half"}
+		}, underWay},
+		"a preview is not taken back": {func(w *world) { w.group.Level = hlnr.LevelPreview }, []string{"event"}},
+		"nor the first release":       {func(w *world) { w.group.Active = "" }, []string{"event"}},
+		"the run of another release":  {func(w *world) { w.run.Release = "newer"; at(hlnr.GateConfirmPromotion)(w) }, nil},
+		"at rest": {func(w *world) {
+			w.group.Run, w.row.Status, w.release.Status.Release = nil, hlnr.ReleaseActive, hlnr.ReleaseActive
+		}, nil},
+		"promoted": {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseActive }, []string{"postrollout", "event"}},
+		"failed":   {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseError }, []string{"postrollout", "event"}},
+		"replaced": {func(w *world) {
+			w.group.Run, w.row.Status, w.release.Status.Release = nil, hlnr.ReleaseDeprecated, hlnr.ReleaseActive
+		}, []string{"event"}},
+		"promoted, and not yet told": {func(w *world) {
+			w.group.Run, w.row.Status = nil, hlnr.ReleaseActive
+			p := PlaceOf(w.ms, w.release)
+			w.known = p.Fold(nil, p.Questions(nil), nil, waited)
+			w.release.Status.Release = hlnr.ReleaseActive // the write that noted both
+		}, []string{"postrollout", "event"}},
+		"no canary any more": {func(w *world) { w.ms.Spec.UpdateStrategy.Canary = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{ms: canary(), release: vsvc("new")}
+			w.group = &w.ms.Status.ReleaseGroups[0]
+			w.run, w.row = w.group.Run, &w.group.Releases[0]
+			test.change(w)
+			before := w.ms.DeepCopy()
+			p := PlaceOf(w.ms, w.release)
+			p.Round = w.round
+			questions := p.Questions(w.known)
+			if diff := cmp.Diff(test.want, names(questions)); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(questions, placeIn(w.ms, w.release, w.round).Questions(w.known)); diff != "" {
+				t.Errorf("the same place asks something else (-first +second):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, w.ms); diff != "" {
+				t.Errorf("the Microservice was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// placeIn is PlaceOf in a round of checks.
+func placeIn(ms *hlnr.Microservice, release *hlnr.VersionedMicroservice, round time.Time) *Place {
+	p := PlaceOf(ms, release)
+	p.Round = round
+	return p
+}
+
+func TestNoPlaceWithoutARow(t *testing.T) {
+	t.Parallel()
+	if p := PlaceOf(canary(), vsvc("third")); p != nil {
+		t.Errorf("a release that the ledger does not have is at %+v", p)
+	}
+}
+
+// An id is the same as long as the question is, and no longer.
+func TestID(t *testing.T) {
+	t.Parallel()
+	ask := func(hook string, change func(*hlnr.ReleaseGroup)) string {
+		ms, release := canary(), vsvc("new")
+		group := &ms.Status.ReleaseGroups[0]
+		group.Run.Gate, group.Run.GateTime = hlnr.GateConfirmTrafficIncrease, &gated
+		release.Status.Release = hlnr.ReleasePending
+		change(group)
+		p := PlaceOf(ms, release)
+		p.Round = waited
+		for _, q := range p.Questions(nil) {
+			if q.Hook.Name == hook {
+				return q.Body.ID
+			}
+		}
+		t.Fatalf("%s is not asked", hook)
+		return ""
+	}
+	same := func(*hlnr.ReleaseGroup) {}
+	later := metav1.NewMicroTime(gated.Add(time.Microsecond))
+	for name, test := range map[string]struct {
+		hook   string
+		change func(*hlnr.ReleaseGroup)
+		other  bool
+	}{
+		"another weight":              {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Releases[0].Weight = 20 }, false},
+		"another step":                {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Run.Step = 0 }, true},
+		"another run":                 {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Run.Sequence++ }, true},
+		"the gate again":              {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Run.GateTime = &later }, true},
+		"a wish over steps":           {"rollback", func(g *hlnr.ReleaseGroup) { g.Run.Step = 2 }, false},
+		"a wish for another run":      {"rollback", func(g *hlnr.ReleaseGroup) { g.Run.Sequence++ }, true},
+		"an event of another step":    {"event", func(g *hlnr.ReleaseGroup) { g.Run.Step = 2 }, true},
+		"an event of another reason":  {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
+		"an event of another status":  {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Status = hlnr.ReleaseError }, true},
+		"an event of another attempt": {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Attempt++ }, true},
+		"an event of another weight":  {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Weight++ }, false},
+		"checks of another step":      {"rollout", func(g *hlnr.ReleaseGroup) { g.Run.Step = 2 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := ask(test.hook, same), ask(test.hook, test.change)
+			if first != ask(test.hook, same) || len(first) != 32 {
+				t.Errorf("id %q is not stable", first)
+			}
+			if (first != second) != test.other {
+				t.Errorf("ids %q and %q, want another: %t", first, second, test.other)
+			}
+		})
+	}
+}
+
+// The body is what docs/design/hooks.md shows, field by field.
+func TestBodyIsAsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/design/hooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```json\n")
+	block, _, found := strings.Cut(block, "```")
+	if !found {
+		t.Fatal("docs/design/hooks.md shows no body")
+	}
+	ms, release := canary(), vsvc("shop-1-4-3-5b1c0d9e")
+	group := &ms.Status.ReleaseGroups[0]
+	group.Run.Gate, group.Run.GateTime, group.Run.Release = hlnr.GateConfirmTrafficIncrease, &gated, release.Name
+	group.Releases[0].VersionedMicroservice = release.Name
+	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
+	questions := PlaceOf(ms, release).Questions(nil)
+	body := questions[0].Body
+	body.ID, body.Time = "0d6f0b4c1c6e4a5f9d1c2b3a4e5f6071", began
+	raw, err := json.MarshalIndent(body, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.ReplaceAll(strings.TrimSpace(block), `{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }")
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("(-documented +sent):\n%s", diff)
+	}
+}
+
+// A message after the end names the version that serves only where it is another.
+func TestBodyAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	ms, release := canary(), vsvc("new")
+	group := &ms.Status.ReleaseGroups[0]
+	group.Run, group.Active = nil, "1.4.3"
+	group.Releases[0].Status, group.Releases[0].Weight, group.Releases[0].Reason = hlnr.ReleaseActive, 100, "Promoted"
+	got := PlaceOf(ms, release).Questions(nil)[0].Body
+	got.ID = ""
+	want := Body{
+		APIVersion: APIVersion, Type: hlnr.HookPostRollout, Name: "postrollout", Namespace: "shop", Microservice: "shop", Group: "1-x",
+		Release: "new", Version: "1.4.3", Weight: 100, Phase: hlnr.ReleaseActive, Reason: "Promoted",
+		Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
