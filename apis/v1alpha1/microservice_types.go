@@ -9,6 +9,9 @@ import (
 
 // MicroserviceSpec says how the versions of one image run, and which of them is
 // wanted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out: delete the Microservice, with deletionPolicy Restore or Orphan, and make another"
+// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the Microservice would leave nothing that serves"
 type MicroserviceSpec struct {
 	// imagePolicyRef names the ImagePolicy whose versions run.
 	// +required
@@ -43,6 +46,16 @@ type MicroserviceSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
+
+	// adoptFrom takes over from a Deployment that runs the service now.
+	// +optional
+	AdoptFrom *AdoptDeployment `json:"adoptFrom,omitempty"`
+
+	// deletionPolicy says what the deletion of the Microservice leaves: nothing
+	// (Delete, the default), the Deployments of the releases that have traffic
+	// (Orphan), or the adopted Deployment with the replicas that it had (Restore).
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// configuration says which ConfigMaps and Secrets that the template names are
 	// part of a release. Absent: ConfigMaps are.

@@ -10,6 +10,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains need a spec.provider that routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be left out only when there is one port"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || p.protocol == 'HTTP' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP: TCP and UDP ports are reached through the Services"
+// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
 type NetworkPolicySpec struct {
 	// microserviceRef names the Microservice. Absent: the one that has the policy's
 	// own name.
@@ -35,6 +37,16 @@ type NetworkPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
+
+	// adoptFrom takes over a Service that callers use now.
+	// +optional
+	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
+
+	// deletionPolicy says what the deletion of the policy leaves: nothing (Delete,
+	// the default), its Services and routes (Orphan), or the adopted Service as it
+	// was (Restore).
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
 // PortProtocol is what is spoken on a port.
@@ -421,6 +433,10 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=512
 	Domains []DomainStatus `json:"domains,omitempty"`
 
+	// adopted is how far the policy is with the Service that it adopts.
+	// +optional
+	Adopted *AdoptedService `json:"adopted,omitempty"`
+
 	// groups, as the Microservice reads them.
 	// +optional
 	// +listType=atomic
@@ -438,6 +454,9 @@ const (
 	// ConditionCanaryUnmatched says that a step asks for chosen requests, and no
 	// domain says which.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
+	// ConditionServiceAdopted says that the Service which the policy adopts follows
+	// the active release.
+	ConditionServiceAdopted = "ServiceAdopted"
 )
 
 // NetworkPolicy routes weighted traffic and domains to the releases of a
