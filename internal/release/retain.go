@@ -167,7 +167,7 @@ func (s *scope) want(r Row, c Child) int {
 	case running:
 		return s.runSize(r, c)
 	case r.Status == Pending || r.Status == Canary:
-		return max(c.Replicas, s.full())
+		return c.Replicas // its run enlarges it
 	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
 		if s.left(r) {
 			return s.full()

@@ -135,6 +135,9 @@ func vanishedActive(s *scope) {
 	}
 	s.event(a, true, "ActiveLost", fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
 	lost := a.Release
+	if _, r, _ := s.running(); kept == nil && r != nil && r.Status == Canary {
+		kept = r // nothing else has traffic
+	}
 	if kept != nil {
 		s.endRun()
 		s.promote(kept, "ActiveLost")
