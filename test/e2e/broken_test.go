@@ -1,0 +1,43 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestBrokenActive lets the active release lose all its pods' readiness while a canary has a tenth of the traffic: all of it
+// goes to what works, the status says so, and the canary's way to active is not blocked.
+func TestBrokenActive(t *testing.T) {
+	s := newService(t, "broken").steps(asking("some", 10))
+	s.push("1.0.0", "FAIL_READINESS", "60s")
+	s.create(s.images, s.ms, s.network)
+	s.active("1.0.0")
+	l := s.load(30, false)
+	s.push("1.1.0")
+	s.weight("1.1.0", 10)
+
+	l.Mark("the active release breaks")
+	s.sees(l, "1.1.0")
+	l.Mark("the canary serves alone")
+	var masked []string
+	wait(t, "the status to name the broken release", func(ctx context.Context) (bool, string, error) {
+		var p v1alpha1.NetworkPolicy
+		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
+			return false, "", err
+		}
+		for _, g := range p.Status.Groups {
+			masked = g.Masked
+		}
+		return slices.Contains(masked, s.release("1.0.0").VersionedMicroservice), "", nil
+	})
+	s.serves(l, 5*time.Second)
+	s.decide("1.1.0", v1alpha1.DecisionContinue, "some")
+	s.active("1.1.0")
+	verdict(t, l)
+}
