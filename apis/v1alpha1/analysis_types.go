@@ -9,6 +9,7 @@ import (
 // after the step's weight was confirmed, so that it sees this step's traffic
 // only.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="spec.updateStrategy.canary.analysis.provider.timeout must not be longer than the interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="spec.updateStrategy.canary.analysis: Envoy Gateway counts the latency of a route and not of a release: take source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
 	// interval between two rounds, and the window that built-in queries look at. It
 	// must hold at least two scrapes of Prometheus, better four.

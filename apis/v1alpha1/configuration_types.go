@@ -86,3 +86,7 @@ type DeployWindow struct {
 	// +optional
 	To ClockTime `json:"to,omitempty"`
 }
+
+// ConditionConfigurationLost of a Microservice says that somebody deleted a
+// release's copies, and that what they held is not known any more.
+const ConditionConfigurationLost = "ConfigurationLost"

@@ -641,6 +641,9 @@ const (
 	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
 	ConditionOvertaken           = "Overtaken"
 	ConditionNoTraffic           = "NoTraffic"
+
+	ConditionAnalysisInconclusive = "AnalysisInconclusive"
+	ConditionAnalysisNoTraffic    = "AnalysisNoTraffic"
 )
 
 // Microservice runs the versions that an ImagePolicy offers, in groups, and

@@ -91,6 +91,7 @@ var analysisRows = map[string]row{
 	"baseline unknown":               {kind: "Microservice", patch: metricPatch(`successRate: {}, baseline: Percent, thresholdRange: {min: 99}`), refused: `supported values: "Ratio", "Difference"`},
 	"latency":                        {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 0.5}`)},
 	"latency in milliseconds":        {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 500}`), refused: "latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"},
+	"latency of Envoy Gateway":       {kind: "Microservice", patch: analysisPatch(`source: EnvoyGateway, metrics: [{name: a, latency: {quantile: P95}, thresholdRange: {max: 0.5}}]`), refused: "Envoy Gateway counts the latency of a route and not of a release"},
 	"latency without a quantile":     {kind: "Microservice", patch: metricPatch(`latency: {}, thresholdRange: {max: 0.5}`), refused: "latency.quantile: Required value"},
 	"latency quantile unknown":       {kind: "Microservice", patch: metricPatch(`latency: {quantile: P90}, thresholdRange: {max: 0.5}`), refused: `supported values: "P50", "P95", "P99"`},
 	"inconclusive below":             {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 95}`)},

@@ -1,0 +1,170 @@
+package analysis
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// source writes the built-in queries for one way of counting requests. Every
+// query gives nothing where there was no request, a percentage from 0 to 100, or
+// seconds.
+type source struct {
+	// requests is the counter of requests, and bad what selects those that failed.
+	requests, bad string
+	// buckets is the histogram of the time to answer, and perSecond its unit; empty:
+	// there is none for a release.
+	buckets   string
+	perSecond int
+	// selectors of a release's series, without braces. What any of them selects is
+	// counted. Errors: the release has not what they need.
+	selectors func(Target) ([]string, *Error)
+	// join narrows an expression to a release where labels cannot.
+	join func(expression string, t Target) string
+}
+
+// sources of the built-in metrics. docs/design/analysis.md says where the names
+// come from.
+var sources = map[v1alpha1.MetricsSource]source{
+	v1alpha1.SourceTraefik: {
+		requests: "traefik_service_requests_total", bad: `code=~"5.."`,
+		buckets: "traefik_service_request_duration_seconds_bucket", perSecond: 1,
+		selectors: func(t Target) ([]string, *Error) {
+			services, err := servicesOf(t)
+			return []string{fmt.Sprintf(`service=~"(.+-svc-)?%s-(%s)(-http)?-[0-9]+(-grpc)?@kubernetesgateway"`, regexp.QuoteMeta(t.Namespace), services)}, err
+		},
+	},
+	v1alpha1.SourceApplication: {
+		requests: "http_requests_total", bad: `code=~"5.."`,
+		buckets: "http_request_duration_seconds_bucket", perSecond: 1,
+		selectors: func(t Target) ([]string, *Error) {
+			return []string{fmt.Sprintf(`namespace="%s",hlnr_io_release="%s"`, inQuotes(t.Namespace), inQuotes(t.Release))}, nil
+		},
+	},
+	v1alpha1.SourceIstio: {
+		requests: "istio_requests_total", bad: `response_code=~"5.."`,
+		buckets: "istio_request_duration_milliseconds_bucket", perSecond: 1000,
+		selectors: func(t Target) ([]string, *Error) {
+			return []string{fmt.Sprintf(`reporter=~"destination|waypoint",destination_workload_namespace="%s",destination_workload="%s"`, inQuotes(t.Namespace), inQuotes(t.Release))}, nil
+		},
+	},
+	v1alpha1.SourceIngressNGINX: {
+		requests: "nginx_ingress_controller_requests", bad: `status=~"5.."`,
+		buckets: "nginx_ingress_controller_request_duration_seconds_bucket", perSecond: 1,
+		selectors: func(t Target) ([]string, *Error) {
+			services, err := servicesOf(t)
+			return []string{ // as the canary of an Ingress, and as its backend
+				fmt.Sprintf(`namespace="%s",canary=~"%s-(%s)-[^-]+"`, inQuotes(t.Namespace), regexp.QuoteMeta(t.Namespace), services),
+				fmt.Sprintf(`namespace="%s",canary="",service=~"%s"`, inQuotes(t.Namespace), services),
+			}, err
+		},
+	},
+	v1alpha1.SourceEnvoyGateway: {
+		requests:  `{__name__=~"envoy_cluster_endpoint_rq_(success|error)"}`,
+		bad:       `__name__="envoy_cluster_endpoint_rq_error"`,
+		selectors: func(Target) ([]string, *Error) { return []string{`envoy_cluster_name=~".+"`}, nil },
+		join: func(expression string, t Target) string {
+			return fmt.Sprintf(`label_replace(%s, "pod_ip", "$1", "envoy_endpoint_address", "\\[?([^\\]]+)\\]?:[0-9]+")`+
+				` * on (pod_ip) group_left () max by (pod_ip) (kube_pod_info{namespace="%s",created_by_kind="ReplicaSet",created_by_name=~"%s-[a-z0-9]+"})`,
+				expression, inQuotes(t.Namespace), regexp.QuoteMeta(t.Release))
+		},
+	},
+}
+
+// servicesOf a release as a pattern.
+func servicesOf(t Target) (string, *Error) {
+	if len(t.Services) == 0 {
+		return "", errorf(BadQuery, "release %s has no Service, which this source counts by: name the Microservice in a NetworkPolicy, or take source Application", t.Release)
+	}
+	return valuesOf(t, 0)["Service"], nil
+}
+
+// builtin is the query of a built-in metric.
+func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target) (string, *Error) {
+	name := spec.Source
+	if name == "" {
+		name = v1alpha1.SourceTraefik
+	}
+	s, ok := sources[name]
+	if !ok {
+		return "", errorf(BadQuery, "analysis.source: nothing is known of %q", name)
+	}
+	if metric.SuccessRate != nil {
+		return s.successRate(t, intervalOf(spec))
+	}
+	return s.latency(t, intervalOf(spec), metric.Latency.Quantile, name)
+}
+
+// successRate is 100 x (1 - bad / all). Where nothing was bad there may be no
+// series of bad ones; where there was no request there is no answer.
+func (s source) successRate(t Target, interval time.Duration) (string, *Error) {
+	all, err := s.rise(s.requests, t, interval)
+	if err != nil {
+		return "", err
+	}
+	bad, err := s.rise(s.requests, t, interval, s.bad)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) > 0))", bad, all), nil
+}
+
+// latency is a quantile in seconds. One beyond the highest bucket is that bucket's
+// bound with the sign turned: more is not known.
+func (s source) latency(t Target, interval time.Duration, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
+	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
+	if !ok {
+		return "", errorf(BadQuery, "latency.quantile: nothing is known of %q", quantile)
+	}
+	if s.buckets == "" {
+		return "", errorf(BadQuery, "source %s has no latency by release: take source Application, or a query of your own", name)
+	}
+	all, err := s.rise(s.buckets, t, interval)
+	if err != nil {
+		return "", err
+	}
+	total, err := s.rise(s.buckets, t, interval, `le="+Inf"`)
+	if err != nil {
+		return "", err
+	}
+	finite, err := s.rise(s.buckets, t, interval, `le!="+Inf"`)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("histogram_quantile(%[1]s, sum by (le) (%[2]s)) / %[5]d * on () (1 - 2 * (max(sum by (le) (%[3]s)) < bool %[1]s * sum(%[4]s))) and on () (sum(%[4]s) > 0)",
+		q, all, finite, total, s.perSecond), nil
+}
+
+// rise is how much the counters of a release rose in the interval. A series that
+// was born in it began at 0: increase() alone would not see its first value, and
+// so neither the first error of a code.
+func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
+	selectors, err := s.selectors(t)
+	if err != nil {
+		return "", err
+	}
+	window := model.Duration(interval).String()
+	var parts []string
+	for _, selector := range selectors {
+		series := series(metric, strings.Join(append([]string{selector}, more...), ","))
+		parts = append(parts, fmt.Sprintf("((%[1]s unless %[1]s offset %[2]s) or increase(%[1]s[%[2]s]))", series, window))
+	}
+	expression := strings.Join(parts, " or ")
+	if s.join != nil {
+		expression = s.join("("+expression+")", t)
+	}
+	return expression, nil
+}
+
+// series is a selector of a metric, which may have braces of its own.
+func series(metric, selector string) string {
+	if head, found := strings.CutSuffix(metric, "}"); found {
+		return head + "," + selector + "}"
+	}
+	return metric + "{" + selector + "}"
+}

@@ -1,0 +1,264 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+const (
+	// DefaultInterval between two rounds.
+	DefaultInterval = time.Minute
+	// MaxErrors is the number of rounds in a row that cannot be measured before a
+	// person is asked.
+	MaxErrors = 5
+	// MaxMeasurements of a metric that a status keeps.
+	MaxMeasurements = 10
+
+	// bucket is what the times of rounds are rounded up to: releases that are
+	// measured at about the same time then ask the same questions, and no window
+	// reaches back before the step.
+	bucket = 5 * time.Second
+
+	maxPhaseMessage = 512
+	maxMessage      = 256
+)
+
+// Begin is the status at a point before its next round: before itself where it
+// speaks of this point already, else a new one that keeps what counts for the
+// run. A Failed verdict stays for the run. before may be nil; it is not changed.
+func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
+	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // as it is stored
+	if before != nil && before.Run == point.Run {
+		status = before.DeepCopy()
+	}
+	switch {
+	case status.Phase == v1alpha1.AnalysisFailed:
+		return status
+	case status.Step != point.Step:
+		status.Inconclusive = 0 // a person went on, or nothing was
+	case status.Since.Time.Equal(since.Time):
+		return settled(status, spec)
+	}
+	status.Run, status.Step, status.Since = point.Run, point.Step, since
+	status.Rounds, status.Errors, status.LastTime = 0, 0, nil
+	status.Phase, status.Message = verdict(status, spec, v1alpha1.MeasurementPassed)
+	return settled(status, spec)
+}
+
+// Due is the time that the next round speaks of, and whether that time has come.
+// A round that is late by more than an interval is left out. After a Failed
+// verdict none is due.
+func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
+	interval := intervalOf(spec)
+	at := next(status, spec)
+	if late := now.Sub(at); late >= interval {
+		at = at.Add(late.Truncate(interval))
+	}
+	return at, status.Phase != v1alpha1.AnalysisFailed && !at.After(now)
+}
+
+// Fold adds a round to the status of its point. before is as [Begin] gave it, and
+// is not changed. A round that is not newer than the last one, or is older than
+// the point, changes nothing. spec may be nil for hooks without an analysis: no
+// failure is tolerated then.
+func Fold(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point, round Round) *v1alpha1.ReleaseAnalysis {
+	status := Begin(before, spec, point)
+	stale := status.LastTime != nil && !round.At.After(status.LastTime.Time) || !round.At.After(point.Since)
+	if stale || status.Phase == v1alpha1.AnalysisFailed {
+		return status
+	}
+	at := metav1.NewMicroTime(round.At)
+	status.LastTime = &at
+	record(status, spec, round)
+
+	outcome, cause := summarize(spec, round)
+	switch outcome {
+	case v1alpha1.MeasurementPassed:
+		status.Rounds++
+		status.ConsecutiveFailures = 0
+	case v1alpha1.MeasurementFailed:
+		status.Failures++
+		status.ConsecutiveFailures++
+	case v1alpha1.MeasurementInconclusive:
+		status.Inconclusive++
+	case v1alpha1.MeasurementError:
+		status.Errors++
+	}
+	if outcome != v1alpha1.MeasurementError {
+		status.Errors = 0
+	}
+	var counters string
+	status.Phase, counters = verdict(status, spec, outcome)
+	status.Message = outbound.Printable([]byte(join(cause, counters)), maxPhaseMessage)
+	return settled(status, spec)
+}
+
+// settled is status with the time of its next round.
+func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v1alpha1.ReleaseAnalysis {
+	status.NextTime = nil
+	if status.Phase != v1alpha1.AnalysisFailed {
+		at := metav1.NewMicroTime(next(status, spec))
+		status.NextTime = &at
+	}
+	return status
+}
+
+// verdict is the phase that the counters and the result of the last round give,
+// and what the counters are.
+func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, last v1alpha1.MeasurementResult) (v1alpha1.AnalysisPhase, string) {
+	failures, consecutive := limits(spec)
+	switch {
+	case failures >= 0 && status.Failures > failures:
+		return v1alpha1.AnalysisFailed, fmt.Sprintf("failed rounds: %d, tolerated: %d", status.Failures, failures)
+	case consecutive >= 0 && status.ConsecutiveFailures > consecutive:
+		return v1alpha1.AnalysisFailed, fmt.Sprintf("failed rounds in a row: %d, tolerated: %d", status.ConsecutiveFailures, consecutive)
+	case status.Inconclusive > 0:
+		return v1alpha1.AnalysisInconclusive, fmt.Sprintf("inconclusive rounds in this step: %d", status.Inconclusive)
+	case status.Errors >= MaxErrors:
+		return v1alpha1.AnalysisInconclusive, fmt.Sprintf("rounds in a row that could not be measured: %d", status.Errors)
+	case status.Rounds >= count(spec):
+		return v1alpha1.AnalysisPassed, progress(status, spec)
+	case last == v1alpha1.MeasurementNoTraffic:
+		return v1alpha1.AnalysisNoTraffic, progress(status, spec)
+	}
+	return v1alpha1.AnalysisRunning, progress(status, spec)
+}
+
+func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) string {
+	text := fmt.Sprintf("passed rounds: %d of %d", status.Rounds, count(spec))
+	if status.Failures > 0 {
+		text += fmt.Sprintf(", failed: %d", status.Failures)
+	}
+	return text
+}
+
+// summarize is the result of a round, and its cause where it did not pass. What
+// is worst decides. Dry runs take no part.
+func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
+	causes := map[v1alpha1.MeasurementResult][]string{}
+	for _, message := range round.HookFailures {
+		causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], message)
+	}
+	for _, metric := range metricsOf(spec) {
+		if metric.DryRun {
+			continue
+		}
+		m := round.of(metric.Name)
+		result := m.Result
+		if result == v1alpha1.MeasurementNoTraffic {
+			switch {
+			case spec.NoTraffic == v1alpha1.NoTrafficIgnore:
+				continue
+			case spec.NoTraffic == v1alpha1.NoTrafficFail && !m.Baseline:
+				result = v1alpha1.MeasurementFailed
+			}
+		}
+		causes[result] = append(causes[result], m.Metric+": "+describe(m))
+	}
+	for _, result := range []v1alpha1.MeasurementResult{
+		v1alpha1.MeasurementFailed, v1alpha1.MeasurementInconclusive, v1alpha1.MeasurementError, v1alpha1.MeasurementNoTraffic,
+	} {
+		if len(causes[result]) > 0 {
+			return result, strings.Join(causes[result], "; ")
+		}
+	}
+	return v1alpha1.MeasurementPassed, ""
+}
+
+func describe(m Measurement) string {
+	if m.Message != "" {
+		return m.Message
+	}
+	return m.Value
+}
+
+// record puts the measurements into the status, which lists the metrics of the
+// specification only.
+func record(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, round Round) {
+	before := status.Metrics
+	status.Metrics = nil
+	for _, metric := range metricsOf(spec) {
+		measured := round.of(metric.Name)
+		m := v1alpha1.MetricStatus{Name: metric.Name, Result: measured.Result, DryRun: metric.DryRun}
+		m.Measurements = []v1alpha1.Measurement{{
+			Time: metav1.NewMicroTime(round.At), Value: measured.Value, Result: measured.Result,
+			Message: outbound.Printable([]byte(measured.Message), maxMessage),
+		}}
+		if i := slices.IndexFunc(before, func(s v1alpha1.MetricStatus) bool { return s.Name == metric.Name }); i >= 0 {
+			m.Measurements = append(m.Measurements, before[i].Measurements...)
+		}
+		m.Measurements = m.Measurements[:min(len(m.Measurements), MaxMeasurements)]
+		status.Metrics = append(status.Metrics, m)
+	}
+}
+
+// of is the measurement of a metric. One that is not there was not measured.
+func (r Round) of(metric string) Measurement {
+	for _, m := range r.Measurements {
+		if m.Metric == metric {
+			return m
+		}
+	}
+	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
+}
+
+// next is the time of the round after the last one, or of the first.
+func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
+	from := status.Since.Time
+	if status.LastTime != nil {
+		from = status.LastTime.Time
+	}
+	at := from.Add(intervalOf(spec))
+	if cut := at.Truncate(bucket); cut.Before(at) {
+		at = cut.Add(bucket)
+	}
+	return at
+}
+
+func intervalOf(spec *v1alpha1.CanaryAnalysis) time.Duration {
+	if spec == nil {
+		return DefaultInterval
+	}
+	return max(spec.Interval.Std(DefaultInterval), bucket)
+}
+
+func count(spec *v1alpha1.CanaryAnalysis) int32 {
+	if spec == nil {
+		return 1
+	}
+	return max(spec.Count, 1)
+}
+
+// limits are the failed rounds that are tolerated, in total and in a row; -1:
+// any number.
+func limits(spec *v1alpha1.CanaryAnalysis) (failures, consecutive int32) {
+	failures, consecutive = 0, -1
+	if spec == nil {
+		return failures, consecutive
+	}
+	if spec.ConsecutiveFailureLimit != nil {
+		failures, consecutive = -1, *spec.ConsecutiveFailureLimit
+	}
+	if spec.FailureLimit != nil {
+		failures = *spec.FailureLimit
+	}
+	return failures, consecutive
+}
+
+func metricsOf(spec *v1alpha1.CanaryAnalysis) []v1alpha1.AnalysisMetric {
+	if spec == nil {
+		return nil
+	}
+	return spec.Metrics
+}
+
+func join(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}

@@ -1,0 +1,175 @@
+package analysis
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// answer is what a provider said: a number, no traffic, or an error.
+type answer struct {
+	value     float64
+	noTraffic bool
+	// atLeast says that the value may be anything above.
+	atLeast bool
+	err     *Error
+}
+
+// number is the answer of a value that must be a plain one.
+func number(v float64) answer {
+	switch {
+	case math.IsNaN(v):
+		return answer{err: errorf(NotANumber, "the answer is NaN, as a division by 0 gives; let the query give nothing where there is no traffic")}
+	case math.IsInf(v, 0):
+		return answer{err: errorf(Infinite, "the answer is infinite, as a division by 0, or a quantile beyond the buckets, gives")}
+	}
+	return answer{value: v}
+}
+
+// inUnit refuses numbers that a built-in metric cannot have.
+func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
+	if a.err != nil || a.noTraffic {
+		return a
+	}
+	const rounding = 1e-6
+	switch {
+	case metric.SuccessRate != nil && (a.value < -rounding || a.value > 100+rounding):
+		return answer{err: errorf(WrongUnit, "%s is no percentage: are requests counted twice, or in another unit?", text(a.value))}
+	case metric.SuccessRate != nil:
+		a.value = min(max(a.value, 0), 100)
+	case metric.Latency != nil && a.value < 0:
+		return answer{err: errorf(WrongUnit, "%s is no time", text(a.value))}
+	}
+	return a
+}
+
+// judge compares what was answered for the canary, and for the active release
+// where the metric has a baseline, with the ranges. active is nil where the
+// active release gets no traffic by weight.
+func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measurement {
+	m := Measurement{Metric: metric.Name}
+	if metric.Baseline == "" {
+		switch {
+		case canary.err != nil:
+			return m.failing(canary.err)
+		case canary.noTraffic:
+			return m.without("no traffic")
+		}
+		return m.compared(metric, canary.value, "").exact(metric, canary)
+	}
+
+	if active == nil {
+		m.Result, m.Message = v1alpha1.MeasurementSkipped, "the active release has weight 0: nothing to compare with"
+		return m
+	}
+	switch {
+	case canary.err != nil:
+		return m.failing(canary.err)
+	case active.err != nil:
+		return m.failing(&Error{Reason: active.err.Reason, Message: "the active release: " + active.err.Message})
+	case canary.noTraffic:
+		return m.without("no traffic")
+	case active.noTraffic:
+		m.Baseline = true
+		return m.without("no traffic at the active release")
+	}
+	both := fmt.Sprintf("canary %s, active %s", text(canary.value), text(active.value))
+	if metric.Baseline == v1alpha1.BaselineDifference {
+		return m.compared(metric, canary.value-active.value, both).exact(metric, canary, *active)
+	}
+	return m.ratio(metric, canary.value, active.value, both).exact(metric, canary, *active)
+}
+
+// exact refuses verdicts that rest on a bound. Of a canary that is slower than
+// the highest bucket it can still be known that it is too slow.
+func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, active ...answer) Measurement {
+	for _, a := range active {
+		if a.atLeast {
+			return Measurement{Metric: m.Metric}.failing(errorf(Infinite, "the active release is slower than the highest bucket, %s s: add buckets", text(a.value)))
+		}
+	}
+	tooSlow := m.Result == v1alpha1.MeasurementFailed && metric.ThresholdRange.Min == nil
+	if canary.atLeast && !tooSlow {
+		return Measurement{Metric: m.Metric}.failing(errorf(Infinite, "the canary is slower than the highest bucket, %s s: add buckets", text(canary.value)))
+	}
+	return m
+}
+
+// ratio compares canary / active. Two zeros are equal. What is beyond any factor
+// can fail, and never pass.
+func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float64, both string) Measurement {
+	if canary == 0 && active == 0 {
+		return m.placed(metric, 1, both)
+	}
+	ratio := canary / active
+	if !math.IsInf(ratio, 0) {
+		return m.compared(metric, ratio, both)
+	}
+	if beyond := m.placed(metric, ratio, both); beyond.Result == v1alpha1.MeasurementFailed {
+		return beyond
+	}
+	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is no number; compare with baseline Difference", both))
+}
+
+// compared is the measurement of a value that must be a plain number.
+func (m Measurement) compared(metric *v1alpha1.AnalysisMetric, value float64, how string) Measurement {
+	if a := number(value); a.err != nil {
+		return m.failing(a.err)
+	}
+	return m.placed(metric, value, how)
+}
+
+// placed puts a value into the ranges.
+func (m Measurement) placed(metric *v1alpha1.AnalysisMetric, value float64, how string) Measurement {
+	m.Value, m.Message = text(value), how
+	threshold, wider := metric.ThresholdRange, metric.ThresholdRange
+	if metric.InconclusiveRange != nil {
+		if metric.InconclusiveRange.Min != nil {
+			wider.Min = metric.InconclusiveRange.Min
+		}
+		if metric.InconclusiveRange.Max != nil {
+			wider.Max = metric.InconclusiveRange.Max
+		}
+	}
+	switch {
+	case within(threshold, value):
+		m.Result = v1alpha1.MeasurementPassed
+		return m
+	case metric.InconclusiveRange != nil && within(wider, value):
+		m.Result = v1alpha1.MeasurementInconclusive
+	default:
+		m.Result = v1alpha1.MeasurementFailed
+	}
+	m.Message = join(fmt.Sprintf("%s is %s", text(value), outside(threshold, value)), how)
+	return m
+}
+
+func (m Measurement) failing(err *Error) Measurement {
+	m.Result, m.Message = v1alpha1.MeasurementError, err.Error()
+	return m
+}
+
+func (m Measurement) without(message string) Measurement {
+	m.Result, m.Message = v1alpha1.MeasurementNoTraffic, message
+	return m
+}
+
+func within(r v1alpha1.ValueRange, v float64) bool {
+	return (r.Min != nil || r.Max != nil) && (r.Min == nil || v >= *r.Min) && (r.Max == nil || v <= *r.Max)
+}
+
+// outside says which bound of r is broken by v.
+func outside(r v1alpha1.ValueRange, v float64) string {
+	switch {
+	case r.Min != nil && v < *r.Min:
+		return "below " + text(*r.Min)
+	case r.Max != nil && v > *r.Max:
+		return "above " + text(*r.Max)
+	}
+	return "in no range"
+}
+
+// text is a value for people: ten digits.
+func text(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }

@@ -1,0 +1,198 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Secrets reads the credentials of providers.
+type Secrets interface {
+	// Secret is the data of a Secret. It may ask the API server.
+	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
+}
+
+// Config of a Measurer.
+type Config struct {
+	// PrometheusAddress is asked where an analysis names no server; empty: none. The
+	// operator chose it, so it may be a loopback address.
+	PrometheusAddress string
+	// Outbound says which addresses may be asked. nil refuses what is refused by
+	// default.
+	Outbound *outbound.Policy
+	// Secrets of the namespaces; nil: analyses with a secretRef cannot be measured.
+	Secrets Secrets
+	// Wake is called once for each finished round, from another goroutine, and must
+	// not block. May be nil.
+	Wake func(key types.NamespacedName)
+	// UserAgent of requests.
+	UserAgent string
+	// Workers are the questions that are asked at the same time. Default: 8.
+	Workers int
+	// QueriesPerSecond that one provider is asked at most, with bursts of twice as
+	// many. Default: 20.
+	QueriesPerSecond float64
+	// Registerer of the metrics; nil: they are not registered.
+	Registerer prometheus.Registerer
+	// Now is the clock; nil: that of the machine.
+	Now func() time.Time
+}
+
+// Measurer asks the questions of rounds beside the reconcile. It is safe for
+// concurrent use.
+type Measurer struct {
+	config  Config
+	metrics *metrics
+	pool    *pool
+	sender  *sender
+	ctx     context.Context
+	stop    context.CancelFunc
+
+	mu     sync.Mutex
+	rounds map[types.NamespacedName]*pending
+}
+
+// pending is a round that is asked for, or answered and not yet replaced.
+type pending struct {
+	request Request
+	cancel  context.CancelFunc
+	round   *Round // nil while it is under way
+}
+
+// New makes a Measurer. Errors: the address of Prometheus is no URL, or metrics
+// of the same name are registered.
+func New(config Config) (*Measurer, error) {
+	if config.PrometheusAddress != "" {
+		u, err := url.Parse(config.PrometheusAddress)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("read --prometheus-address: %q is no URL such as http://prometheus.monitoring:9090", config.PrometheusAddress)
+		}
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	metrics, err := newMetrics(config.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics of analyses: %w", err)
+	}
+	sender, err := newSender(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	return &Measurer{
+		config: config, metrics: metrics, sender: sender, ctx: ctx, stop: stop,
+		pool:   newPool(ctx, cmp.Or(config.Workers, 8), cmp.Or(config.QueriesPerSecond, 20), config.Now),
+		rounds: map[types.NamespacedName]*pending{},
+	}, nil
+}
+
+// Start ends all that is under way when ctx ends. It is a Runnable of
+// controller-runtime.
+func (m *Measurer) Start(ctx context.Context) error {
+	<-ctx.Done()
+	m.stop()
+	return nil
+}
+
+// Ask gives the round of a release that the request names, or begins it and
+// gives false: Wake tells when to ask again. The same request is answered with
+// the same round until another one, or Forget, takes its place. It does not
+// block, and holds on to nothing of the request's that the caller may change.
+func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.rounds[key]; p != nil {
+		if reflect.DeepEqual(p.request, request) {
+			if p.round == nil {
+				return Round{}, false
+			}
+			return *p.round, true
+		}
+		p.cancel()
+	}
+	request.Spec = *request.Spec.DeepCopy()
+	interval := intervalOf(&request.Spec)
+	ctx, cancel := context.WithTimeout(m.ctx, interval)
+	p := &pending{request: request, cancel: cancel}
+	m.rounds[key] = p
+	go func() {
+		defer cancel()
+		round := m.measure(ctx, request)
+		m.mu.Lock()
+		p.round = &round
+		wanted := m.rounds[key] == p
+		m.mu.Unlock()
+		if wanted && m.config.Wake != nil && m.ctx.Err() == nil {
+			m.config.Wake(key)
+		}
+	}()
+	return Round{}, false
+}
+
+// Forget ends what is under way for a release, and drops its last round.
+func (m *Measurer) Forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.rounds[key]; p != nil {
+		p.cancel()
+		delete(m.rounds, key)
+	}
+}
+
+// measure asks all questions of a round, and judges the answers.
+func (m *Measurer) measure(ctx context.Context, request Request) Round {
+	round := Round{At: request.At, Measurements: make([]Measurement, len(request.Spec.Metrics))}
+	var group errgroup.Group
+	for i := range request.Spec.Metrics {
+		group.Go(func() error {
+			round.Measurements[i] = m.measureOne(ctx, request, &request.Spec.Metrics[i])
+			return nil
+		})
+	}
+	_ = group.Wait() // no function fails
+	return round
+}
+
+func (m *Measurer) measureOne(ctx context.Context, request Request, metric *v1alpha1.AnalysisMetric) Measurement {
+	if metric.Baseline == "" {
+		return judge(metric, m.ask(ctx, request, metric, request.Canary), nil)
+	}
+	if request.Active == nil {
+		return judge(metric, answer{}, nil)
+	}
+	var canary, active answer
+	var group errgroup.Group
+	group.Go(func() error { canary = m.ask(ctx, request, metric, request.Canary); return nil })
+	group.Go(func() error { active = m.ask(ctx, request, metric, *request.Active); return nil })
+	_ = group.Wait() // neither fails
+	return judge(metric, canary, &active)
+}
+
+// ask is the answer to a metric for one release.
+func (m *Measurer) ask(ctx context.Context, request Request, metric *v1alpha1.AnalysisMetric, target Target) answer {
+	q, err := question(&request.Spec, metric, target, request.At, m.config.PrometheusAddress)
+	if err != nil {
+		m.metrics.asked(q.provider, answer{err: err})
+		return answer{err: err}
+	}
+	timeout := request.Spec.Provider.Timeout.Std(outbound.DefaultTimeout)
+	return inUnit(metric, m.pool.do(ctx, q, timeout, func(ctx context.Context) answer {
+		began := m.config.Now()
+		a := m.sender.send(ctx, q)
+		m.metrics.took(q.provider, m.config.Now().Sub(began))
+		m.metrics.asked(q.provider, a)
+		return a
+	}))
+}

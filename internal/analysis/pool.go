@@ -1,0 +1,170 @@
+package analysis
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// keepAnswers is how long the answer to a question is there for others who ask
+	// the same.
+	keepAnswers = time.Minute
+	// keepEndpoints is how long an endpoint that nobody asks is remembered.
+	keepEndpoints = 10 * time.Minute
+	// defaultRetryAfter is how long an endpoint that says "too many" is left alone,
+	// where it does not say how long, and maxRetryAfter is the longest.
+	defaultRetryAfter = 30 * time.Second
+	maxRetryAfter     = 5 * time.Minute
+)
+
+// pool bounds how many questions are asked at a time, at all and of one endpoint,
+// and asks equal ones once.
+type pool struct {
+	ctx     context.Context
+	slots   chan struct{}
+	perHost int
+	rate    float64
+	now     func() time.Time
+
+	mu        sync.Mutex
+	calls     map[query]*call
+	endpoints map[string]*endpoint
+	pruned    time.Time
+}
+
+// call is a question that was asked. Its answer is there when done is closed.
+type call struct {
+	done   chan struct{}
+	answer answer
+	asked  time.Time
+}
+
+// endpoint is one server as one user.
+type endpoint struct {
+	slots   chan struct{}
+	limiter *rate.Limiter
+	used    time.Time
+	closed  time.Time // until then it wants to be left alone
+}
+
+func newPool(ctx context.Context, workers int, perSecond float64, now func() time.Time) *pool {
+	return &pool{
+		ctx: ctx, slots: make(chan struct{}, workers), perHost: max(1, workers/2), rate: perSecond, now: now,
+		calls: map[query]*call{}, endpoints: map[string]*endpoint{},
+	}
+}
+
+// do gives the answer to q: that of an equal question, or that of send, which
+// has the time of timeout once it is its turn. It waits no longer than ctx.
+func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
+	p.mu.Lock()
+	p.prune()
+	c := p.calls[q]
+	if c == nil {
+		c = &call{done: make(chan struct{}), asked: p.now()}
+		p.calls[q] = c
+		go func() {
+			defer close(c.done)
+			own := p.ctx // others may wait for this answer when the first asker is gone
+			if deadline, ok := ctx.Deadline(); ok {
+				var cancel context.CancelFunc
+				own, cancel = context.WithDeadline(own, deadline)
+				defer cancel()
+			}
+			c.answer = p.send(own, p.endpoint(q.endpoint()), timeout, send)
+		}()
+	}
+	p.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.answer
+	case <-ctx.Done():
+		return answer{err: errorf(Timeout, "no answer within the round")}
+	}
+}
+
+// send asks when there is room.
+func (p *pool) send(ctx context.Context, e *endpoint, timeout time.Duration, send func(context.Context) answer) answer {
+	full := answer{err: errorf(Timeout, "the pool of queries was full for the whole round; the manager asks too much, or providers are slow")}
+	if !take(ctx, e.slots) {
+		return full
+	}
+	defer func() { <-e.slots }()
+	if wait := p.throttled(e); wait > 0 {
+		return answer{err: &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider wants to be left alone for another " + wait.Round(time.Second).String()}}
+	}
+	if e.limiter.Wait(ctx) != nil || !take(ctx, p.slots) {
+		return full
+	}
+	defer func() { <-p.slots }()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	a := send(ctx)
+	if a.err != nil && a.err.Reason == Throttled {
+		p.leave(e, a.err.RetryAfter)
+	}
+	return a
+}
+
+func take(ctx context.Context, slots chan struct{}) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p *pool) endpoint(name string) *endpoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.endpoints[name]
+	if e == nil {
+		e = &endpoint{slots: make(chan struct{}, p.perHost), limiter: rate.NewLimiter(rate.Limit(p.rate), max(1, int(2*p.rate)))}
+		p.endpoints[name] = e
+	}
+	e.used = p.now()
+	return e
+}
+
+// leave an endpoint alone.
+func (p *pool) leave(e *endpoint, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if wait <= 0 {
+		wait = defaultRetryAfter
+	}
+	e.closed = p.now().Add(min(wait, maxRetryAfter))
+}
+
+func (p *pool) throttled(e *endpoint) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return e.closed.Sub(p.now())
+}
+
+// prune forgets old answers and endpoints, now and then. p.mu is held.
+func (p *pool) prune() {
+	now := p.now()
+	if now.Sub(p.pruned) < keepAnswers/2 {
+		return
+	}
+	p.pruned = now
+	for q, c := range p.calls {
+		select {
+		case <-c.done:
+			if now.Sub(c.asked) > keepAnswers {
+				delete(p.calls, q)
+			}
+		default: // under way
+		}
+	}
+	for name, e := range p.endpoints {
+		if now.Sub(e.used) > keepEndpoints && len(e.slots) == 0 && now.After(e.closed) {
+			delete(p.endpoints, name)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package analysis
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+// tolerance between the time that was asked for and that of the answer: some
+// servers answer for a little earlier.
+const tolerance = time.Minute
+
+// askPrometheus asks an instant query.
+func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
+	server, err := api.NewClient(api.Config{Address: q.address, Client: client})
+	if err != nil {
+		return answer{err: errorf(BadQuery, "prometheus.address: %v", err)}
+	}
+	at := time.Unix(0, q.at).UTC()
+	result, _, _, err := promv1.NewAPI(server).Query(ctx, q.text, at)
+	if err != nil {
+		return answer{err: classify(err)}
+	}
+	a := decode(result, at)
+	if q.latency && a.err == nil && a.value < 0 {
+		a.value, a.atLeast = -a.value, true
+	}
+	return a
+}
+
+// decode is the one number of a result.
+func decode(result model.Value, at time.Time) answer {
+	switch v := result.(type) {
+	case *model.Scalar:
+		if v == nil {
+			break
+		}
+		return dated(float64(v.Value), v.Timestamp, at)
+	case model.Vector:
+		switch len(v) {
+		case 0:
+			return answer{noTraffic: true}
+		case 1:
+			if v[0].Histogram != nil {
+				return answer{err: errorf(WrongType, "the answer is a histogram: take histogram_quantile(), histogram_sum() or histogram_count() of it")}
+			}
+			return dated(float64(v[0].Value), v[0].Timestamp, at)
+		}
+		return answer{err: errorf(SeveralSeries, "the answer has %d series, as %s and %s: put sum(), max() or another aggregation around the query", len(v), v[0].Metric, v[1].Metric)}
+	case model.Matrix:
+		return answer{err: errorf(WrongType, "the answer is a range vector: put rate(), increase() or another function around it")}
+	case *model.String:
+		return answer{err: errorf(WrongType, "the answer is a string: the query must give a number")}
+	}
+	return answer{err: errorf(BadAnswer, "the answer has no result")}
+}
+
+func dated(v float64, stamp model.Time, at time.Time) answer {
+	if apart := stamp.Time().Sub(at).Abs(); apart > tolerance {
+		return answer{err: errorf(WrongTime, "the answer is for %s, asked was %s", stamp.Time().UTC().Format(time.RFC3339), at.Format(time.RFC3339))}
+	}
+	return number(v)
+}

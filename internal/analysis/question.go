@@ -1,0 +1,111 @@
+package analysis
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// provider answers questions. It labels metrics.
+type provider string
+
+const (
+	providerPrometheus provider = "prometheus"
+	providerWeb        provider = "web"
+)
+
+// query is one question to a provider, whole: two that are equal have the same
+// answer, and are asked once.
+type query struct {
+	provider provider
+	// address of the server, or the whole URL of a web metric.
+	address string
+	// operator says that the address is that of the manager's flag.
+	operator bool
+	// text is PromQL, or the CEL expression of a web metric.
+	text string
+	// latency says that a turned sign means more than that.
+	latency bool
+	// body and headers of a web request; headers as lines.
+	body, headers string
+	// namespace of the Secrets; empty where there are none.
+	namespace, secret, authority string
+	// at is the time, in nanoseconds since 1970.
+	at int64
+}
+
+// endpoint is what is asked politely together: one server as one user.
+func (q query) endpoint() string {
+	host := q.address
+	if u, err := url.Parse(q.address); err == nil {
+		host = u.Scheme + "://" + u.Host
+	}
+	return strings.Join([]string{host, q.namespace, q.secret}, " ")
+}
+
+// question is what to ask for a metric of a release.
+func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, at time.Time, operator string) (query, *Error) {
+	fields := valuesOf(t, intervalOf(spec))
+	if metric.Web != nil {
+		return webQuestion(metric.Web, fields, t.Namespace, at)
+	}
+	q := query{provider: providerPrometheus, at: at.UnixNano(), latency: metric.Latency != nil}
+	var err *Error
+	if metric.Prometheus != nil {
+		q.text, err = fields.fill(metric.Prometheus.Query, inQuotes)
+	} else if metric.SuccessRate != nil || metric.Latency != nil {
+		q.text, err = builtin(spec, metric, t)
+	} else {
+		err = errorf(BadQuery, "metric %s is neither built in nor defined: set successRate, latency, prometheus or web", metric.Name)
+	}
+	if err != nil {
+		return q, err
+	}
+	switch server := spec.Provider.Prometheus; {
+	case server != nil:
+		q.address = server.Address
+		q.secret, q.authority = name(server.SecretRef), name(server.CASecretRef)
+	case operator != "":
+		q.address, q.operator = operator, true
+	default:
+		return q, errorf(NoProvider, "set analysis.provider.prometheus.address, or the manager's flag --prometheus-address")
+	}
+	if q.secret != "" || q.authority != "" {
+		q.namespace = t.Namespace
+	}
+	return q, nil
+}
+
+func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at time.Time) (query, *Error) {
+	q := query{
+		provider: providerWeb, text: web.Value, at: at.UnixNano(),
+		secret: name(web.SecretRef), authority: name(web.CASecretRef),
+	}
+	if q.secret != "" || q.authority != "" {
+		q.namespace = namespace
+	}
+	var err *Error
+	if q.address, err = fields.fill(web.URL, inURL); err != nil {
+		return q, err
+	}
+	if q.body, err = fields.fill(web.Body, inQuotes); err != nil {
+		return q, err
+	}
+	var lines []string
+	for _, h := range web.Headers {
+		lines = append(lines, h.Name+": "+h.Value)
+	}
+	slices.Sort(lines)
+	q.headers = strings.Join(lines, "\n")
+	return q, nil
+}
+
+func name(ref *v1alpha1.Reference) string {
+	if ref == nil {
+		return ""
+	}
+	return ref.Name
+}

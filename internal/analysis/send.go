@@ -1,0 +1,209 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// sender asks providers over HTTP.
+type sender struct {
+	policy, operatorPolicy *outbound.Policy
+	client, operator       *http.Client
+	secrets                Secrets
+	userAgent              string
+	now                    func() time.Time
+}
+
+// options of all clients. The time for a question is the context's.
+var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, Redirects: 3}
+
+func newSender(config Config) (*sender, error) {
+	s := &sender{policy: config.Outbound, operatorPolicy: config.Outbound, secrets: config.Secrets, userAgent: config.UserAgent, now: config.Now}
+	if u, err := url.Parse(config.PrometheusAddress); err == nil && u.Hostname() != "" {
+		s.operatorPolicy = config.Outbound.Trusting(u.Hostname())
+	}
+	var err error
+	if s.client, err = s.policy.Client(options); err != nil {
+		return nil, err
+	}
+	s.operator, err = s.operatorPolicy.Client(options)
+	return s, err
+}
+
+// send asks one question.
+func (s *sender) send(ctx context.Context, q query) answer {
+	client, err := s.clientFor(ctx, q)
+	if err != nil {
+		return answer{err: err}
+	}
+	if q.provider == providerWeb {
+		return askWeb(ctx, client, q)
+	}
+	return askPrometheus(ctx, client, q)
+}
+
+// clientFor is the client of a question, with its credentials.
+func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) {
+	client := s.client
+	if q.operator {
+		client = s.operator
+	}
+	if q.authority != "" {
+		data, err := s.secret(ctx, q.namespace, q.authority)
+		if err != nil {
+			return nil, err
+		}
+		own := options
+		if own.CA = data["ca.crt"]; len(own.CA) == 0 {
+			return nil, errorf(BadSecret, "Secret %s has no key ca.crt", q.authority)
+		}
+		trusting, failure := s.policy.Client(own)
+		if failure != nil {
+			return nil, errorf(BadSecret, "Secret %s: %v", q.authority, failure)
+		}
+		client = trusting
+	}
+	signed := *client
+	transport := &asking{next: client.Transport, userAgent: s.userAgent, now: s.now}
+	signed.Transport = transport
+	if q.secret == "" {
+		return &signed, nil
+	}
+	data, err := s.secret(ctx, q.namespace, q.secret)
+	if err != nil {
+		return nil, err
+	}
+	token, user, password := value(data["token"]), value(data["username"]), value(data["password"])
+	switch {
+	case token != "":
+		transport.authorize = func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	case user != "":
+		transport.authorize = func(r *http.Request) { r.SetBasicAuth(user, password) }
+	default:
+		return nil, errorf(BadSecret, "Secret %s has neither key token nor username and password", q.secret)
+	}
+	return &signed, nil
+}
+
+// value of a key, without the line break that editors add.
+func value(data []byte) string { return strings.TrimSpace(string(data)) }
+
+func (s *sender) secret(ctx context.Context, namespace, name string) (map[string][]byte, *Error) {
+	if s.secrets == nil {
+		return nil, errorf(BadSecret, "Secret %s: the manager reads no Secrets", name)
+	}
+	data, err := s.secrets.Secret(ctx, namespace, name)
+	if err != nil {
+		return nil, errorf(BadSecret, "read Secret %s: %v", name, err)
+	}
+	return data, nil
+}
+
+// asking signs requests, and turns the answers that every provider means alike
+// into errors.
+type asking struct {
+	next      http.RoundTripper
+	authorize func(*http.Request)
+	userAgent string
+	now       func() time.Time
+}
+
+func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	if a.userAgent != "" {
+		r.Header.Set("User-Agent", a.userAgent)
+	}
+	if a.authorize != nil {
+		a.authorize(r)
+	}
+	response, err := a.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if failure := a.refusal(response); failure != nil {
+		_ = response.Body.Close() // nothing of it is used
+		return nil, failure
+	}
+	return response, nil
+}
+
+// refusal is the error of an answer that says so in its status.
+func (a *asking) refusal(r *http.Response) error {
+	wait := retryAfter(r.Header.Get("Retry-After"), a.now())
+	switch {
+	case r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusServiceUnavailable && wait > 0:
+		return &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider answers " + r.Status}
+	case r.StatusCode == http.StatusUnauthorized, r.StatusCode == http.StatusForbidden:
+		return errorf(Unauthorized, "the provider answers %s: check secretRef", r.Status)
+	}
+	return nil
+}
+
+// retryAfter reads seconds or a date; 0: neither.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(header); err == nil {
+		return max(0, date.Sub(now))
+	}
+	return 0
+}
+
+// classify gives an error of a client its reason. Addresses and bodies stay out
+// of the message: they may hold what is not for a status.
+func classify(err error) *Error {
+	var (
+		own      *Error
+		refused  *outbound.RefusedError
+		large    *outbound.TooLargeError
+		redirect *outbound.RedirectError
+		api      *promv1.Error
+		network  net.Error
+		request  *url.Error
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &refused):
+		return errorf(Refused, "%v", refused)
+	case errors.As(err, &large):
+		return errorf(TooLarge, "%v", large)
+	case errors.As(err, &redirect):
+		return errorf(ClientError, "%v", redirect)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return errorf(Timeout, "no answer in time")
+	case errors.Is(err, context.Canceled):
+		return errorf(Timeout, "the round was given up")
+	case errors.As(err, &api):
+		return errorf(apiReason(api), "%s", outbound.Printable([]byte(api.Msg), maxMessage))
+	case errors.As(err, &request):
+		return errorf(Unreachable, "%s", outbound.Printable([]byte(request.Err.Error()), maxMessage))
+	}
+	return errorf(BadAnswer, "%s", outbound.Printable([]byte(err.Error()), maxMessage))
+}
+
+// apiReason is the reason of an error of Prometheus' HTTP API.
+func apiReason(err *promv1.Error) Reason {
+	switch err.Type {
+	case promv1.ErrBadData, promv1.ErrExec:
+		return BadQuery
+	case promv1.ErrTimeout, promv1.ErrCanceled:
+		return Timeout
+	case promv1.ErrServer:
+		return ServerError
+	case promv1.ErrClient:
+		return ClientError
+	}
+	return BadAnswer
+}

@@ -1,0 +1,55 @@
+package analysis
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// field of a template, as the schema of the API allows it.
+var field = regexp.MustCompile(`[{][{] ?[.]([A-Za-z]+) ?[}][}]`)
+
+// values of the fields of templates.
+type values map[string]string
+
+// valuesOf a target; names of Services become one pattern.
+func valuesOf(t Target, interval time.Duration) values {
+	services := make([]string, len(t.Services))
+	for i, s := range t.Services {
+		services[i] = regexp.QuoteMeta(s)
+	}
+	return values{
+		"Namespace": t.Namespace, "Microservice": t.Microservice, "Group": t.Group, "Release": t.Release, "Version": t.Version,
+		"Interval": model.Duration(interval).String(),
+		"Service":  strings.Join(services, "|"),
+	}
+}
+
+// fill replaces the fields of a template by their values, each written by escape.
+func (v values) fill(template string, escape func(string) string) (string, *Error) {
+	var unknown *Error
+	filled := field.ReplaceAllStringFunc(template, func(match string) string {
+		name := field.FindStringSubmatch(match)[1]
+		value, ok := v[name]
+		if !ok {
+			unknown = errorf(BadQuery, "the template has no field %q", name)
+		}
+		return escape(value)
+	})
+	if unknown == nil && strings.Contains(filled, "{{") {
+		unknown = errorf(BadQuery, "the template has a {{ that begins no field; fields are bare, as in {{.Release}}")
+	}
+	return filled, unknown
+}
+
+// inQuotes writes a value for a string of PromQL or JSON in double quotes. Values
+// are names and versions: there is next to nothing to write otherwise.
+func inQuotes(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+}
+
+// inURL writes a value for a URL's path or query.
+func inURL(s string) string { return url.QueryEscape(s) }

@@ -1,0 +1,137 @@
+package analysis
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+const (
+	// costLimit of one evaluation, in the units of CEL: about one for each step.
+	costLimit = 1_000_000
+	// checkEvery is how many steps of a comprehension pass between two looks at the
+	// clock.
+	checkEvery = 100
+)
+
+// askWeb asks a URL, and takes a number out of the JSON that it answers.
+func askWeb(ctx context.Context, client *http.Client, q query) answer {
+	program, failure := compile(q.text)
+	if failure != nil {
+		return answer{err: failure}
+	}
+	method, body := http.MethodGet, io.Reader(http.NoBody)
+	if q.body != "" {
+		method, body = http.MethodPost, strings.NewReader(q.body)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, q.address, body)
+	if err != nil || request.URL.Host == "" || request.URL.User != nil {
+		return answer{err: errorf(BadQuery, "web.url: filled in, it is no URL without user")}
+	}
+	request.Header.Set("Accept", "application/json")
+	if q.body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for line := range strings.SplitSeq(q.headers, "\n") {
+		if name, value, found := strings.Cut(line, ": "); found {
+			request.Header.Set(name, value)
+		}
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return answer{err: classify(err)}
+	}
+	defer func() { _ = response.Body.Close() }() // its bytes were read, or are of no use
+	switch {
+	case response.StatusCode >= 500:
+		return answer{err: errorf(ServerError, "the provider answers %s", response.Status)}
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return answer{err: errorf(ClientError, "the provider answers %s", response.Status)}
+	}
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{err: classify(err)}
+	}
+	return evaluate(ctx, program, raw)
+}
+
+// Check compiles what the schema of the API cannot check: the expressions of web
+// metrics. Errors name the metric.
+func Check(spec *v1alpha1.CanaryAnalysis) error {
+	for _, metric := range metricsOf(spec) {
+		if metric.Web == nil {
+			continue
+		}
+		if _, err := compile(metric.Web.Value); err != nil {
+			return fmt.Errorf("spec.updateStrategy.canary.analysis.metrics[%s].web.value: %s", metric.Name, err.Message)
+		}
+	}
+	return nil
+}
+
+// compile reads an expression over body.
+func compile(expression string) (cel.Program, *Error) {
+	env, err := cel.NewEnv(cel.Variable("body", cel.DynType), cel.CrossTypeNumericComparisons(true))
+	if err != nil {
+		return nil, errorf(BadQuery, "make the environment of CEL: %v", err)
+	}
+	ast, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, errorf(BadQuery, "the expression is no CEL over body: %s", firstLine(issues.Err().Error()))
+	}
+	switch kind := ast.OutputType().String(); kind {
+	case "dyn", "double", "int", "uint", "null_type":
+	default:
+		return nil, errorf(BadQuery, "the expression gives a value of type %s, want a number", kind)
+	}
+	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
+	if err != nil {
+		return nil, errorf(BadQuery, "the expression cannot be evaluated: %v", err)
+	}
+	return program, nil
+}
+
+// evaluate takes the number out of a JSON document.
+func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
+	var body any
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return answer{err: errorf(BadAnswer, "the answer is no JSON")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	result, _, err := program.ContextEval(ctx, map[string]any{"body": body})
+	if err != nil {
+		return answer{err: errorf(BadAnswer, "web.value: %s", firstLine(err.Error()))}
+	}
+	return plain(result)
+}
+
+// plain is the number of a value of CEL.
+func plain(v ref.Val) answer {
+	switch v := v.(type) {
+	case types.Double:
+		return number(float64(v))
+	case types.Int:
+		return number(float64(v))
+	case types.Uint:
+		return number(float64(v))
+	case types.Null:
+		return answer{noTraffic: true}
+	}
+	return answer{err: errorf(WrongType, "web.value gives a value of type %s, want a number", v.Type().TypeName())}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
