@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"time"
+	_ "time/tzdata" // deploy windows need no files of the image
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -187,6 +189,7 @@ func cacheOptions(o options) cache.Options {
 		ReaderFailOnMissingInformer: true,
 		ByObject:                    versionedmicroservice.CacheByObject(),
 	}
+	maps.Copy(opts.ByObject, microservice.CacheByObject())
 	for _, routed := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &gatewayv1.HTTPRoute{}} {
 		opts.ByObject[routed] = cache.ByObject{Label: labelled(v1alpha1.LabelPolicy)}
 	}

@@ -43,7 +43,7 @@ func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		if !planned(w.plan, name) { // for its disruption budget
+		if !planned(w.plan, name) { // for its disruption budget and autoscaler
 			err = errors.Join(err, r.resize(ctx, w, name, int(w.children[name].Spec.Replicas), 0))
 		}
 	}
@@ -62,12 +62,16 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 	if o == nil || w.policy == nil {
 		return false, fmt.Errorf("create release %q: its version is not offered", e.Release)
 	}
-	child, err := resources.Release(w.ms, w.policy, o, w.config, int32(e.Replicas), e.Stamp)
+	child, err := resources.Release(w.ms, w.policy, o, w.config, w.contents, int32(e.Replicas), e.Stamp)
 	if err != nil {
 		return false, err
 	}
 	if err := controllerutil.SetControllerReference(w.ms, child, r.Scheme()); err != nil {
 		return false, fmt.Errorf("own release %q: %w", e.Release, err)
+	}
+	// Its pods must find what they name.
+	if err := r.copyAll(ctx, w, child.Name, w.ms); err != nil {
+		return false, fmt.Errorf("create release %q: %w", e.Release, err)
 	}
 	err = r.Create(ctx, child, client.FieldOwner(FieldOwner))
 	switch {
@@ -90,8 +94,8 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 	return false, nil
 }
 
-// resize sets the replicas of a release, with the disruption budget that goes with
-// them, and stamps it when it is revived. The write holds only for the object as it
+// resize sets the replicas of a release, with the disruption budget and autoscaler
+// that go with them, and stamps it when it is revived. The write holds only for the object as it
 // was read.
 func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas int, stamp int64) error {
 	before := w.children[name]
@@ -100,7 +104,9 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	}
 	child := before.DeepCopy()
 	child.Spec.Replicas = int32(replicas)
-	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serving(w.plan.Ledger, name))
+	serves := serving(w.plan.Ledger, name)
+	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serves)
+	child.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, child.Spec.Replicas, serves)
 	if stamp > 0 {
 		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
 	}

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -75,6 +77,7 @@ func (f *first) at(now time.Time) time.Time {
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the controller with its watches and indexes.
@@ -112,6 +115,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Owns(&v1alpha1.VersionedMicroservice{}).
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
 }
@@ -140,7 +144,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return r.fail(ctx, errors.Join(err, r.complain(ctx, w, status.Classify(err))))
 	}
-	problem := status.Classify(refused)
+	cared := r.care(ctx, w)
+	if outdated(cared) {
+		return r.fail(ctx, cared)
+	}
+	problem := status.Classify(errors.Join(refused, cared))
 	if err := r.report(ctx, w, problem); err != nil {
 		return r.fail(ctx, err)
 	}
@@ -154,6 +162,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // be tried again.
 func (r *Reconciler) next(w *world, refused *status.Error) (ctrl.Result, error) {
 	wake := until(w.plan.Wake, r.clock.Now())
+	if w.look > 0 && (wake == 0 || w.look < wake) {
+		wake = w.look
+	}
 	switch {
 	case refused == nil:
 		return ctrl.Result{RequeueAfter: wake}, nil

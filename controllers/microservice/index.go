@@ -3,12 +3,14 @@ package microservice
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
 )
 
 // Indexes of the cache that this controller reads.
@@ -16,6 +18,8 @@ const (
 	indexImagePolicy     = "microservice.spec.imagePolicyRef"
 	indexReleases        = "microservice.release.microserviceName"
 	indexNetworkPolicies = "microservice.networkpolicy.microservice"
+	indexConfigMaps      = "microservice.spec.template.configMaps"
+	indexCopies          = "microservice.copy.microservice"
 )
 
 // indexes of the cache, with the objects that they are of.
@@ -32,6 +36,15 @@ var indexes = []struct {
 	}},
 	{&v1alpha1.NetworkPolicy{}, indexNetworkPolicies, func(o client.Object) []string {
 		return []string{microserviceOf(o.(*v1alpha1.NetworkPolicy))}
+	}},
+	{&v1alpha1.Microservice{}, indexConfigMaps, func(o client.Object) []string {
+		return configMapsOf(o.(*v1alpha1.Microservice))
+	}},
+	{&corev1.ConfigMap{}, indexCopies, func(o client.Object) []string {
+		if name, _ := resources.ReleaseOfCopy(o); name != "" {
+			return []string{name}
+		}
+		return nil
 	}},
 }
 
@@ -54,9 +67,15 @@ func microserviceOf(p *v1alpha1.NetworkPolicy) string {
 
 // forImagePolicy enqueues the Microservices that an ImagePolicy concerns.
 func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.enqueue(ctx, indexImagePolicy, o)
+}
+
+// enqueue gives the Microservices that name an object of their namespace, by an
+// index.
+func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
-	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexImagePolicy: o.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices of ImagePolicy", "imagePolicy", o.GetName())
+	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{index: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that name an object", "index", index, "name", o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request

@@ -1,6 +1,8 @@
 package microservice
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +40,7 @@ func readRun(r *v1alpha1.ReleaseRun) *release.Run {
 		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
 		Waited: r.Waited.Duration, WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
 		Floor: int(r.Floor), Continued: int(r.Continued),
+		Sequence: r.Sequence, Gate: release.Point(r.Gate), GateTime: timeOf(r.GateTime),
 	}
 }
 
@@ -47,6 +50,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 		row := release.Row{
 			Release: r.VersionedMicroservice, Name: r.SemVer.Name, Version: r.SemVer.Version, Config: r.Config,
 			Status: release.Status(r.Status), Weight: int(r.Weight), Available: r.Available,
+			Match: r.Match, Mirror: int(r.MirrorPercent),
 			Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
 			Attempt: int(r.Attempt), RetryTime: timeOf(r.RetryTime),
 			Reason: r.Reason, Since: r.LastTransitionTime.Time,
@@ -96,6 +100,7 @@ func writeRun(r *release.Run) *v1alpha1.ReleaseRun {
 		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
 		Waited: metav1.Duration{Duration: r.Waited}, WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted,
 		Floor: int32(r.Floor), Continued: int32(r.Continued),
+		Sequence: r.Sequence, Gate: v1alpha1.Gate(r.Gate), GateTime: microTime(r.GateTime),
 	}
 }
 
@@ -104,6 +109,7 @@ func writeRow(r release.Row) v1alpha1.Release {
 		VersionedMicroservice: r.Release,
 		SemVer:                v1alpha1.SemVer{Name: r.Name, Version: r.Version},
 		Config:                r.Config, Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available,
+		Match: r.Match, MirrorPercent: int32(r.Mirror),
 		Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
 		Attempt: int32(r.Attempt), RetryTime: microTime(r.RetryTime),
 		Reason: r.Reason, LastTransitionTime: metav1.NewMicroTime(r.Since),
@@ -132,8 +138,13 @@ func microTime(t time.Time) *metav1.MicroTime {
 	return &m
 }
 
-// readSpec gives the planner's view of a specification, with all defaults.
-func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration) release.Spec {
+// reasonTimeZoneUnknown is for windows of steps.
+const reasonTimeZoneUnknown = "TimeZoneUnknown"
+
+// readSpec gives the planner's view of a specification, with all defaults and with
+// windows as they are now. The error is about a window that cannot be resolved, which
+// is closed.
+func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) (release.Spec, error) {
 	a, u := ms.Spec.Availability, ms.Spec.UpdateStrategy
 	spec := release.Spec{
 		Paused:           ms.Spec.Paused,
@@ -150,20 +161,55 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration) release.Spec {
 	if spec.Deadline == 0 {
 		spec.Deadline = 10 * time.Minute
 	}
+	if s := a.Autoscaling; s != nil && s.MinReplicas != nil {
+		spec.Replicas = int(*s.MinReplicas)
+	}
 	if s := a.StandbyReplicas; s != nil {
 		spec.StandbyFull = s.StrVal == "Full"
 		spec.Standby = s.IntValue()
 	}
-	if u.Canary != nil {
-		for _, st := range u.Canary.Steps {
-			step := release.Step{Name: st.Name, Weight: int(st.Weight), Approval: st.Approval != nil}
-			if st.Pause != nil {
-				step.Pause = st.Pause.Duration.Std(0)
-			}
-			spec.Steps = append(spec.Steps, step)
+	if u.Canary == nil {
+		return spec, nil
+	}
+	return spec, readCanary(u.Canary, &spec, now)
+}
+
+func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
+	spec.Analysis = c.Analysis != nil
+	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
+	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {
+		if asks(c, v1alpha1.HookType(p), "") {
+			spec.Gates = append(spec.Gates, p)
 		}
 	}
-	return spec
+	var errs []error
+	for i, st := range c.Steps {
+		step := release.Step{
+			Name: st.Name, Weight: int(st.Weight), Approval: st.Approval != nil,
+			Match: st.Match, Mirror: int(st.MirrorPercent),
+			Confirm: asks(c, v1alpha1.HookConfirmTrafficIncrease, st.Name),
+		}
+		if st.Pause != nil {
+			step.Pause = st.Pause.Duration.Std(0)
+		}
+		var err error
+		if step.Window, err = resolveWindow(st.Window, now); err != nil {
+			errs = append(errs, fmt.Errorf("spec.updateStrategy.canary.steps[%d].window.timeZone: %w", i, err))
+		}
+		spec.Steps = append(spec.Steps, step)
+	}
+	return errors.Join(errs...)
+}
+
+// asks says that there is a hook of a type, and that it is for a step.
+func asks(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool {
+	return slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool {
+		return h.Type == kind && covers(h, step)
+	})
+}
+
+func covers(h v1alpha1.Hook, step string) bool {
+	return len(h.Steps) == 0 || slices.Contains(h.Steps, step)
 }
 
 func readPins(m *v1alpha1.ManualUpdateStrategy) []release.Pin {

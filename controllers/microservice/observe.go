@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,7 +25,15 @@ type world struct {
 	// offered by the name of the release that each gives.
 	offered map[string]*v1alpha1.OfferedRelease
 	config  string
-	facts   release.Observed
+	// contents are the hashes of what is part of a release, and secrets says that
+	// there are Secrets among it.
+	contents resources.Contents
+	secrets  bool
+	// copies of contents, by their own kind and name.
+	copies map[resources.Source]client.Object
+	// look is when to look again at what no watch tells of; 0: never.
+	look  time.Duration
+	facts release.Observed
 	// problem is what is wrong with the specification or a referent; nothing new
 	// starts meanwhile.
 	problem *status.Error
@@ -34,11 +43,15 @@ type world struct {
 
 // observe reads; it writes nothing.
 func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*world, error) {
+	spec, err := readSpec(ms, r.minDrain, r.clock.Now())
 	w := &world{
 		ms:       ms,
 		children: map[string]*v1alpha1.VersionedMicroservice{},
 		offered:  map[string]*v1alpha1.OfferedRelease{},
-		facts:    release.Observed{Spec: readSpec(ms, r.minDrain), Ledger: readLedger(&ms.Status), Began: r.began.at(r.clock.Now())},
+		facts:    release.Observed{Spec: spec, Ledger: readLedger(&ms.Status), Began: r.began.at(r.clock.Now())},
+	}
+	if err != nil {
+		w.problem = status.NewTerminal(reasonTimeZoneUnknown, err)
 	}
 	if err := r.observeChildren(ctx, w); err != nil {
 		return nil, err
@@ -60,7 +73,7 @@ func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 	for i := range list.Items {
 		if c := &list.Items[i]; metav1.IsControlledBy(c, w.ms) {
 			w.children[c.Name] = c
-			w.facts.Children = append(w.facts.Children, readChild(c))
+			w.facts.Children = append(w.facts.Children, readChild(c, w.ms))
 		}
 	}
 	return r.proveAbsence(ctx, w)
@@ -82,18 +95,25 @@ func (r *Reconciler) proveAbsence(ctx context.Context, w *world) error {
 				return fmt.Errorf("get release %q: %w", row.VersionedMicroservice, err)
 			case metav1.IsControlledBy(&c, w.ms):
 				w.children[c.Name] = &c
-				w.facts.Children = append(w.facts.Children, readChild(&c))
+				w.facts.Children = append(w.facts.Children, readChild(&c, w.ms))
 			}
 		}
 	}
 	return nil
 }
 
+// lookIn asks for another look after d at the latest.
+func (w *world) lookIn(d time.Duration) {
+	if w.look == 0 || d < w.look {
+		w.look = d
+	}
+}
+
 // maxBy is the schema's bound on a decision's author in the ledger.
 const maxBy = 253
 
 // readChild gives the planner's view of a release's object.
-func readChild(c *v1alpha1.VersionedMicroservice) release.Child {
+func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Child {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
 	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionAvailable)
 	child := release.Child{
@@ -108,7 +128,10 @@ func readChild(c *v1alpha1.VersionedMicroservice) release.Child {
 		Unsettled:   c.Status.ObservedGeneration != c.Generation || available == nil || available.ObservedGeneration != c.Generation,
 		Failure:     c.Status.Failure,
 		Message:     c.Status.Message,
+		Current:     int(c.Status.Replicas),
+		Analysis:    readVerdict(c.Status.Analysis),
 	}
+	readHooks(ms, c, &child)
 	if d := c.Spec.Decision; d != nil {
 		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}
@@ -125,7 +148,10 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 		w.problem = status.NewTerminal("ContainerNotFound", err)
 		return nil
 	}
-	if w.config, err = resources.Config(&w.ms.Spec.Template, container); err != nil {
+	if usable, err := r.observeConfiguration(ctx, w); err != nil || !usable {
+		return err
+	}
+	if w.config, err = resources.Config(&w.ms.Spec.Template, container, w.contents); err != nil {
 		return err
 	}
 	w.facts.Config = w.config

@@ -78,6 +78,7 @@ var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
 	v1alpha1.ConditionPinned, v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
+	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,
 }
 
 // setConditions says in conditions what the plan and the ledger say. It is pure.
@@ -99,6 +100,7 @@ func setConditions(w *world, problem *status.Error) {
 		status.Set(conds, gen, kind, metav1.ConditionTrue, kind, strings.Join(lines, "; "))
 	}
 	setNoTraffic(w)
+	setConfigurationLost(w)
 	setFailed(ms)
 	setProgressing(ms, plan)
 	setReady(w, problem)
@@ -216,10 +218,23 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
+// progress are the reasons of condition Progressing. The last one that holds is told:
+// what waits for a person goes before what waits for time.
+var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Gate", "Inconclusive", "Approval"}
+
+// waits are the reasons of Progressing for what a plan says that it waits for.
+var waits = map[string]string{
+	"AnalysisRunning": "Analysis", "AnalysisNoTraffic": "Analysis", "Waiting": "Paused", "Paused": "Paused",
+	"AwaitingWindow": "Window", "AwaitingGate": "Gate", "AnalysisInconclusive": "Inconclusive", "AwaitingApproval": "Approval",
+}
+
 // setProgressing says what is under way, in the words of the PROGRESSING column.
 func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
 	reason, message := "Idle", "nothing is under way"
-	rank := map[string]int{"Idle": 0, "Draining": 1, "Canary": 2, "Paused": 3, "Approval": 4}
+	rank := map[string]int{}
+	for i, r := range progress {
+		rank[r] = i
+	}
 	say := func(r, m string) {
 		if cmp.Compare(rank[r], rank[reason]) > 0 {
 			reason, message = r, m
@@ -236,12 +251,8 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
 		}
 	}
 	for _, n := range plan.Notes {
-		switch {
-		case n.Event:
-		case n.Reason == "Waiting" || n.Reason == "Paused":
-			say("Paused", n.Message)
-		case n.Reason == "AwaitingApproval":
-			say("Approval", n.Message)
+		if r := waits[n.Reason]; r != "" && !n.Event {
+			say(r, n.Message)
 		}
 	}
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,10 +51,10 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 // Config gives the hash of the canonical form of what the user set in the pod
 // template: JSON with sorted keys, without nulls, without the empty objects that
 // Go's encoding adds, without the protocol TCP that the schema adds to ports, and
-// without the image of the container that gets one. It
-// does not depend on the version of Heighliner or of a library: golden files hold
-// it.
-func Config(template *corev1.PodTemplateSpec, container int) (string, error) {
+// without the image of the container that gets one; and, where there are any, of the
+// contents of what it names. It does not depend on the version of Heighliner or of a
+// library: golden files hold it.
+func Config(template *corev1.PodTemplateSpec, container int, contents Contents) (string, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {
 		return "", fmt.Errorf("encode spec.template: %w", err)
@@ -77,7 +79,14 @@ func Config(template *corev1.PodTemplateSpec, container int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode canonical template: %w", err)
 	}
-	return digest(string(raw)), nil
+	if len(contents) == 0 {
+		return digest(string(raw)), nil
+	}
+	parts := []string{string(raw)}
+	for _, s := range slices.SortedFunc(maps.Keys(contents), compareSources) {
+		parts = append(parts, s.Kind, s.Name, contents[s])
+	}
+	return digest(parts...), nil
 }
 
 // encoded are fields that Go's encoding writes as empty objects though nobody set

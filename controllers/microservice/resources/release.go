@@ -21,8 +21,8 @@ const AnnotationConfig = "hlnr.io/config"
 const minReadyWithoutProbe = 10
 
 // Release builds the object of a release: one immutable snapshot with the finished
-// pod template.
-func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease, config string, replicas int32, sequence int64) (*v1alpha1.VersionedMicroservice, error) {
+// pod template, which names the release's own copies of what contents are of.
+func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease, config string, contents Contents, replicas int32, sequence int64) (*v1alpha1.VersionedMicroservice, error) {
 	container, err := Container(ms)
 	if err != nil {
 		return nil, err
@@ -39,6 +39,7 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 	template.Labels = merge(template.Labels, labels)
 	template.Annotations = merge(template.Annotations, map[string]string{v1alpha1.AnnotationVersion: o.SemVer.Version})
 	template.Spec.Containers[container].Image = o.Images[0].Image
+	rename(&template.Spec, name, contents)
 	for _, s := range policy.Spec.ImagePullSecrets {
 		if !has(template.Spec.ImagePullSecrets, s.Name) {
 			template.Spec.ImagePullSecrets = append(template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s.Name})
@@ -66,6 +67,7 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 			Availability: v1alpha1.ReleaseAvailability{
 				MinReadySeconds:  minReady(ms, container),
 				DisruptionBudget: DisruptionBudget(ms, replicas, true),
+				Autoscaling:      Autoscaling(ms, replicas, true),
 			},
 		},
 	}, nil
@@ -95,6 +97,15 @@ func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *
 		return &v1alpha1.DisruptionBudget{MaxUnavailable: a.MaxUnavailable}
 	}
 	return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
+}
+
+// Autoscaling of a release: the user's for one that serves or is about to. A release
+// that stands by, or is to have no pods yet, keeps the replicas that it is given.
+func Autoscaling(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.Autoscaling {
+	if replicas == 0 || !serving {
+		return nil
+	}
+	return ms.Spec.Availability.Autoscaling.DeepCopy()
 }
 
 func merge(a, b map[string]string) map[string]string {

@@ -68,11 +68,11 @@ func TestGoldenRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := Config(&ms.Spec.Template, container)
+	config, err := Config(&ms.Spec.Template, container, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	child, err := Release(ms, policy, offered, config, 3, 7)
+	child, err := Release(ms, policy, offered, config, nil, 3, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Config(&ms.Spec.Template, container)
+		c, err := Config(&ms.Spec.Template, container, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

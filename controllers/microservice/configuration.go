@@ -1,0 +1,359 @@
+package microservice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// The words for what is wrong with configuration.
+const (
+	reasonConfigurationMissing = "ConfigurationMissing"
+	reasonSecretsForbidden     = "SecretsForbidden"
+)
+
+const (
+	// lookAtSecrets is the time between two looks at Secrets that are part of a
+	// release: they are read one by one, and neither watched nor kept in memory.
+	lookAtSecrets = time.Minute
+	// unclaimed is how long a copy may wait for its release. One that waits longer is
+	// left from a pass that ended between the two.
+	unclaimed = 10 * time.Minute
+)
+
+// CacheByObject is how this controller wants a manager's cache: of ConfigMaps the
+// hash of the content, and not the content.
+func CacheByObject() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Transform: trimConfigMap}}
+}
+
+func trimConfigMap(obj any) (any, error) {
+	if c, ok := obj.(*corev1.ConfigMap); ok {
+		resources.TrimConfigMap(c)
+	}
+	return obj, nil
+}
+
+// configMapChanged lets pass what is new, gone, or holds something else, and copies
+// whose owner is another.
+func configMapChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*corev1.ConfigMap)
+			now, fine := e.ObjectNew.(*corev1.ConfigMap)
+			return ok && fine && (resources.HashOfConfigMap(before) != resources.HashOfConfigMap(now) ||
+				len(now.Labels) > 0 && now.Labels[v1alpha1.LabelRelease] != "")
+		},
+	}
+}
+
+// forConfigMap enqueues the Microservices whose templates name a ConfigMap, and the
+// one that a copy is for.
+func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.enqueue(ctx, indexConfigMaps, o)
+	if name, _ := resources.ReleaseOfCopy(o); name != "" {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
+// configMapsOf names the ConfigMaps that are part of a Microservice's releases.
+func configMapsOf(ms *v1alpha1.Microservice) []string {
+	var names []string
+	for s := range resources.Tracked(ms) {
+		if s.Kind == resources.KindConfigMap {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// observeConfiguration reads the hashes of what is part of a release. What is
+// missing and not optional, or must not be read, is a problem and not an error: it is
+// not usable for a new release, and what runs goes on.
+func (r *Reconciler) observeConfiguration(ctx context.Context, w *world) (usable bool, err error) {
+	w.contents = resources.Contents{}
+	var missing []string
+	usable = true
+	for s, optional := range resources.Tracked(w.ms) {
+		if s.Kind == resources.KindSecret {
+			w.lookIn(lookAtSecrets)
+			w.secrets = true
+		}
+		obj, err := r.source(ctx, w.ms.Namespace, s, false)
+		switch {
+		case apierrors.IsForbidden(err):
+			w.problem, usable = forbidden(w.ms.Namespace, err), false
+		case err != nil:
+			return false, fmt.Errorf("get %s: %w", s, err)
+		case obj == nil && optional:
+			w.contents[s] = ""
+		case obj == nil:
+			missing = append(missing, s.String())
+		case tracks(obj):
+			w.contents[s] = hashOf(obj)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		usable = false
+		w.problem = status.NewTerminal(reasonConfigurationMissing,
+			fmt.Errorf("spec.template names %s, not found in this namespace: what runs goes on, and nothing new starts; create it, or make it optional", strings.Join(missing, ", ")))
+	}
+	readable, err := r.observeCopies(ctx, w)
+	return usable && readable, err
+}
+
+// source reads a ConfigMap, as far as it is cached, or a Secret; nil where there is
+// none. With all it is read from the server with its content. That a ConfigMap does
+// not exist is the server's word, and never that of a cache that lags.
+func (r *Reconciler) source(ctx context.Context, namespace string, s resources.Source, all bool) (client.Object, error) {
+	var obj client.Object = &corev1.ConfigMap{}
+	readers := []client.Reader{r.Client, r.live}
+	if s.Kind == resources.KindSecret {
+		obj, readers = &corev1.Secret{}, readers[1:]
+	}
+	if all {
+		readers = readers[len(readers)-1:]
+	}
+	for _, reader := range readers {
+		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.Name}, obj)
+		if !apierrors.IsNotFound(err) {
+			return obj, err
+		}
+	}
+	return nil, nil
+}
+
+// tracks says that what was read may be part of a release.
+func tracks(obj client.Object) bool {
+	secret, ok := obj.(*corev1.Secret)
+	return !ok || resources.Tracks(secret.Type)
+}
+
+func hashOf(obj client.Object) string {
+	if secret, ok := obj.(*corev1.Secret); ok {
+		return resources.HashOfSecret(secret)
+	}
+	return resources.HashOfConfigMap(obj.(*corev1.ConfigMap))
+}
+
+// forbidden says which right is missing for Secrets.
+func forbidden(namespace string, err error) *status.Error {
+	problem := status.NewTerminal(reasonSecretsForbidden,
+		fmt.Errorf("spec.configuration.track: All needs the rights of config/components/secrets in namespace %q: %w", namespace, err))
+	problem.After = lookAtSecrets
+	return problem
+}
+
+// observeCopies finds the copies that are there: ConfigMaps in the cache, and of
+// Secrets the names only.
+func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool, err error) {
+	w.copies = map[resources.Source]client.Object{}
+	var list corev1.ConfigMapList
+	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexCopies: w.ms.Name}); err != nil {
+		return false, fmt.Errorf("list copies of ConfigMaps: %w", err)
+	}
+	for i := range list.Items {
+		w.copies[resources.Source{Kind: resources.KindConfigMap, Name: list.Items[i].Name}] = &list.Items[i]
+	}
+	if !w.secrets {
+		return true, nil
+	}
+	secrets := metav1.PartialObjectMetadataList{}
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err = r.live.List(ctx, &secrets, client.InNamespace(w.ms.Namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: w.ms.Name})
+	switch {
+	case apierrors.IsForbidden(err):
+		w.problem = forbidden(w.ms.Namespace, err)
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("list copies of Secrets: %w", err)
+	}
+	for i := range secrets.Items {
+		w.copies[resources.Source{Kind: resources.KindSecret, Name: secrets.Items[i].Name}] = &secrets.Items[i]
+	}
+	return true, nil
+}
+
+// copyAll makes a release's copies of the present configuration.
+func (r *Reconciler) copyAll(ctx context.Context, w *world, release string, owner client.Object) error {
+	var errs []error
+	for _, s := range slices.SortedFunc(maps.Keys(w.contents), func(a, b resources.Source) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	}) {
+		if w.contents[s] != "" {
+			errs = append(errs, r.copy(ctx, w, release, s, owner))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// copy makes a release's copy of a source. The copy is of the content that the
+// release's identity was computed from, or none: content that has changed since is
+// answered as a conflict, which drops the plan.
+func (r *Reconciler) copy(ctx context.Context, w *world, release string, s resources.Source, owner client.Object) error {
+	from, err := r.source(ctx, w.ms.Namespace, s, true)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", s, err)
+	}
+	if from == nil || hashOf(from) != w.contents[s] {
+		return apierrors.NewConflict(schema.GroupResource{Resource: strings.ToLower(s.Kind) + "s"}, s.Name, errors.New("it has changed since the plan was made"))
+	}
+	var made, there client.Object
+	switch from := from.(type) {
+	case *corev1.Secret:
+		made, there = resources.CopySecret(w.ms, release, from), &corev1.Secret{}
+	case *corev1.ConfigMap:
+		made, there = resources.CopyConfigMap(w.ms, release, from), &corev1.ConfigMap{}
+	}
+	if err := controllerutil.SetControllerReference(owner, made, r.Scheme()); err != nil {
+		return fmt.Errorf("own copy of %s: %w", s, err)
+	}
+	err = r.Create(ctx, made, client.FieldOwner(FieldOwner))
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err) && s.Kind == resources.KindSecret:
+		return forbidden(w.ms.Namespace, err)
+	case !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("copy %s: %w", s, err)
+	}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
+		return fmt.Errorf("get copy of %s: %w", s, err)
+	}
+	of, _ := resources.ReleaseOfCopy(there)
+	switch {
+	case !there.GetDeletionTimestamp().IsZero():
+		return &apply.TerminatingError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
+	case of != w.ms.Name || hashOf(there) != w.contents[s]:
+		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
+	}
+	// It may be left from a former object of the release, and about to be collected.
+	return r.hand(ctx, there, owner)
+}
+
+// hand gives a copy another owner.
+func (r *Reconciler) hand(ctx context.Context, obj, owner client.Object) error {
+	if metav1.IsControlledBy(obj, owner) {
+		return nil
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	obj.SetOwnerReferences(nil)
+	if err := controllerutil.SetControllerReference(owner, obj, r.Scheme()); err != nil {
+		return fmt.Errorf("own copy %q: %w", obj.GetName(), err)
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); err != nil {
+		return fmt.Errorf("hand copy %q to its release: %w", obj.GetName(), err)
+	}
+	return nil
+}
+
+// care hands copies to their releases once these exist, makes again what was deleted
+// while it can be known what it held, and deletes what waited for a release in vain.
+func (r *Reconciler) care(ctx context.Context, w *world) error {
+	var errs []error
+	for _, obj := range w.copies {
+		_, release := resources.ReleaseOfCopy(obj)
+		child := w.children[release]
+		switch {
+		case !obj.GetDeletionTimestamp().IsZero():
+		case child != nil && child.DeletionTimestamp.IsZero():
+			errs = append(errs, r.hand(ctx, obj, child))
+		case child == nil && !w.expects(release):
+			errs = append(errs, r.drop(ctx, w, obj))
+		}
+	}
+	for _, child := range w.children {
+		if child.DeletionTimestamp.IsZero() && w.present(child) && len(w.lost(child)) > 0 {
+			errs = append(errs, r.copyAll(ctx, w, child.Name, child))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// drop deletes a copy that no release is made for.
+func (r *Reconciler) drop(ctx context.Context, w *world, obj client.Object) error {
+	if wait := unclaimed - r.clock.Since(obj.GetCreationTimestamp().Time); wait > 0 {
+		w.lookIn(wait)
+		return nil
+	}
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	if err := r.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete copy %q: %w", obj.GetName(), err)
+	}
+	return nil
+}
+
+// expects says that a release has a row, or is about to be made.
+func (w *world) expects(name string) bool {
+	for _, g := range w.plan.Ledger.Groups {
+		if g.Row(name) != nil {
+			return true
+		}
+	}
+	return planned(w.plan, name)
+}
+
+// present says that a release is of the present configuration.
+func (w *world) present(child *v1alpha1.VersionedMicroservice) bool {
+	return w.config != "" && child.Annotations[resources.AnnotationConfig] == w.config
+}
+
+// lost names the copies of a release that are not there: all of its configuration's
+// where that is the present one, else those without which its pods cannot start.
+func (w *world) lost(child *v1alpha1.VersionedMicroservice) []resources.Source {
+	needed := resources.Copies(child)
+	if w.present(child) {
+		needed = nil
+		for s, hash := range w.contents {
+			if hash != "" {
+				needed = append(needed, resources.Source{Kind: s.Kind, Name: resources.CopyName(child.Name, s)})
+			}
+		}
+	}
+	return slices.DeleteFunc(needed, func(s resources.Source) bool {
+		return w.copies[s] != nil || s.Kind == resources.KindSecret && !w.secrets
+	})
+}
+
+// setConfigurationLost says which releases cannot start pods any more, because their
+// copies were deleted and what they held is not known.
+func setConfigurationLost(w *world) {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(w.children)) {
+		child := w.children[name]
+		if lost := w.lost(child); len(lost) > 0 && !w.present(child) && child.DeletionTimestamp.IsZero() {
+			lines = append(lines, fmt.Sprintf("%s (%s) lacks its %s", child.Spec.SemVer.Version, name, lost[0]))
+		}
+	}
+	conds := &w.ms.Status.Conditions
+	if len(lines) == 0 {
+		status.Remove(conds, v1alpha1.ConditionConfigurationLost)
+		return
+	}
+	status.Set(conds, w.ms.Generation, v1alpha1.ConditionConfigurationLost, metav1.ConditionTrue, v1alpha1.ConditionConfigurationLost,
+		"releases whose copies were deleted cannot start pods: "+strings.Join(lines, ", "))
+}

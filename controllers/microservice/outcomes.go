@@ -1,0 +1,99 @@
+package microservice
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// readVerdict gives the planner's view of what was measured.
+func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
+	if a == nil {
+		return nil
+	}
+	return &release.Verdict{
+		Run: a.Run, Step: int(a.Step), Since: a.Since.Time,
+		Phase: release.VerdictPhase(a.Phase), Message: a.Message,
+	}
+}
+
+// readHooks puts into child what the hooks answered in the run of a release, if it
+// is under way.
+func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
+	run := runOf(ms, c.Name)
+	canary := ms.Spec.UpdateStrategy.Canary
+	if run == nil || canary == nil {
+		return
+	}
+	if run.Gate != "" {
+		child.Gates = []release.GateFact{readGate(canary, run, c.Status.Hooks)}
+	}
+	for _, h := range c.Status.Hooks {
+		if h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen && h.Run == run.Sequence {
+			child.Rollback = &release.RollbackFact{Run: run.Sequence, Message: answered(h)}
+		}
+	}
+}
+
+func runOf(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseRun {
+	for i := range ms.Status.ReleaseGroups {
+		if run := ms.Status.ReleaseGroups[i].Run; run != nil && run.Release == release {
+			return run
+		}
+	}
+	return nil
+}
+
+// readGate sums up the hooks of the gate at which a run waits: it is open when all
+// of them agree. What they answered to another wait does not count.
+func readGate(canary *v1alpha1.CanaryStrategy, run *v1alpha1.ReleaseRun, answers []v1alpha1.HookStatus) release.GateFact {
+	fact := release.GateFact{
+		Run: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
+	}
+	step := "" // whose traffic the hooks decide about
+	if next := int(run.Step); next < len(canary.Steps) {
+		step = canary.Steps[next].Name
+	}
+	var lines []string
+	for _, h := range canary.Hooks {
+		if string(h.Type) != string(run.Gate) || h.Type == v1alpha1.HookConfirmTrafficIncrease && !covers(h, step) {
+			continue
+		}
+		switch a := answerOf(h, run, answers); {
+		case a == nil:
+			fact.Open = false
+			lines = append(lines, h.Name+" was not asked yet")
+		case a.Phase == v1alpha1.HookFailed:
+			fact.Open, fact.Failed = false, true
+			lines = append(lines, answered(*a))
+		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:
+			fact.Open = false
+			lines = append(lines, answered(*a))
+		}
+	}
+	fact.Message = strings.Join(lines, ", ")
+	return fact
+}
+
+func answerOf(h v1alpha1.Hook, run *v1alpha1.ReleaseRun, answers []v1alpha1.HookStatus) *v1alpha1.HookStatus {
+	for i := range answers {
+		a := &answers[i]
+		if a.Name == h.Name && a.Type == h.Type && a.Run == run.Sequence && sameTime(a.Since, run.GateTime) {
+			return a
+		}
+	}
+	return nil
+}
+
+func sameTime(a, b *metav1.MicroTime) bool { return a != nil && b != nil && a.Time.Equal(b.Time) }
+
+func answered(h v1alpha1.HookStatus) string {
+	if h.Message == "" {
+		return fmt.Sprintf("%s is %s", h.Name, strings.ToLower(string(h.Phase)))
+	}
+	return fmt.Sprintf("%s answered: %s", h.Name, h.Message)
+}

@@ -1,0 +1,235 @@
+package resources
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The kinds of a Source.
+const (
+	KindConfigMap = "ConfigMap"
+	KindSecret    = "Secret"
+)
+
+// AnnotationSource on a copy names the object that it is a copy of. Only the name:
+// labels and annotations of the source stay there, since tools that apply it find
+// what is theirs by them.
+const AnnotationSource = "hlnr.io/source"
+
+// Source is an object that a pod template names for its content.
+type Source struct {
+	// Kind is ConfigMap or Secret.
+	Kind string
+	// Name in the namespace of the Microservice.
+	Name string
+}
+
+// String is for messages: ConfigMap "settings".
+func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
+
+// Contents are the hashes of what sources hold; "" for one that is optional and
+// does not exist.
+type Contents map[Source]string
+
+// Tracked gives the sources that are part of a release: those that the template
+// names and spec.configuration does not leave out. The value says that pods start
+// without the source.
+func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
+	track, ignore := v1alpha1.TrackConfigMaps, []string(nil)
+	if c := ms.Spec.Configuration; c != nil {
+		track, ignore = cmp.Or(c.Track, track), c.Ignore
+	}
+	tracked := map[Source]bool{}
+	visit(&ms.Spec.Template.Spec, func(s Source, _ *string, optional bool) {
+		wanted := track == v1alpha1.TrackAll || track == v1alpha1.TrackConfigMaps && s.Kind == KindConfigMap
+		if !wanted || slices.Contains(ignore, s.Name) {
+			return
+		}
+		without, named := tracked[s]
+		tracked[s] = optional && (without || !named)
+	})
+	return tracked
+}
+
+// Copies gives the names of the copies that pods of a release do not start without.
+func Copies(release *v1alpha1.VersionedMicroservice) []Source {
+	needed := map[Source]bool{}
+	visit(&release.Spec.Template.Spec, func(s Source, _ *string, optional bool) {
+		if !optional && strings.HasPrefix(s.Name, release.Name+"-") {
+			needed[s] = true
+		}
+	})
+	return slices.SortedFunc(maps.Keys(needed), compareSources)
+}
+
+func compareSources(a, b Source) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}
+
+// CopyName is the name of a release's copy of a source. Name and content of the
+// source are part of the release's name, so that a copy's name is its content.
+func CopyName(release string, s Source) string {
+	return release + "-" + digest(s.Kind, s.Name)[:8]
+}
+
+// rename makes a template name the release's copies of what the contents are of. An
+// optional source that does not exist is renamed too: one that is made later must
+// not be seen by pods that start then.
+func rename(spec *corev1.PodSpec, release string, contents Contents) {
+	visit(spec, func(s Source, name *string, _ bool) {
+		if _, tracked := contents[s]; tracked {
+			*name = CopyName(release, s)
+		}
+	})
+}
+
+// visit finds each place of a pod that names a ConfigMap or Secret for its content:
+// env, envFrom, volumes and projected volumes.
+func visit(spec *corev1.PodSpec, found func(s Source, name *string, optional bool)) {
+	at := func(kind string, name *string, optional *bool) {
+		if *name != "" {
+			found(Source{Kind: kind, Name: *name}, name, ptr.Deref(optional, false))
+		}
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			visitContainer(&containers[i], at)
+		}
+	}
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if v.ConfigMap != nil {
+			at(KindConfigMap, &v.ConfigMap.Name, v.ConfigMap.Optional)
+		}
+		if v.Secret != nil {
+			at(KindSecret, &v.Secret.SecretName, v.Secret.Optional)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for j := range v.Projected.Sources {
+			p := &v.Projected.Sources[j]
+			if p.ConfigMap != nil {
+				at(KindConfigMap, &p.ConfigMap.Name, p.ConfigMap.Optional)
+			}
+			if p.Secret != nil {
+				at(KindSecret, &p.Secret.Name, p.Secret.Optional)
+			}
+		}
+	}
+}
+
+func visitContainer(c *corev1.Container, at func(kind string, name *string, optional *bool)) {
+	for i := range c.EnvFrom {
+		e := &c.EnvFrom[i]
+		if e.ConfigMapRef != nil {
+			at(KindConfigMap, &e.ConfigMapRef.Name, e.ConfigMapRef.Optional)
+		}
+		if e.SecretRef != nil {
+			at(KindSecret, &e.SecretRef.Name, e.SecretRef.Optional)
+		}
+	}
+	for i := range c.Env {
+		e := c.Env[i].ValueFrom
+		if e == nil {
+			continue
+		}
+		if e.ConfigMapKeyRef != nil {
+			at(KindConfigMap, &e.ConfigMapKeyRef.Name, e.ConfigMapKeyRef.Optional)
+		}
+		if e.SecretKeyRef != nil {
+			at(KindSecret, &e.SecretKeyRef.Name, e.SecretKeyRef.Optional)
+		}
+	}
+}
+
+// hashed is the only key of a ConfigMap that was trimmed: its content's hash. No key
+// that a server takes has a slash.
+const hashed = "hlnr.io/hash"
+
+// TrimConfigMap puts the hash of a ConfigMap's content in the place of the content,
+// and takes annotations away, in which tools repeat it. It may be called twice.
+func TrimConfigMap(c *corev1.ConfigMap) {
+	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
+	c.Annotations, c.ManagedFields = nil, nil
+}
+
+// HashOfConfigMap is the hash of the files that a ConfigMap holds, trimmed or not. A
+// file is the same in data and in binaryData.
+func HashOfConfigMap(c *corev1.ConfigMap) string {
+	if hash, ok := c.Data[hashed]; ok {
+		return hash
+	}
+	files := maps.Clone(c.BinaryData)
+	if files == nil {
+		files = map[string][]byte{}
+	}
+	for name, text := range c.Data {
+		files[name] = []byte(text)
+	}
+	return hashOf(files)
+}
+
+// HashOfSecret is the hash of the files that a Secret holds.
+func HashOfSecret(s *corev1.Secret) string { return hashOf(s.Data) }
+
+func hashOf(files map[string][]byte) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%d:%s%d:%s", len(name), name, len(files[name]), files[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// untracked are the types of Secrets that are never part of a release: they are
+// renewed all the time, and an old one is worth nothing.
+var untracked = []corev1.SecretType{
+	corev1.SecretTypeTLS, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken,
+	corev1.SecretTypeDockercfg, corev1.SecretTypeDockerConfigJson,
+}
+
+// Tracks says whether Secrets of a type may be part of a release.
+func Tracks(t corev1.SecretType) bool { return !slices.Contains(untracked, t) }
+
+// CopyConfigMap is a release's copy of a ConfigMap, which nobody can change.
+func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.ConfigMap) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: copyMeta(ms, release, Source{KindConfigMap, from.Name}),
+		Data:       from.Data, BinaryData: from.BinaryData, Immutable: ptr.To(true),
+	}
+}
+
+// CopySecret is a release's copy of a Secret, which nobody can change.
+func CopySecret(ms *v1alpha1.Microservice, release string, from *corev1.Secret) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: copyMeta(ms, release, Source{KindSecret, from.Name}),
+		Type:       from.Type, Data: from.Data, Immutable: ptr.To(true),
+	}
+}
+
+func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: ms.Namespace, Name: CopyName(release, s),
+		Labels:      map[string]string{v1alpha1.LabelMicroservice: ms.Name, v1alpha1.LabelRelease: release},
+		Annotations: map[string]string{AnnotationSource: s.Name},
+	}
+}
+
+// ReleaseOfCopy names the Microservice and the release that a ConfigMap or Secret is
+// a copy for; both are "" for what is no copy.
+func ReleaseOfCopy(obj client.Object) (microservice, release string) {
+	l := obj.GetLabels()
+	return l[v1alpha1.LabelMicroservice], l[v1alpha1.LabelRelease]
+}

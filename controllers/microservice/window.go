@@ -1,0 +1,89 @@
+package microservice
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// resolveWindow says whether a window is open now, and when that changes. It goes by
+// what a clock in the zone shows, summer time included. A window of an unknown zone is
+// closed for good.
+func resolveWindow(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
+	if w == nil {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(w.TimeZone)
+	if err != nil {
+		return &release.Window{}, fmt.Errorf("there is no time zone %q; use a name of the IANA time zone database, such as Europe/Zurich", w.TimeZone)
+	}
+	span := newSpan(w)
+	now = now.In(zone)
+	open := span.open(now)
+	for t := span.edge(now); t.Before(now.AddDate(0, 0, 9)); t = span.edge(t) {
+		if span.open(t) != open {
+			return &release.Window{Open: open, Next: t}, nil
+		}
+	}
+	return &release.Window{Open: open}, nil
+}
+
+// span is a window in minutes of the day.
+type span struct {
+	days     []v1alpha1.Weekday
+	from, to int
+}
+
+const dayInMinutes = 24 * 60
+
+func newSpan(w *v1alpha1.DeployWindow) span {
+	s := span{days: w.Days, to: dayInMinutes}
+	if w.From != "" {
+		s.from = minutes(w.From)
+	}
+	if w.To != "" {
+		s.to = minutes(w.To)
+	}
+	return s
+}
+
+// minutes of the day; the schema admits nothing but HH:MM.
+func minutes(t v1alpha1.ClockTime) int {
+	var h, m int
+	if _, err := fmt.Sscanf(string(t), "%d:%d", &h, &m); err != nil {
+		return 0
+	}
+	return h*60 + m
+}
+
+func (s span) open(t time.Time) bool {
+	at := t.Hour()*60 + t.Minute()
+	if s.from < s.to {
+		return s.on(t.Weekday()) && s.from <= at && at < s.to
+	}
+	return s.on(t.Weekday()) && s.from <= at || s.on((t.Weekday()+6)%7) && at < s.to
+}
+
+func (s span) on(day time.Weekday) bool {
+	return len(s.days) == 0 || slices.Contains(s.days, v1alpha1.Weekday(day.String()))
+}
+
+// edge is the next time at which the window may open or close: when the clock shows
+// from, to or midnight, or is put forward or back.
+func (s span) edge(t time.Time) time.Time {
+	at := t.Hour()*60 + t.Minute()
+	wait := dayInMinutes - at
+	for _, m := range []int{s.from, s.to} {
+		if m > at {
+			wait = min(wait, m-at)
+		}
+	}
+	next := t.Truncate(time.Minute).Add(time.Duration(wait) * time.Minute)
+	if _, end := t.ZoneBounds(); !end.IsZero() && end.Before(next) {
+		return end.In(t.Location())
+	}
+	return next
+}
