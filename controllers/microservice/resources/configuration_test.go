@@ -1,0 +1,265 @@
+package resources
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+func configured(t *testing.T) *v1alpha1.Microservice {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/configured.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := &v1alpha1.Microservice{}
+	if err := yaml.UnmarshalStrict(raw, ms); err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+// contents of all that the configured template names, but for the certificate, which
+// its type leaves out, and for what is ignored.
+var contents = Contents{
+	{KindConfigMap, "migrations"}: "m", {KindConfigMap, "settings"}: "s", {KindConfigMap, "absent"}: "",
+	{KindConfigMap, "files"}: "f", {KindConfigMap, "features"}: "e",
+	{KindSecret, "admin"}: "a", {KindSecret, "database"}: "d", {KindSecret, "licence"}: "l",
+}
+
+// The identity of a release with configuration, and the names of its copies: when
+// this test fails, every service that names a ConfigMap gets a new release on its
+// next upgrade of Heighliner.
+func TestGoldenConfiguredRelease(t *testing.T) {
+	t.Parallel()
+	ms := configured(t)
+	config, err := Config(&ms.Spec.Template, 0, contents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := Release(ms, policy, offered, config, contents, 3, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := yaml.Marshal(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "configured-release.yaml", string(raw))
+	if ms.Spec.Template.Spec.Volumes[0].ConfigMap.Name != "files" {
+		t.Error("the template of the Microservice was changed")
+	}
+	var needed []string
+	for _, s := range Copies(release) {
+		needed = append(needed, s.Kind)
+		if errs := validation.IsDNS1123Subdomain(s.Name); len(errs) > 0 {
+			t.Errorf("copy %q: %v", s.Name, errs)
+		}
+	}
+	want := []string{KindConfigMap, KindConfigMap, KindConfigMap, KindConfigMap, KindSecret, KindSecret, KindSecret}
+	if diff := cmp.Diff(want, needed); diff != "" {
+		t.Errorf("kinds of the copies that pods need (-want +got):\n%s", diff)
+	}
+}
+
+// Without configuration the identity is what it was before there was any.
+func TestConfigWithoutContents(t *testing.T) {
+	t.Parallel()
+	ms := microservice(t)
+	none, err := Config(&ms.Spec.Template, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, err := Config(&ms.Spec.Template, 1, Contents{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if none != empty {
+		t.Errorf("no contents give %s, and empty ones %s", none, empty)
+	}
+}
+
+func TestConfigTellsContentsApart(t *testing.T) {
+	t.Parallel()
+	ms := configured(t)
+	seen := map[string]string{}
+	for name, c := range map[string]Contents{
+		"none":         nil,
+		"one":          {{KindConfigMap, "a"}: "x"},
+		"other hash":   {{KindConfigMap, "a"}: "y"},
+		"absent":       {{KindConfigMap, "a"}: ""},
+		"other name":   {{KindConfigMap, "b"}: "x"},
+		"a Secret":     {{KindSecret, "a"}: "x"},
+		"two":          {{KindConfigMap, "a"}: "x", {KindConfigMap, "b"}: "x"},
+		"two together": {{KindConfigMap, "a"}: "x9:ConfigMap1:b1:x"},
+	} {
+		got, err := Config(&ms.Spec.Template, 0, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s are the same", name, other)
+		}
+		seen[got] = name
+	}
+}
+
+func TestTracked(t *testing.T) {
+	t.Parallel()
+	configMaps := []string{`ConfigMap "absent" optional`, `ConfigMap "features"`, `ConfigMap "files"`, `ConfigMap "migrations"`, `ConfigMap "settings"`}
+	secrets := []string{`Secret "admin"`, `Secret "certificate"`, `Secret "database"`, `Secret "licence"`}
+	election := `ConfigMap "election"`
+	for name, test := range map[string]struct {
+		configuration *v1alpha1.Configuration
+		want          []string
+	}{
+		"default":        {nil, append([]string{election}, configMaps...)},
+		"empty":          {&v1alpha1.Configuration{}, append([]string{election}, configMaps...)},
+		"ConfigMaps":     {&v1alpha1.Configuration{Track: v1alpha1.TrackConfigMaps}, append([]string{election}, configMaps...)},
+		"All":            {&v1alpha1.Configuration{Track: v1alpha1.TrackAll, Ignore: []string{"election"}}, append(slices.Clone(configMaps), secrets...)},
+		"All but one":    {&v1alpha1.Configuration{Track: v1alpha1.TrackAll, Ignore: []string{"election", "database"}}, append(slices.Clone(configMaps), secrets[0], secrets[1], secrets[3])},
+		"None":           {&v1alpha1.Configuration{Track: v1alpha1.TrackNone}, nil},
+		"one is ignored": {&v1alpha1.Configuration{Ignore: []string{"election"}}, configMaps},
+	} {
+		ms := configured(t)
+		ms.Spec.Configuration = test.configuration
+		var got []string
+		for s, optional := range Tracked(ms) {
+			line := s.String()
+			if optional {
+				line += " optional"
+			}
+			got = append(got, line)
+		}
+		slices.Sort(got)
+		slices.Sort(test.want)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// What is named once as needed is needed, wherever it is named as optional.
+func TestTrackedIsNeeded(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]bool{{true, false}, {false, true}} {
+		ms := &v1alpha1.Microservice{}
+		for i, optional := range order {
+			ms.Spec.Template.Spec.Volumes = append(ms.Spec.Template.Spec.Volumes, corev1.Volume{Name: fmt.Sprint(i), VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Optional: &optional},
+			}})
+		}
+		if diff := cmp.Diff(map[Source]bool{{KindConfigMap, "a"}: false}, Tracked(ms)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", order, diff)
+		}
+	}
+}
+
+func TestHashOfConfigMap(t *testing.T) {
+	t.Parallel()
+	hash := func(c corev1.ConfigMap) string { return HashOfConfigMap(&c) }
+	text := hash(corev1.ConfigMap{Data: map[string]string{"a": "b"}})
+	if got := hash(corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("b")}}); got != text {
+		t.Error("the same file in binaryData is another content")
+	}
+	if got := hash(corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"a": "b"}}); got != text {
+		t.Error("labels are content")
+	}
+	seen := map[string]string{}
+	for name, c := range map[string]corev1.ConfigMap{
+		"empty":        {},
+		"one":          {Data: map[string]string{"a": "b"}},
+		"other value":  {Data: map[string]string{"a": "c"}},
+		"no value":     {Data: map[string]string{"a": ""}},
+		"other key":    {Data: map[string]string{"b": "b"}},
+		"moved border": {Data: map[string]string{"a": "b1:c1:d"}},
+		"two":          {Data: map[string]string{"a": "b", "c": "d"}},
+		"bytes":        {BinaryData: map[string][]byte{"a": {0xff, 0}}},
+		"other bytes":  {BinaryData: map[string][]byte{"a": {0xfe, 0}}},
+	} {
+		got := hash(c)
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s are the same", name, other)
+		}
+		seen[got] = name
+	}
+}
+
+// A trimmed ConfigMap holds nothing that the content could be read from, and still
+// tells when it changes.
+func TestTrimConfigMap(t *testing.T) {
+	t.Parallel()
+	c := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "settings", Labels: map[string]string{"a": "b"},
+			Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"level":"hidden"}}`},
+			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte("hidden")}}},
+		},
+		Data: map[string]string{"level": "hidden"}, BinaryData: map[string][]byte{"more": []byte("hidden")},
+	}
+	hash := HashOfConfigMap(c)
+	for range 2 {
+		TrimConfigMap(c)
+		if got := HashOfConfigMap(c); got != hash {
+			t.Errorf("the hash of the trimmed one is %s, want %s", got, hash)
+		}
+	}
+	raw, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), "hidden") || strings.Contains(string(raw), "level") {
+		t.Errorf("content is left:\n%s", raw)
+	}
+	for key := range c.Data {
+		if len(validation.IsConfigMapKey(key)) == 0 {
+			t.Errorf("a user may write key %q, and be taken for trimmed", key)
+		}
+	}
+}
+
+// A copy is for one release, cannot be changed, and carries nothing by which a tool
+// would take it for the original.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	ms := configured(t)
+	meta := metav1.ObjectMeta{
+		Name: "settings", Namespace: "demo", UID: "1", ResourceVersion: "2",
+		Labels:          map[string]string{"app.kubernetes.io/instance": "argo"},
+		Annotations:     map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+		OwnerReferences: []metav1.OwnerReference{{Name: "else"}}, Finalizers: []string{"else"},
+	}
+	c := CopyConfigMap(ms, "shop-1-0-0-abc", &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"c": {1}}})
+	s := CopySecret(ms, "shop-1-0-0-abc", &corev1.Secret{ObjectMeta: meta, Type: "example.com/own", Data: map[string][]byte{"a": {1}}})
+	if c.Name == s.Name {
+		t.Errorf("a ConfigMap and a Secret of one name have one copy name %q", c.Name)
+	}
+	raw, err := yaml.Marshal([]any{c, s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "copies.yaml", string(raw))
+}
+
+func TestTracks(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[corev1.SecretType]bool{
+		"": true, "Opaque": true, "kubernetes.io/basic-auth": true, "kubernetes.io/ssh-auth": true, "example.com/own": true,
+		"kubernetes.io/tls": false, "kubernetes.io/service-account-token": false, "bootstrap.kubernetes.io/token": false,
+		"kubernetes.io/dockercfg": false, "kubernetes.io/dockerconfigjson": false,
+	} {
+		if Tracks(kind) != want {
+			t.Errorf("type %q is tracked: %t, want %t", kind, !want, want)
+		}
+	}
+}
