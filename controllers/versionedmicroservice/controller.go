@@ -1,6 +1,10 @@
 // Package versionedmicroservice runs releases: each VersionedMicroservice owns one
-// Deployment and, where it asks for one, a PodDisruptionBudget, and says whether it
-// is available or what keeps it from that.
+// Deployment and, where it asks for them, a HorizontalPodAutoscaler and a
+// PodDisruptionBudget, and says whether it is available or what keeps it from that.
+//
+// A release that is under way is measured, and its hooks are called, beside the
+// reconcile; a pass only takes in what is there and has the rest asked. What is said
+// stands in the release's status, and the Microservice controller decides by it.
 package versionedmicroservice
 
 import (
@@ -8,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,6 +24,7 @@ import (
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -29,7 +35,8 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments/scale,verbs=update
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // name of the controller, and the field manager of what it writes.
@@ -47,6 +54,15 @@ type Options struct {
 	// MaxConcurrentReconciles is the number of releases that are worked on at a
 	// time. Default: 4.
 	MaxConcurrentReconciles int
+	// PrometheusAddress is asked by analyses that name no server; empty: none.
+	PrometheusAddress string
+	// Outbound says which addresses analyses and hooks may ask; nil: what is refused by
+	// default is refused.
+	Outbound *outbound.Policy
+	// UserAgent of requests to them. Default: heighliner.
+	UserAgent string
+	// Metrics is where metrics are registered. Default: the manager's registry.
+	Metrics prometheus.Registerer
 }
 
 type reconciler struct {
@@ -55,6 +71,7 @@ type reconciler struct {
 	writer  apply.Writer
 	events  status.Recorder
 	journal *status.Journal
+	ask     asker
 	now     func() time.Time
 }
 
@@ -64,21 +81,27 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if opts.MaxConcurrentReconciles == 0 {
 		opts.MaxConcurrentReconciles = 4
 	}
+	asks, err := newAsks(mgr, opts)
+	if err != nil {
+		return fmt.Errorf("set up controller %s: %w", name, err)
+	}
 	r := &reconciler{
 		client:  mgr.GetClient(),
 		live:    mgr.GetAPIReader(),
 		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
 		events:  status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
 		journal: &status.Journal{Interval: statusInterval},
+		ask:     asks,
 		now:     time.Now,
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&hlnr.VersionedMicroservice{}, builder.WithPredicates(changed())).
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
 		Watches(&hlnr.Microservice{}, rowsToReleases()).
+		WatchesRawSource(asks.answers()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.MaxConcurrentReconciles}).
 		Complete(r)
 	if err != nil {
@@ -97,12 +120,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := did.transient(); err != nil {
 		return status.Again(ctx, err)
 	}
-	next, look := report(seen, did, r.now())
+	said := listen(r.ask, seen, r.now())
+	next, look := report(seen, did, said, r.now())
 	paced, err := r.write(ctx, seen.release, next)
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	return ctrl.Result{RequeueAfter: r.wake(did, look, paced)}, nil
+	return ctrl.Result{RequeueAfter: r.wake(did, paced, look, said.next)}, nil
 }
 
 // write writes the status if it differs, and says how long a difference that is no
@@ -129,7 +153,7 @@ func (r *reconciler) write(ctx context.Context, release *hlnr.VersionedMicroserv
 }
 
 // wake is the earliest time at which something may be seen that no watch tells of.
-func (r *reconciler) wake(did outcome, look time.Time, paced time.Duration) time.Duration {
+func (r *reconciler) wake(did outcome, paced time.Duration, looks ...time.Time) time.Duration {
 	var soonest time.Duration
 	consider := func(d time.Duration) {
 		if d > 0 && (soonest == 0 || d < soonest) {
@@ -137,8 +161,10 @@ func (r *reconciler) wake(did outcome, look time.Time, paced time.Duration) time
 		}
 	}
 	consider(paced)
-	if !look.IsZero() {
-		consider(max(look.Sub(r.now()), time.Millisecond))
+	for _, look := range looks {
+		if !look.IsZero() {
+			consider(max(look.Sub(r.now()), time.Millisecond))
+		}
 	}
 	for _, err := range []*status.Error{did.deployment, did.budget} {
 		if err != nil {

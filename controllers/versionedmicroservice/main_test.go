@@ -26,6 +26,7 @@ import (
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
@@ -80,7 +81,11 @@ func run(m *testing.M) (code int, err error) {
 	if world.manager, err = newManager(env.Config, env.Client.Scheme()); err != nil {
 		return 0, err
 	}
-	if err := SetupWithManager(world.manager, Options{}); err != nil {
+	loopback, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		return 0, err
+	}
+	if err := SetupWithManager(world.manager, Options{Outbound: loopback}); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,7 +164,7 @@ func pass(t *testing.T, release *hlnr.VersionedMicroservice, n int) {
 	r := &reconciler{
 		client: world.manager.GetClient(), live: world.manager.GetAPIReader(),
 		writer:  apply.Writer{Client: world.manager.GetClient(), Live: world.manager.GetAPIReader(), Owner: fieldOwner},
-		journal: &status.Journal{}, now: time.Now,
+		journal: &status.Journal{}, ask: &answers{}, now: time.Now,
 	}
 	for range n {
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(release)}); err != nil {

@@ -16,6 +16,11 @@ type mirror struct {
 	promoted bool
 	step     string
 	decision *hlnr.HandledDecision
+	// attempt, run and the generation of its settings are what measuring and hooks go
+	// by, besides.
+	attempt    int32
+	run        *hlnr.ReleaseRun
+	generation int64
 }
 
 // mirrorOf reads the row of the release of that name; the zero mirror where there
@@ -28,18 +33,29 @@ func mirrorOf(ms *hlnr.Microservice, name string) mirror {
 		group := &ms.Status.ReleaseGroups[i]
 		for j := range group.Releases {
 			if row := &group.Releases[j]; row.VersionedMicroservice == name {
-				return mirror{release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepOf(ms, group, name), decision: row.Decision.DeepCopy()}
+				m := mirror{
+					release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepOf(ms, group, name), decision: row.Decision.DeepCopy(),
+					attempt: row.Attempt,
+				}
+				if group.Run != nil && group.Run.Release == name {
+					m.run, m.generation = group.Run, ms.Generation
+				}
+				return m
 			}
 		}
 	}
 	return mirror{}
 }
 
-// stepOf words the step of a run, as in "2/3 Paused"; empty outside of the steps.
+// stepOf words the step of a run, as in "2/3 Paused", or the gate before it; empty
+// outside of the steps.
 func stepOf(ms *hlnr.Microservice, group *hlnr.ReleaseGroup, name string) string {
 	run := group.Run
-	if run == nil || run.Release != name || run.Step < 1 || ms.Spec.UpdateStrategy.Canary == nil {
+	if run == nil || run.Release != name || ms.Spec.UpdateStrategy.Canary == nil {
 		return ""
+	}
+	if run.Step < 1 {
+		return string(run.Gate)
 	}
 	steps := ms.Spec.UpdateStrategy.Canary.Steps
 	if int(run.Step) > len(steps) {
@@ -50,6 +66,8 @@ func stepOf(ms *hlnr.Microservice, group *hlnr.ReleaseGroup, name string) string
 	switch {
 	case run.Interrupted:
 		word = "Interrupted"
+	case run.Gate != "":
+		word = string(run.Gate)
 	case step.Approval != nil && run.Continued < run.Step:
 		word = "Approval"
 		if step.Name != "" {
@@ -57,6 +75,8 @@ func stepOf(ms *hlnr.Microservice, group *hlnr.ReleaseGroup, name string) string
 		}
 	case step.Pause != nil:
 		word = "Paused"
+	case run.WaitingSince != nil && measures(ms.Spec.UpdateStrategy.Canary):
+		word = "Analysis"
 	}
 	return fmt.Sprintf("%d/%d %s", run.Step, len(steps), word)
 }
@@ -78,7 +98,8 @@ func changedRows(before, now *hlnr.Microservice) []string {
 
 func (m mirror) equal(other mirror) bool {
 	return m.release == other.release && m.reason == other.reason && m.promoted == other.promoted && m.step == other.step &&
-		equality.Semantic.DeepEqual(m.decision, other.decision)
+		m.attempt == other.attempt && m.generation == other.generation &&
+		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run)
 }
 
 // into writes the mirror into a status. What the ledger does not say (any more)

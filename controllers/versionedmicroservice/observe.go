@@ -20,13 +20,18 @@ type observed struct {
 	budget       *policyv1.PodDisruptionBudget // nil: absent
 	microservice *hlnr.Microservice            // nil: absent
 	pods         []corev1.Pod                  // read only while they may explain something
+	way          *underWay                     // nil: it has no row in the ledger
 }
 
 // observe reads the release and what belongs to it; nil where there is nothing to do.
 func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observed, error) {
 	release, err := get(ctx, r.client, key, &hlnr.VersionedMicroservice{})
-	if err != nil || release == nil || release.DeletionTimestamp != nil {
+	if err != nil {
 		return nil, err
+	}
+	if release == nil || release.DeletionTimestamp != nil {
+		r.ask.Forget(key)
+		return nil, nil
 	}
 	if r.journal.Behind(release) {
 		return nil, nil // the event of our own write will wake us
@@ -40,6 +45,9 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	}
 	owner := client.ObjectKey{Namespace: key.Namespace, Name: release.Spec.MicroserviceName}
 	if o.microservice, err = get(ctx, r.client, owner, &hlnr.Microservice{}); err != nil {
+		return nil, err
+	}
+	if o.way, err = r.observeWay(ctx, o); err != nil {
 		return nil, err
 	}
 	if o.short() {

@@ -3,8 +3,10 @@ package versionedmicroservice
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,10 +25,11 @@ const (
 
 // report is pure: the status that follows from what was observed and done, and when
 // to look again without being woken (zero: never).
-func report(o *observed, did outcome, now time.Time) (hlnr.VersionedMicroserviceStatus, time.Time) {
+func report(o *observed, did outcome, said heard, now time.Time) (hlnr.VersionedMicroserviceStatus, time.Time) {
 	next := *o.release.Status.DeepCopy()
 	row := mirrorOf(o.microservice, o.release.Name)
 	row.into(&next)
+	next.Analysis, next.Hooks = said.analysis, said.hooks
 	if did.deployment == nil && (did.moved || !o.settled()) {
 		// The Deployment does not speak of this generation yet. A half-true report would
 		// be believed; the old one says by its generation that it is old.
@@ -133,7 +136,8 @@ func ready(o *observed, did outcome, next *hlnr.VersionedMicroserviceStatus) {
 // not only in its words.
 func transition(before, now hlnr.VersionedMicroserviceStatus) bool {
 	if before.ObservedGeneration != now.ObservedGeneration || before.Release != now.Release || before.Failure != now.Failure ||
-		before.Step != now.Step || (before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
+		before.Step != now.Step || !equality.Semantic.DeepEqual(before.Hooks, now.Hooks) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis) ||
+		(before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
 		return true
 	}
 	if len(before.Conditions) != len(now.Conditions) {
@@ -158,5 +162,41 @@ func announce(events status.Recorder, release *hlnr.VersionedMicroservice, befor
 		events.Warning(release, now.Failure, "Run", now.Message)
 	case was && !is && release.Spec.Replicas > 0 && before.ObservedGeneration == now.ObservedGeneration:
 		events.Warning(release, "Unavailable", "Run", fmt.Sprintf("only %s replicas are available", now.Ready))
+	}
+	announceHooks(events, release, before.Hooks, now.Hooks)
+	announceAnalysis(events, release, before.Analysis, now.Analysis)
+}
+
+// announceHooks tells what hooks decided, and what could not be told to them.
+func announceHooks(events status.Recorder, release *hlnr.VersionedMicroservice, before, now []hlnr.HookStatus) {
+	for _, h := range now {
+		if slices.ContainsFunc(before, func(old hlnr.HookStatus) bool { return old.Name == h.Name && old.ID == h.ID && old.Phase == h.Phase }) {
+			continue
+		}
+		text := fmt.Sprintf("%s hook %q: %s", h.Type, h.Name, h.Message)
+		switch {
+		case h.Phase == hlnr.HookFailed:
+			events.Warning(release, "HookFailed", "Call", text)
+		case h.Phase == hlnr.HookOpen && h.Type == hlnr.HookRollback:
+			events.Warning(release, "RollbackRequested", "Call", text)
+		case h.Phase == hlnr.HookOpen:
+			events.Normal(release, "HookAgreed", "Call", text)
+		}
+	}
+}
+
+// announceAnalysis tells of a verdict, and of one that needs a person.
+func announceAnalysis(events status.Recorder, release *hlnr.VersionedMicroservice, before, now *hlnr.ReleaseAnalysis) {
+	if now == nil || before != nil && before.Run == now.Run && before.Step == now.Step && before.Phase == now.Phase {
+		return
+	}
+	text := fmt.Sprintf("step %d: %s", now.Step, now.Message)
+	switch now.Phase {
+	case hlnr.AnalysisFailed:
+		events.Warning(release, "AnalysisFailed", "Measure", text)
+	case hlnr.AnalysisInconclusive:
+		events.Warning(release, "AnalysisInconclusive", "Measure", text)
+	case hlnr.AnalysisPassed:
+		events.Normal(release, "AnalysisPassed", "Measure", text)
 	}
 }

@@ -99,7 +99,7 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before := test.seen.release.DeepCopy()
-			got, _ := report(test.seen, test.did, noon)
+			got, _ := report(test.seen, test.did, heard{}, noon)
 			if diff := cmp.Diff(before, test.seen.release); diff != "" {
 				t.Errorf("the release was changed:\n%s", diff)
 			}
@@ -112,7 +112,7 @@ func TestReport(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			test.seen.release.Status = got
-			if again, _ := report(test.seen, test.did, noon); !cmp.Equal(got, again) || transition(got, again) {
+			if again, _ := report(test.seen, test.did, heard{}, noon); !cmp.Equal(got, again) || transition(got, again) {
 				t.Errorf("the second report differs:\n%s", cmp.Diff(got, again))
 			}
 		})
@@ -126,6 +126,7 @@ func TestMirror(t *testing.T) {
 		edit(r)
 		return r
 	}
+	since := metav1.NewMicroTime(noon)
 	for name, test := range map[string]struct {
 		run  *hlnr.ReleaseRun
 		want string
@@ -138,13 +139,24 @@ func TestMirror(t *testing.T) {
 		"pause":             {run(func(r *hlnr.ReleaseRun) { r.Step = 2 }), "2/3 Paused"},
 		"pause interrupted": {run(func(r *hlnr.ReleaseRun) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
 		"approval":          {run(func(r *hlnr.ReleaseRun) { r.Step = 3 }), "3/3 Approval check"},
-		"approved":          {run(func(r *hlnr.ReleaseRun) { r.Step, r.Continued = 3, 3 }), "3/3 Programming"},
+		"approved":          {run(func(r *hlnr.ReleaseRun) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
+		"measured":          {run(func(r *hlnr.ReleaseRun) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
+		"gated":             {run(func(r *hlnr.ReleaseRun) { r.Step, r.Gate = 1, hlnr.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
+		"gated before":      {run(func(r *hlnr.ReleaseRun) { r.Gate = hlnr.GateConfirmRollout }), "ConfirmRollout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			decision := &hlnr.HandledDecision{ID: "a"}
-			got := mirrorOf(ledger(hlnr.Release{Status: hlnr.ReleaseCanary, Reason: "R", Promoted: 2, Decision: decision}, test.run), releaseName)
-			want := mirror{release: hlnr.ReleaseCanary, reason: "R", promoted: true, step: test.want, decision: decision}
+			ms := ledger(hlnr.Release{Status: hlnr.ReleaseCanary, Reason: "R", Promoted: 2, Attempt: 1, Decision: decision}, test.run)
+			ms.Generation = 9
+			if name == "measured" {
+				ms.Spec.UpdateStrategy.Canary.Analysis = &hlnr.CanaryAnalysis{}
+			}
+			got := mirrorOf(ms, releaseName)
+			want := mirror{release: hlnr.ReleaseCanary, reason: "R", promoted: true, step: test.want, decision: decision, attempt: 1}
+			if test.run != nil && test.run.Release == releaseName {
+				want.run, want.generation = test.run, 9
+			}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(mirror{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -2,8 +2,8 @@
 // release to active.
 //
 // Questions says, without any side effect, what the hooks of a release are to be
-// asked at a point of its way; a Pool asks it, beside everything else; Fold turns the
-// outcomes into the release's status, and Gates and Rollback read that again.
+// asked where it is; a Pool asks it, beside everything else; Fold turns the outcomes
+// into the release's status, where the Microservice controller reads them.
 // docs/design/hooks.md tells what is sent, how often, and why so.
 package hook
 

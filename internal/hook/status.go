@@ -1,14 +1,12 @@
 package hook
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/release"
 )
 
 // Outcome of a delivery, retries included.
@@ -112,70 +110,4 @@ func Due(known []hlnr.HookStatus, questions []Question) []Question {
 		}
 	}
 	return out
-}
-
-// Gates are the answers of all hooks of a point together, as the planner reads them:
-// for each place in a run that the status of the hooks speaks of.
-func Gates(canary *hlnr.CanaryStrategy, known []hlnr.HookStatus) []release.GateFact {
-	if canary == nil {
-		return nil
-	}
-	var facts []release.GateFact
-	for _, s := range known {
-		if !gates(s.Type) {
-			continue
-		}
-		f := release.GateFact{Run: s.Run, Step: int(s.Step), Point: release.Point(s.Type), Open: true}
-		if s.Since != nil {
-			f.Since = s.Since.Time
-		}
-		if slices.ContainsFunc(facts, func(o release.GateFact) bool {
-			return o.Point == f.Point && o.Run == f.Run && o.Step == f.Step && o.Since.Equal(f.Since)
-		}) {
-			continue
-		}
-		for i := range canary.Hooks {
-			consent(canary, &canary.Hooks[i], known, &s, &f)
-		}
-		facts = append(facts, f)
-	}
-	return facts
-}
-
-// consent adds to a fact what one hook says at the place of s.
-func consent(canary *hlnr.CanaryStrategy, h *hlnr.Hook, known []hlnr.HookStatus, s *hlnr.HookStatus, f *release.GateFact) {
-	if h.Type != s.Type || h.Type == hlnr.HookConfirmTrafficIncrease && !Applies(h, stepAfter(canary, s.Step)) {
-		return
-	}
-	own, why := find(known, h.Name), "no answer yet"
-	if own != nil && own.Run == s.Run && own.Step == s.Step && own.Since.Equal(s.Since) {
-		if own.Phase == hlnr.HookOpen {
-			return
-		}
-		f.Failed = f.Failed || own.Phase == hlnr.HookFailed
-		if own.Message != "" {
-			why = own.Message
-		}
-	}
-	if f.Open || own != nil && own.Phase == hlnr.HookFailed {
-		f.Message = fmt.Sprintf("%s: %s", h.Name, why)
-	}
-	f.Open = false
-}
-
-func stepAfter(canary *hlnr.CanaryStrategy, step int32) *hlnr.CanaryStep {
-	if step < 0 || int(step) >= len(canary.Steps) {
-		return nil
-	}
-	return &canary.Steps[step]
-}
-
-// Rollback is the wish of a hook to take a run back; nil: there is none.
-func Rollback(known []hlnr.HookStatus) *release.RollbackFact {
-	for _, s := range known {
-		if s.Type == hlnr.HookRollback && s.Phase == hlnr.HookOpen {
-			return &release.RollbackFact{Run: s.Run, Message: fmt.Sprintf("%s: %s", s.Name, s.Message)}
-		}
-	}
-	return nil
 }

@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/release"
 )
 
 func micro(t time.Time) *metav1.MicroTime {
@@ -166,90 +164,4 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("left: %+v", got)
 		}
 	})
-}
-
-func TestGates(t *testing.T) {
-	t.Parallel()
-	strategy := func(hooks ...hlnr.Hook) *hlnr.CanaryStrategy {
-		return &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Name: "tenth"}, {Name: "half"}}, Hooks: hooks}
-	}
-	promotion := func(name string) hlnr.Hook { return hlnr.Hook{Name: name, Type: hlnr.HookConfirmPromotion} }
-	answered := func(name string, phase hlnr.HookPhase, change ...func(*hlnr.HookStatus)) hlnr.HookStatus {
-		s := hlnr.HookStatus{Name: name, Type: hlnr.HookConfirmPromotion, Run: 41, Step: 2, Since: &gated, Phase: phase, Message: string(phase)}
-		for _, f := range change {
-			f(&s)
-		}
-		return s
-	}
-	fact := func(open, failed bool, message string) release.GateFact {
-		return release.GateFact{Run: 41, Step: 2, Point: release.ConfirmPromotion, Since: gated.Time, Open: open, Failed: failed, Message: message}
-	}
-	for name, test := range map[string]struct {
-		canary *hlnr.CanaryStrategy
-		known  []hlnr.HookStatus
-		want   []release.GateFact
-	}{
-		"nothing asked":         {strategy(promotion("a")), nil, nil},
-		"no canary":             {nil, []hlnr.HookStatus{answered("a", hlnr.HookOpen)}, nil},
-		"one says yes":          {strategy(promotion("a")), []hlnr.HookStatus{answered("a", hlnr.HookOpen)}, []release.GateFact{fact(true, false, "")}},
-		"one says no":           {strategy(promotion("a")), []hlnr.HookStatus{answered("a", hlnr.HookWaiting)}, []release.GateFact{fact(false, false, "a: Waiting")}},
-		"both say yes":          {strategy(promotion("a"), promotion("b")), []hlnr.HookStatus{answered("a", hlnr.HookOpen), answered("b", hlnr.HookOpen)}, []release.GateFact{fact(true, false, "")}},
-		"one of two says yes":   {strategy(promotion("a"), promotion("b")), []hlnr.HookStatus{answered("a", hlnr.HookOpen), answered("b", hlnr.HookWaiting)}, []release.GateFact{fact(false, false, "b: Waiting")}},
-		"one of two is silent":  {strategy(promotion("a"), promotion("b")), []hlnr.HookStatus{answered("b", hlnr.HookOpen)}, []release.GateFact{fact(false, false, "a: no answer yet")}},
-		"one of two was failed": {strategy(promotion("a"), promotion("b")), []hlnr.HookStatus{answered("a", hlnr.HookWaiting), answered("b", hlnr.HookFailed)}, []release.GateFact{fact(false, true, "b: Failed")}},
-		"a yes of another run does not count": {
-			strategy(promotion("a"), promotion("b")),
-			[]hlnr.HookStatus{answered("a", hlnr.HookOpen), answered("b", hlnr.HookOpen, func(s *hlnr.HookStatus) { s.Run = 40 })},
-			[]release.GateFact{
-				fact(false, false, "b: no answer yet"),
-				{Run: 40, Step: 2, Point: release.ConfirmPromotion, Since: gated.Time, Message: "a: no answer yet"},
-			},
-		},
-		"a yes of an earlier gate does not count": {
-			strategy(promotion("a"), promotion("b")),
-			[]hlnr.HookStatus{answered("a", hlnr.HookOpen), answered("b", hlnr.HookOpen, func(s *hlnr.HookStatus) { s.Since = micro(began) })},
-			[]release.GateFact{
-				fact(false, false, "b: no answer yet"),
-				{Run: 41, Step: 2, Point: release.ConfirmPromotion, Since: began, Message: "a: no answer yet"},
-			},
-		},
-		"a hook for another step is not asked": {
-			strategy(hlnr.Hook{Name: "a", Type: hlnr.HookConfirmTrafficIncrease}, hlnr.Hook{Name: "b", Type: hlnr.HookConfirmTrafficIncrease, Steps: []string{"tenth"}}),
-			[]hlnr.HookStatus{answered("a", hlnr.HookOpen, func(s *hlnr.HookStatus) { s.Type, s.Step = hlnr.HookConfirmTrafficIncrease, 1 })},
-			[]release.GateFact{{Run: 41, Step: 1, Point: release.ConfirmTrafficIncrease, Since: gated.Time, Open: true}},
-		},
-		"messages are no gates": {
-			strategy(hlnr.Hook{Name: "a", Type: hlnr.HookEvent}),
-			[]hlnr.HookStatus{answered("a", hlnr.HookDelivered, func(s *hlnr.HookStatus) { s.Type = hlnr.HookEvent })}, nil,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(test.want, Gates(test.canary, test.known), cmpopts.EquateApproxTime(0)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestRollback(t *testing.T) {
-	t.Parallel()
-	asked := hlnr.HookStatus{Name: "watch", Type: hlnr.HookRollback, Run: 41, Phase: hlnr.HookOpen, Message: "HTTP 200: sales fell"}
-	silent, gate := asked, asked
-	silent.Phase, gate.Type = hlnr.HookWaiting, hlnr.HookConfirmPromotion
-	for name, test := range map[string]struct {
-		known []hlnr.HookStatus
-		want  *release.RollbackFact
-	}{
-		"asked for":  {[]hlnr.HookStatus{gate, asked}, &release.RollbackFact{Run: 41, Message: "watch: HTTP 200: sales fell"}},
-		"not":        {[]hlnr.HookStatus{silent}, nil},
-		"by no gate": {[]hlnr.HookStatus{gate}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(test.want, Rollback(test.known)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
 }

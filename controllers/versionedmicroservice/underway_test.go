@@ -1,0 +1,330 @@
+package versionedmicroservice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/hook"
+)
+
+// answers plays the pools: what a test put in comes out, and what is asked is noted.
+type answers struct {
+	round    *analysis.Round // nil: not yet
+	outcomes map[string]hook.Outcome
+	asked    []string
+	next     time.Time
+}
+
+func (a *answers) Round(_ types.NamespacedName, r analysis.Request) (analysis.Round, bool) {
+	a.note("round at %s of %s", r.At.Sub(noon), r.Canary.Release)
+	if a.round == nil {
+		return analysis.Round{}, false
+	}
+	round := *a.round
+	round.At = r.At
+	return round, true
+}
+
+func (a *answers) Unmeasured(types.NamespacedName) { a.note("measure nothing") }
+
+func (a *answers) Outcomes(types.NamespacedName) map[string]hook.Outcome { return a.outcomes }
+
+func (a *answers) Ask(_ types.NamespacedName, _, due []hook.Question) time.Time {
+	for _, q := range due {
+		a.note("%s", q.Hook.Name)
+	}
+	return a.next
+}
+
+func (a *answers) Forget(types.NamespacedName) { a.note("forget") }
+
+func (a *answers) note(format string, args ...any) {
+	a.asked = append(a.asked, fmt.Sprintf(format, args...))
+}
+
+// wayScene is a release in step 1 of 2 since noon, with an active one beside it.
+func wayScene(edit func(*hlnr.Microservice)) *observed {
+	o := scene(2, 2)
+	since := metav1.NewMicroTime(noon)
+	ms := ledger(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10, Reason: "Step"}, &hlnr.ReleaseRun{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
+	group := &ms.Status.ReleaseGroups[1]
+	group.Active = "0.9.0"
+	group.Releases[0] = hlnr.Release{VersionedMicroservice: "other", Status: hlnr.ReleaseActive, Weight: 90, SemVer: hlnr.SemVer{Version: "0.9.0"}}
+	o.release.Status.Release = hlnr.ReleaseCanary
+	edit(ms)
+	o.microservice = ms
+	return o
+}
+
+// see finds the way of a scene, without a client: there are no Services.
+func see(o *observed) *observed {
+	o.way = nil
+	if place := hook.PlaceOf(o.microservice, o.release); place != nil {
+		o.way = &underWay{place: place, point: pointOf(place)}
+		if o.way.point != nil && o.way.spec() != nil {
+			o.way.request = analysis.Request{Spec: *o.way.spec(), Canary: o.way.target(place.Row, nil)}
+		}
+	}
+	return o
+}
+
+func measured(ms *hlnr.Microservice) {
+	ms.Spec.UpdateStrategy.Canary.Analysis = &hlnr.CanaryAnalysis{Interval: "1m", Count: 1, Metrics: []hlnr.AnalysisMetric{{Name: "rate"}}}
+}
+
+func hooked(types ...hlnr.HookType) func(*hlnr.Microservice) {
+	return func(ms *hlnr.Microservice) {
+		for _, t := range types {
+			ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, hlnr.Hook{Name: strings.ToLower(string(t)), Type: t})
+		}
+	}
+}
+
+// What is asked depends on where the release is, and on nothing else.
+func TestListenAsks(t *testing.T) {
+	t.Parallel()
+	both := func(more ...func(*hlnr.Microservice)) func(*hlnr.Microservice) {
+		return func(ms *hlnr.Microservice) {
+			measured(ms)
+			hooked(hlnr.HookRollout, hlnr.HookRollback, hlnr.HookEvent)(ms)
+			for _, f := range more {
+				f(ms)
+			}
+		}
+	}
+	run := func(edit func(*hlnr.ReleaseRun, *hlnr.Release)) func(*hlnr.Microservice) {
+		return func(ms *hlnr.Microservice) {
+			edit(ms.Status.ReleaseGroups[1].Run, &ms.Status.ReleaseGroups[1].Releases[1])
+		}
+	}
+	for name, test := range map[string]struct {
+		edit  func(*hlnr.Microservice)
+		after time.Duration
+		want  string
+	}{
+		"the first interval":              {both(), time.Second, "rollout rollback event"},
+		"the end of the first interval":   {both(), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"an interval was missed":          {both(), 150 * time.Second, "round at 2m0s of " + releaseName + " rollout rollback event"},
+		"interrupted":                     {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
+		"not yet confirmed":               {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
+		"before the first step":           {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step without traffic":          {both(run(func(_ *hlnr.ReleaseRun, row *hlnr.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step with a match":             {both(run(func(_ *hlnr.ReleaseRun, row *hlnr.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
+		"a step with a mirror":            {both(run(func(_ *hlnr.ReleaseRun, row *hlnr.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
+		"paused at a gate, measured on":   {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Gate = hlnr.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"at rest":                         {both(func(ms *hlnr.Microservice) { ms.Status.ReleaseGroups[1].Run = nil }), time.Minute, "measure nothing"},
+		"another release is under way":    {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
+		"no row":                          {func(ms *hlnr.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
+		"hooks without an analysis":       {hooked(hlnr.HookRollout), time.Second, "rollout"},
+		"neither":                         {func(*hlnr.Microservice) {}, time.Minute, "measure nothing"},
+		"an analysis without hooks":       {measured, time.Second, ""},
+		"no canary strategy any more":     {func(ms *hlnr.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
+		"messages decide nothing to wait": {hooked(hlnr.HookEvent, hlnr.HookPostRollout), time.Minute, "measure nothing event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, a := see(wayScene(test.edit)), &answers{}
+			before := o.microservice.DeepCopy()
+			h := listen(a, o, noon.Add(test.after))
+			if diff := cmp.Diff(test.want, strings.Join(a.asked, " ")); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, o.microservice); diff != "" {
+				t.Errorf("the Microservice was changed:\n%s", diff)
+			}
+			if !h.next.IsZero() && !h.next.After(noon.Add(test.after)) {
+				t.Errorf("wants to be woken at %s, which is over", h.next)
+			}
+		})
+	}
+}
+
+// player plays passes: each writes what the one before said.
+type player struct {
+	*testing.T
+	o    *observed
+	a    *answers
+	now  time.Time
+	said heard
+}
+
+func playWay(t *testing.T, edit func(*hlnr.Microservice)) *player {
+	return &player{T: t, o: wayScene(edit), a: &answers{outcomes: map[string]hook.Outcome{}}, now: noon}
+}
+
+// pass gives the phases that are written.
+func (p *player) pass(after time.Duration) string {
+	p.Helper()
+	p.now, p.a.asked = noon.Add(after), nil
+	see(p.o)
+	p.said = listen(p.a, p.o, p.now)
+	see(p.o)
+	if again := listen(p.a, p.o, p.now); !cmp.Equal(p.said, again, cmp.AllowUnexported(heard{})) {
+		p.Errorf("the same pass again says something else:\n%s", cmp.Diff(p.said, again, cmp.AllowUnexported(heard{})))
+	}
+	p.o.release.Status.Analysis, p.o.release.Status.Hooks = p.said.analysis, p.said.hooks
+	var words []string
+	if a := p.said.analysis; a != nil {
+		words = append(words, fmt.Sprintf("step %d %s %d/%d", a.Step, a.Phase, a.Rounds, a.Failures))
+	}
+	for _, h := range p.said.hooks {
+		words = append(words, h.Name+" "+string(h.Phase))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (p *player) want(after time.Duration, want string) {
+	p.Helper()
+	if got := p.pass(after); got != want {
+		p.Errorf("after %s: %q, want %q", after, got, want)
+	}
+}
+
+// answer what is asked of a hook at present.
+func (p *player) answer(name string, yes bool) {
+	p.Helper()
+	see(p.o)
+	if p.o.way.point != nil {
+		status := analysis.Begin(p.o.release.Status.Analysis, p.o.way.spec(), *p.o.way.point)
+		p.o.way.place.Round = roundOf(status, p.o.way.spec(), p.now)
+	}
+	questions := p.o.way.place.Questions(p.o.release.Status.Hooks)
+	i := slices.IndexFunc(questions, func(q hook.Question) bool { return q.Hook.Name == name })
+	if i < 0 {
+		p.Fatalf("%s is not asked", name)
+	}
+	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "said so"}
+}
+
+func (p *player) measure(result hlnr.MeasurementResult) {
+	p.a.round = &analysis.Round{Measurements: []analysis.Measurement{{Metric: "rate", Result: result}}}
+}
+
+func (p *player) step(n int32, since time.Duration) {
+	at := metav1.NewMicroTime(noon.Add(since))
+	p.o.microservice.Status.ReleaseGroups[1].Run.Step, p.o.microservice.Status.ReleaseGroups[1].Run.WaitingSince = n, &at
+}
+
+// A round needs both what is measured and what each of its hooks says.
+func TestRoundOfMetricsAndHooks(t *testing.T) {
+	t.Parallel()
+	p := playWay(t, func(ms *hlnr.Microservice) { measured(ms); hooked(hlnr.HookRollout)(ms) })
+	p.want(0, "step 1 Running 0/0")
+	p.measure(hlnr.MeasurementPassed)
+	p.want(time.Minute, "step 1 Running 0/0") // the hook is silent
+	p.answer("rollout", true)
+	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
+	if p.pass(62 * time.Second); !slices.Equal(p.a.asked, []string{"rollout", "rollout"}) { // pass looks twice
+		t.Errorf("at the beginning of the next interval: %q", p.a.asked)
+	}
+	p.answer("rollout", false)
+	p.want(90*time.Second, "step 1 Passed 1/0, rollout Failed")
+	p.want(121*time.Second, "step 1 Failed 1/1, rollout Failed")
+	if got := p.said.analysis.Message; !strings.Contains(got, "hook rollout: said so") {
+		t.Errorf("message %q does not name the hook", got)
+	}
+	if p.pass(5 * time.Minute); len(p.a.asked) > 0 {
+		t.Errorf("after the verdict: %q", p.a.asked)
+	}
+}
+
+func TestMetricsAlone(t *testing.T) {
+	t.Parallel()
+	p := playWay(t, measured)
+	p.want(0, "step 1 Running 0/0")
+	if want := noon.Add(time.Minute); !p.said.next.Equal(want) {
+		t.Errorf("wants to look at %s, want %s", p.said.next, want)
+	}
+	p.want(time.Minute, "step 1 Running 0/0")
+	if !p.said.next.IsZero() {
+		t.Errorf("wants to look at %s while it waits for an answer", p.said.next)
+	}
+	p.measure(hlnr.MeasurementFailed)
+	p.want(61*time.Second, "step 1 Failed 0/1")
+}
+
+// Hooks make rounds of their own where nothing is measured: the first at once, and
+// each failure counts.
+func TestHooksAlone(t *testing.T) {
+	t.Parallel()
+	p := playWay(t, hooked(hlnr.HookRollout))
+	p.want(0, "step 1 Running 0/0")
+	p.answer("rollout", true)
+	p.want(2*time.Second, "step 1 Passed 1/0, rollout Delivered")
+	if p.pass(30 * time.Second); len(p.a.asked) > 0 {
+		t.Errorf("within the interval: %q", p.a.asked)
+	}
+	if want := noon.Add(65 * time.Second); !p.said.next.Equal(want) {
+		t.Errorf("wants to look at %s, want %s", p.said.next, want)
+	}
+	if p.pass(66 * time.Second); len(p.a.asked) == 0 {
+		t.Error("the second round asks nobody")
+	}
+	p.answer("rollout", false)
+	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
+}
+
+// A step for which no hook is has nothing to wait for.
+func TestHooksForAnotherStep(t *testing.T) {
+	t.Parallel()
+	p := playWay(t, func(ms *hlnr.Microservice) {
+		hooked(hlnr.HookRollout)(ms)
+		ms.Spec.UpdateStrategy.Canary.Hooks[0].Steps = []string{"check"}
+	})
+	p.want(time.Second, "step 1 Passed 1/0")
+	p.step(3, time.Minute)
+	p.want(61*time.Second, "step 3 Running 0/0")
+}
+
+// Failures count for the run, whatever its step; another run begins anew.
+func TestFailuresAreOfTheRun(t *testing.T) {
+	t.Parallel()
+	one := int32(1)
+	p := playWay(t, func(ms *hlnr.Microservice) { measured(ms); ms.Spec.UpdateStrategy.Canary.Analysis.FailureLimit = &one })
+	p.pass(0)
+	p.measure(hlnr.MeasurementFailed)
+	p.want(time.Minute, "step 1 Running 0/1")
+	p.measure(hlnr.MeasurementPassed)
+	p.want(2*time.Minute, "step 1 Passed 1/1")
+	p.a.round = nil
+	p.step(2, 3*time.Minute)
+	p.want(3*time.Minute, "step 2 Running 0/1")
+	p.measure(hlnr.MeasurementFailed)
+	p.want(4*time.Minute, "step 2 Failed 0/2")
+	p.a.round = nil
+	p.o.microservice.Status.ReleaseGroups[1].Run.Sequence++
+	p.step(1, 5*time.Minute)
+	p.want(5*time.Minute, "step 1 Running 0/0")
+}
+
+// A gate says what it says, costs nothing of the budget, and its yes is final.
+func TestGateCostsNothing(t *testing.T) {
+	t.Parallel()
+	p := playWay(t, func(ms *hlnr.Microservice) {
+		measured(ms)
+		hooked(hlnr.HookConfirmPromotion)(ms)
+		at := metav1.NewMicroTime(noon)
+		ms.Status.ReleaseGroups[1].Run.Gate, ms.Status.ReleaseGroups[1].Run.GateTime = hlnr.GateConfirmPromotion, &at
+	})
+	p.measure(hlnr.MeasurementPassed)
+	p.want(0, "step 1 Running 0/0, confirmpromotion Waiting")
+	p.answer("confirmpromotion", false)
+	p.want(time.Minute, "step 1 Passed 1/0, confirmpromotion Waiting")
+	p.want(2*time.Minute, "step 1 Passed 2/0, confirmpromotion Waiting")
+	p.answer("confirmpromotion", true)
+	p.want(3*time.Minute, "step 1 Passed 3/0, confirmpromotion Open")
+	p.answer("confirmpromotion", false)
+	p.want(4*time.Minute, "step 1 Passed 4/0, confirmpromotion Open")
+	if slices.Contains(p.a.asked, "confirmpromotion") {
+		t.Error("an open gate is asked again")
+	}
+}
