@@ -496,6 +496,11 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			}
 		}
 	}
+	if g := seen.Ledger.group(o.Slug); g != nil && !r.Delete && r.Replicas >= seen.Spec.Replicas {
+		if row := g.Row(o.Release); row != nil && row.Status == Active {
+			return // the user asked for fewer, and it was closed or replaced since
+		}
+	}
 	full := r.Replicas >= asked && !r.Delete
 	for _, n := range w.nets {
 		for slug, c := range n.routes {

@@ -109,7 +109,7 @@ var happenings = []happening{
 	{"withdraw", 1, func(w *world, a, b int) {
 		w.withdraw(versions[a%len(versions)], []WithdrawReason{Denied, Gone}[b%2])
 	}},
-	{"close", 1, func(w *world, a, b int) {
+	{"close", 3, func(w *world, a, b int) {
 		w.withdrawGroup([]string{"pr-7", "1-x", "2-x"}[a%3], []WithdrawReason{Closed, Excluded}[b%2])
 	}},
 	{"reopen", 1, func(w *world, a, b int) {
@@ -246,8 +246,8 @@ var happenings = []happening{
 			w.moved[versions[a%len(versions)]]++
 		}
 	}},
-	{"restore", 1, func(w *world, a, b int) {
-		if b%8 == 0 {
+	{"restore", 4, func(w *world, a, b int) {
+		if b%4 == 0 {
 			w.loseRecord()
 		}
 	}},
@@ -432,8 +432,9 @@ func shorten(ops []op, start int) *world {
 func history(seed uint64) (ops []op, start int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ops = make([]op, 60+random.IntN(200))
+	a, b := 1+random.IntN(240), 1+random.IntN(240) // a small choice makes histories of few objects
 	for i := range ops {
-		ops[i] = op{random.IntN(len(deck)), random.IntN(240), random.IntN(240)}
+		ops[i] = op{random.IntN(len(deck)), random.IntN(a), random.IntN(b)}
 	}
 	return ops, random.IntN(starts)
 }
