@@ -181,11 +181,14 @@ func carries(old, want *gatewayv1.HTTPRoute) bool {
 	return slices.EqualFunc(old.Spec.Rules, want.Spec.Rules, sameRule)
 }
 
-// sameRule compares what we write of a rule, and not what a server may add to it.
+// sameRule says whether two rules lead the same requests to the same place. Of
+// backends only what we write is compared, and not what a server may add.
 func sameRule(a, b gatewayv1.HTTPRouteRule) bool {
 	return equality.Semantic.DeepEqual(a.Matches, b.Matches) &&
+		equality.Semantic.DeepEqual(a.Timeouts, b.Timeouts) && equality.Semantic.DeepEqual(a.Retry, b.Retry) &&
+		equality.Semantic.DeepEqual(a.SessionPersistence, b.SessionPersistence) &&
 		slices.EqualFunc(a.BackendRefs, b.BackendRefs, func(a, b gatewayv1.HTTPBackendRef) bool {
-			return sameObject(a.BackendObjectReference, b.BackendObjectReference) && deref(a.Weight) == deref(b.Weight)
+			return sameObject(a.BackendObjectReference, b.BackendObjectReference) && deref(a.Weight) == deref(b.Weight) && len(a.Filters) == len(b.Filters)
 		}) &&
 		slices.EqualFunc(a.Filters, b.Filters, func(a, b gatewayv1.HTTPRouteFilter) bool {
 			x, y := deref(a.RequestMirror), deref(b.RequestMirror)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +36,27 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 			failed = append(failed, err)
 		}
 	}
+	adopt := func(next *corev1.Service) {
+		if equality.Semantic.DeepEqual(f.adopted, next) {
+			return
+		}
+		if err := r.patchAdopted(ctx, f.adopted, next); err != nil {
+			w.refused[serviceKey(next.Name)] = status.Classify(err)
+			if w.refused[serviceKey(next.Name)].Class == status.Transient {
+				failed = append(failed, err)
+			}
+			return
+		}
+		w.changed[serviceKey(next.Name)] = true
+	}
+	if out.adoption != nil && out.adoption.mark != nil {
+		adopt(out.adoption.mark)
+	}
 	for _, s := range out.services {
+		if s.Adopted {
+			adopt(s.Adopt(f.adopted))
+			continue
+		}
 		put(serviceKey(s.Name), s.Build(f.policy, microserviceName(f.policy)))
 	}
 	if len(failed) > 0 {
@@ -74,11 +95,12 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	const action = "Route"
 	for kind, good := range map[string]metav1.ConditionStatus{
-		v1alpha1.ConditionAccepted:     metav1.ConditionTrue,
-		v1alpha1.ConditionResolvedRefs: metav1.ConditionTrue,
-		v1alpha1.ConditionProgrammed:   metav1.ConditionTrue,
-		v1alpha1.ConditionNameConflict: metav1.ConditionFalse,
-		v1alpha1.ConditionDomainShared: metav1.ConditionFalse,
+		v1alpha1.ConditionAccepted:       metav1.ConditionTrue,
+		v1alpha1.ConditionResolvedRefs:   metav1.ConditionTrue,
+		v1alpha1.ConditionProgrammed:     metav1.ConditionTrue,
+		v1alpha1.ConditionNameConflict:   metav1.ConditionFalse,
+		v1alpha1.ConditionDomainShared:   metav1.ConditionFalse,
+		v1alpha1.ConditionServiceAdopted: metav1.ConditionTrue,
 	} {
 		r.Events.Transition(policy, before.Conditions, now.Conditions, kind, good, action)
 	}

@@ -55,6 +55,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	r.nameConflict(now)
 	r.domainShared(now)
 	r.canaryUnmatched(now)
+	r.serviceAdopted(now)
 	first := spec
 	for _, p := range []*problem{refs, traffic} {
 		if first == nil {
@@ -228,6 +229,21 @@ func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 		}
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionCanaryUnmatched)
+}
+
+// serviceAdopted says how far the adoption of the user's Service is.
+func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
+	switch a := r.out.adoption; {
+	case adoptedName(r.policy) == "":
+		status.Remove(&now.Conditions, v1alpha1.ConditionServiceAdopted)
+	case a == nil: // There is no Microservice: all stays as it is.
+	case a.reason != "":
+		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.reason, a.message)
+	case now.Adopted.AdoptedTime == nil:
+		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, reasonPending, fmt.Sprintf("Service %q is being led to the active release", adoptedName(r.policy)))
+	default:
+		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionTrue, reasonAdopted, fmt.Sprintf("Service %q follows the active release", adoptedName(r.policy)))
+	}
 }
 
 // wholeLevel says whether a group is the only one that there will be: with groupBy

@@ -36,7 +36,10 @@ import (
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
@@ -72,6 +75,8 @@ type Reconciler struct {
 	routing *routing
 	journal status.Journal
 	written writeTimes
+	// given is when Services were given back, by policy.
+	given writeTimes
 }
 
 // Options of the controller. The zero value has defaults.
@@ -102,6 +107,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
 		For(&v1alpha1.NetworkPolicy{}).
 		Owns(&corev1.Service{}).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)). // Adopted ones have no owner.
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
@@ -117,8 +123,14 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 // Reconcile makes one pass over a policy.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.NetworkPolicy
-	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil || policy.DeletionTimestamp != nil {
+	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
+	}
+	if policy.DeletionTimestamp != nil {
+		return r.leave(ctx, &policy)
+	}
+	if changed, err := r.holdBack(ctx, &policy); err != nil || changed {
+		return status.Again(ctx, err) // The event of our own write brings the next pass.
 	}
 	if r.journal.Behind(&policy) {
 		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next pass.
@@ -137,6 +149,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	now, wake := report(f, out, w)
 	if err := r.save(ctx, &policy, now); err != nil {
 		return status.Again(ctx, errors.Join(failed, err))
+	}
+	if givesBack(f) {
+		left, err := r.restore(ctx, f)
+		if err != nil {
+			return status.Again(ctx, err)
+		}
+		wake = cmp.Or(min(wake, left), wake, left)
 	}
 	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
 		return status.Again(ctx, failed)
@@ -282,7 +301,7 @@ var claimsChanged = predicate.Funcs{
 func claimed(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
-		out = append(out, fmt.Sprint(d.Domain, d.Path, d.Reason == reasonDomainConflict, d.Reason == reasonPinnedUnavailable))
+		out = append(out, fmt.Sprint(d.Domain, d.Path, d.Programmed, d.Reason == reasonPending))
 	}
 	return out
 }

@@ -27,6 +27,8 @@ type decision struct {
 	deleteServices []string
 	groups         []*groupDecision
 	rows           []*row
+	// adoption is nil where the policy adopts no Service.
+	adoption *adoption
 }
 
 // routeDecision is one HTTPRoute.
@@ -80,6 +82,7 @@ func decide(f *facts) *decision {
 		out.groups = append(out.groups, d.group(g, out.rows))
 	}
 	d.addServices(out)
+	d.addAdopted(out)
 	d.addRoutes(out)
 	d.obsolete(out)
 	return out
@@ -303,7 +306,7 @@ func (d *decider) addServices(out *decision) {
 	if g := d.ledger.groupOf[d.selected(d.policy.Name)]; g != nil {
 		current = g.Slug
 	}
-	if g := d.choose(d.liveGroups(), current); g != nil {
+	if g := d.choose(d.liveGroups(), current); g != nil && adoptedName(d.policy) != d.policy.Name {
 		out.services = d.follow(out.services, d.policy.Name, g, "")
 	}
 }
@@ -325,7 +328,7 @@ func (d *decider) follow(services []resources.Service, name string, g *v1alpha1.
 		return services
 	}
 	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
-	if old, ok := d.services[name]; ok && target == selected {
+	if old := d.service(name); old != nil && target == selected {
 		// The stamp tells when the selector moved, so that a step of a canary writes
 		// no Service.
 		if stamp, stamped := resources.StampOf(old); stamped && stamp.Ledger == s.Stamp.Ledger && stamp.Group == s.Stamp.Group {
@@ -635,6 +638,7 @@ func (d *decider) referenced() map[string]bool {
 			out[s.Spec.Selector[v1alpha1.LabelRelease]] = true
 		}
 	}
+	out[d.selected(adoptedName(d.policy))] = true
 	return out
 }
 

@@ -20,6 +20,9 @@ type facts struct {
 	// deleted included.
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
+	// adopted is the Service of the user that the policy adopts; nil: none, or it is
+	// not there.
+	adopted *corev1.Service
 	// written is when routes were written last, by name, where that is known.
 	written map[string]time.Time
 	// endpoints by name of the policy's Services.
@@ -84,10 +87,19 @@ func (f *facts) ready(release string) bool {
 	return len(f.endpoints[f.releaseService(release)].ready) > 0
 }
 
+// service is a live Service of the policy, or the one that it adopts; nil: there is
+// none.
+func (f *facts) service(name string) *corev1.Service {
+	if f.adopted != nil && f.adopted.Name == name {
+		return f.adopted
+	}
+	return f.services[name]
+}
+
 // selected is the release that a live Service of the policy selects.
 func (f *facts) selected(service string) string {
-	s, ok := f.services[service]
-	if !ok || s.DeletionTimestamp != nil {
+	s := f.service(service)
+	if s == nil || s.DeletionTimestamp != nil {
 		return ""
 	}
 	return s.Spec.Selector[v1alpha1.LabelRelease]

@@ -22,7 +22,7 @@ import (
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*facts, error) {
 	f := &facts{policy: policy, now: r.Now(), gatewayAPI: r.routing.known()}
 	for _, read := range []func(context.Context, *facts) error{
-		r.readServices, r.readEndpoints, r.readRoutes, r.readGateways, r.readMicroservice, r.readClaims,
+		r.readServices, r.readAdopted, r.readEndpoints, r.readRoutes, r.readGateways, r.readMicroservice, r.readClaims,
 	} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
@@ -56,7 +56,8 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *facts) error {
 	for i := range list.Items {
 		s := &list.Items[i]
 		name := s.Labels[discoveryv1.LabelServiceName]
-		if _, ours := f.services[name]; !ours || s.DeletionTimestamp != nil {
+		_, ours := f.services[name]
+		if ours = ours || f.adopted != nil && f.adopted.Name == name; !ours || s.DeletionTimestamp != nil {
 			continue
 		}
 		e := f.endpoints[name]
@@ -86,6 +87,9 @@ func identity(e discoveryv1.Endpoint) string {
 // serving says whether gateways send requests to an endpoint: it is ready, and not
 // on its way out. An absent condition means ready.
 func serving(e discoveryv1.Endpoint) bool {
+	if e.Conditions.Serving != nil && !*e.Conditions.Serving {
+		return false // Ready only because its Service publishes what is not.
+	}
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
@@ -150,7 +154,8 @@ func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// claimsOf are the claims of policies that are older than p and share a parent.
+// claimsOf are the claims of policies that are older than p and share a parent: the
+// hosts that a Gateway serves for them, or is about to.
 func claimsOf(p *v1alpha1.NetworkPolicy, others []v1alpha1.NetworkPolicy) []claim {
 	var out []claim
 	for i := range others {
@@ -159,7 +164,9 @@ func claimsOf(p *v1alpha1.NetworkPolicy, others []v1alpha1.NetworkPolicy) []clai
 			continue
 		}
 		for _, d := range o.Status.Domains {
-			if d.URL != "" && d.Reason != reasonDomainConflict && d.Reason != reasonPinnedUnavailable {
+			// Who only names a host, and has no route that the Gateway took, holds nothing:
+			// else anybody could keep a host from its owner.
+			if d.URL != "" && (d.Programmed || d.Reason == reasonPending) {
 				out = append(out, claim{host: d.Domain, path: cmp.Or(d.Path, "/"), policy: o.Namespace + "/" + o.Name})
 			}
 		}
@@ -235,6 +242,9 @@ func behind(m *v1alpha1.Microservice, f *facts) bool {
 		if late(s) {
 			return true
 		}
+	}
+	if f.adopted != nil && late(f.adopted) {
+		return true
 	}
 	for _, route := range f.routes {
 		if late(route) {

@@ -50,6 +50,7 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 	}
 	if f.microservice != nil {
 		now.Groups = r.groupReports()
+		now.Adopted = r.adoptionReport(now.Adopted)
 		now.Domains = r.domainReports()
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
 		now.Summary.Split = r.split(now.Summary.Split)
@@ -149,6 +150,10 @@ func (r *reporter) written(slug string) []string {
 			stamp, _ := resources.StampOf(s)
 			add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
 		}
+	}
+	if s := r.adopted; s != nil {
+		stamp, _ := resources.StampOf(s)
+		add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
 	}
 	for _, route := range r.out.routes {
 		for _, release := range r.namedBy(route.object) {
@@ -257,7 +262,7 @@ func (r *reporter) sharedVerdict() verdict {
 		}
 	}
 	for _, s := range r.out.services {
-		if s.Name != r.policy.Name || r.writes.refused[serviceKey(s.Name)] != nil {
+		if s.Name != r.policy.Name && !s.Adopted || r.writes.refused[serviceKey(s.Name)] != nil {
 			continue
 		}
 		if v := r.carriedOut(s); !v.accepted || r.writes.touched(serviceKey(s.Name)) {

@@ -18,6 +18,8 @@ type Service struct {
 	Group string
 	// OfRelease marks the Service of one release, whose selector never changes.
 	OfRelease bool
+	// Adopted marks a Service of the user, of which nothing but the selector is ours.
+	Adopted bool
 	// Stamp of the ledger at which the selector was last moved.
 	Stamp Stamp
 }

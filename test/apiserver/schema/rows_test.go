@@ -21,6 +21,9 @@ type row struct {
 	kind   string
 	patch  string
 	update bool
+	// from, with update, is the patch of the base that is created. Default: a
+	// template, which a VersionedMicroservice must have.
+	from string
 	// refused is part of the server's message; empty: the object is accepted.
 	refused string
 }
@@ -336,6 +339,19 @@ var networkPolicyRows = map[string]row{
 	"hnp canary match parameter type":       {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{queryParams: [{name: a, value: b, type: Prefix}]}]}]}`, refused: "canaryMatches[0].queryParams[0].type: Unsupported value"},
 	"hnp canary match parameters, nine":     {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{queryParams: [` + strings.Repeat(`{name: a, value: b},`, 9) + `]}]}]}`, refused: "must have at most 8 items"},
 	"hnp canary match headers, nine":        {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{headers: [` + strings.Repeat(`{name: a, value: b},`, 9) + `]}]}]}`, refused: "must have at most 8 items"},
+	"hnp adopts":                            {kind: "NetworkPolicy", patch: `spec: {adoptFrom: {serviceName: web}, deletionPolicy: Restore}`},
+	"hnp adopts another":                    {kind: "NetworkPolicy", update: true, from: `spec: {adoptFrom: {serviceName: web}, deletionPolicy: Restore}`, patch: `spec: {adoptFrom: {serviceName: api}}`, refused: "spec.adoptFrom cannot be changed"},
+	"hnp adopts no more":                    {kind: "NetworkPolicy", update: true, from: `spec: {adoptFrom: {serviceName: web}, deletionPolicy: Restore}`, patch: `spec: {adoptFrom: null}`, refused: "spec.adoptFrom cannot be changed"},
+	"msvc adopts another":                   {kind: "Microservice", update: true, from: `spec: {adoptFrom: {deploymentName: web}, deletionPolicy: Restore}`, patch: `spec: {adoptFrom: {deploymentName: api}}`, refused: "spec.adoptFrom cannot be changed"},
+	"hnp adopts without a way back":         {kind: "NetworkPolicy", patch: `spec: {adoptFrom: {serviceName: web}}`, refused: "spec.deletionPolicy must be Restore or Orphan"},
+	"hnp adopts nothing":                    {kind: "NetworkPolicy", patch: `spec: {adoptFrom: {serviceName: ""}, deletionPolicy: Orphan}`, refused: "spec.adoptFrom.serviceName"},
+	"hnp adopts a long name":                {kind: "NetworkPolicy", patch: `spec: {adoptFrom: {serviceName: ` + long(64) + `}, deletionPolicy: Orphan}`, refused: "spec.adoptFrom.serviceName: Too long"},
+	"hnp deletion policy":                   {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Keep}`, refused: "spec.deletionPolicy: Unsupported value"},
+	"msvc adopts":                           {kind: "Microservice", patch: `spec: {adoptFrom: {deploymentName: web}, deletionPolicy: Restore}`},
+	"msvc adopts without a way back":        {kind: "Microservice", patch: `spec: {adoptFrom: {deploymentName: web}, deletionPolicy: Delete}`, refused: "spec.deletionPolicy must be Restore or Orphan"},
+	"msvc adopts nothing":                   {kind: "Microservice", patch: `spec: {adoptFrom: {deploymentName: ""}, deletionPolicy: Orphan}`, refused: "spec.adoptFrom.deploymentName"},
+	"msvc adopts a long name":               {kind: "Microservice", patch: `spec: {adoptFrom: {deploymentName: ` + long(254) + `}, deletionPolicy: Orphan}`, refused: "spec.adoptFrom.deploymentName: Too long"},
+	"msvc deletion policy":                  {kind: "Microservice", patch: `spec: {deletionPolicy: Keep}`, refused: "spec.deletionPolicy: Unsupported value"},
 	"hnp domain's port too long":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, port: ` + long(64) + `}]}`, refused: "spec.domains[0].port: Too long"},
 	"hnp domain's port is TCP":              {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: TCP}], domains: [{domain: shop.example.com}]}`, refused: "spec.domains[].port must name a port of protocol HTTP"},
 	"hnp domain names a UDP port":           {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 53, protocol: UDP}], domains: [{domain: shop.example.com, port: b}]}`, refused: "spec.domains[].port must name a port of protocol HTTP"},
@@ -413,7 +429,11 @@ func try(t *testing.T, namespace string, row row) error {
 	if !row.update {
 		return env.Client.Create(t.Context(), object(t, row.kind, namespace, row.patch), client.FieldValidation("Strict"))
 	}
-	existing := object(t, row.kind, namespace, `spec: {template: {spec: {restartPolicy: Always}}}`)
+	from := row.from
+	if from == "" {
+		from = `spec: {template: {spec: {restartPolicy: Always}}}`
+	}
+	existing := object(t, row.kind, namespace, from)
 	if err := env.Client.Create(t.Context(), existing); err != nil {
 		t.Fatalf("create the base: %v", err)
 	}

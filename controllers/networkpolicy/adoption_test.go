@@ -1,0 +1,169 @@
+package networkpolicy
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+var oldSelector = map[string]string{"app": "web"}
+
+// webService is the Service that callers used before.
+func webService() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"team": "shop"}},
+		Spec:       corev1.ServiceSpec{Selector: oldSelector, Ports: []corev1.ServicePort{{Name: "http", Port: 8080}}},
+	}
+}
+
+func adopting(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.NetworkPolicy) {
+	return func(p *v1alpha1.NetworkPolicy) {
+		p.Spec.AdoptFrom = &v1alpha1.AdoptService{ServiceName: "web"}
+		p.Spec.DeletionPolicy = deletion
+	}
+}
+
+// oldPod is ready, and of the Deployment of before.
+func (p *place) oldPod() *corev1.Pod {
+	p.t.Helper()
+	pod := p.pod("none")
+	pod.Labels = maps.Clone(oldSelector)
+	if err := server.Update(p.t.Context(), pod); err != nil {
+		p.t.Fatal(err)
+	}
+	return pod
+}
+
+func (p *place) selector() map[string]string {
+	p.t.Helper()
+	var s corev1.Service
+	p.get("web", &s)
+	return s.Spec.Selector
+}
+
+func (p *place) remove(name string) {
+	p.t.Helper()
+	if err := server.Delete(p.t.Context(), &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestServerAdoptsAndRestoresAService(t *testing.T) {
+	p := newPlace(t)
+	p.create(webService())
+	p.oldPod()
+	p.oldPod()
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "{{.ReleaseGroupName}}.adopt.example.com", adopting(v1alpha1.DeletionRestore))
+
+	p.eventually("shop", "one pod is not enough for what two carry", has(v1alpha1.ConditionServiceAdopted, reasonAdoptionWaits))
+	want(t, "selector while it waits", p.selector()["app"], "web")
+
+	p.pod("a")
+	status := p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted)).Status
+	want(t, "release", status.Adopted.Release, "a")
+	want(t, "selector", p.selector()[v1alpha1.LabelRelease], "a")
+	want(t, "former selector", p.selector()["app"], "")
+	var s corev1.Service
+	p.get("web", &s)
+	want(t, "label of the user", s.Labels["team"], "shop")
+	want(t, "owners", len(s.OwnerReferences), 0)
+	want(t, "port", s.Spec.Ports[0].Port, 8080)
+	p.eventually("shop", "confirmed", confirmed("1-x", 1, "a"))
+	p.eventually("shop", "programmed", has("Ready", "Programmed"))
+	p.quiet()
+
+	// It follows a promotion, and the former release is named until it has moved.
+	p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventually("shop", "confirmed", confirmed("1-x", 2, "b"))
+	want(t, "selector after the promotion", p.selector()[v1alpha1.LabelRelease], "b")
+
+	p.remove("shop")
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	p.get("web", &s)
+	want(t, "selector at the end", s.Spec.Selector["app"], "web")
+	want(t, "our label at the end", s.Labels[v1alpha1.LabelPolicy], "")
+	want(t, "annotations at the end", len(s.Annotations), 0)
+}
+
+func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
+	p := newPlace(t)
+	p.create(webService())
+	old := p.oldPod()
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "{{.ReleaseGroupName}}.keep.example.com", adopting(v1alpha1.DeletionRestore))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+
+	// The former pods are gone: the Service stays where something answers.
+	if err := server.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	p.remove("shop")
+	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	want(t, "selector while there are no former pods", p.selector()[v1alpha1.LabelRelease], "a")
+
+	var policy v1alpha1.NetworkPolicy
+	p.get("shop", &policy)
+	late := &Reconciler{Client: server, Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) }}
+	if _, err := late.leave(t.Context(), &policy); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	want(t, "selector after the deadline", p.selector()[v1alpha1.LabelRelease], "a")
+}
+
+func TestServerOrphansWhatServes(t *testing.T) {
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "{{.ReleaseGroupName}}.orphan.example.com", func(p *v1alpha1.NetworkPolicy) { p.Spec.DeletionPolicy = v1alpha1.DeletionOrphan })
+	p.eventually("shop", "programmed", confirmed("1-x", 1, "a"))
+	p.remove("shop")
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	var services corev1.ServiceList
+	var routes gatewayv1.HTTPRouteList
+	for _, list := range []client.ObjectList{&services, &routes} {
+		if err := server.List(t.Context(), list, client.InNamespace(p.namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, "Services", len(services.Items), 3)
+	want(t, "routes", len(routes.Items), 1)
+	want(t, "owners of the route", len(routes.Items[0].OwnerReferences), 0)
+}
+
+func TestServerRefusesToAdopt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Service)
+		reason string
+	}{
+		"no selector": {func(s *corev1.Service) { s.Spec.Selector = nil }, reasonAdoptedUnsuitable},
+		"external name": {func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
+		}, reasonAdoptedUnsuitable},
+		"another policy's": {func(s *corev1.Service) { s.Labels[v1alpha1.LabelPolicy] = "other" }, reasonAdoptedUnsuitable},
+		"another name":     {func(s *corev1.Service) { s.Name = "api" }, reasonAdoptedMissing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			s := webService()
+			tc.change(s)
+			p.create(s)
+			p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+			p.pod("a")
+			p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionOrphan))
+			p.eventually("shop", "condition", has(v1alpha1.ConditionServiceAdopted, tc.reason))
+			p.eventually("shop", "the rest goes on", confirmed("1-x", 1, "a"))
+		})
+	}
+}

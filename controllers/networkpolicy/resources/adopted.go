@@ -1,0 +1,65 @@
+package resources
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Mark gives a Service of the user the label by which it and its EndpointSlices are
+// watched, and keeps its selector as it is for the day on which it is given back.
+func Mark(live *corev1.Service, policy string) (*corev1.Service, error) {
+	selector, err := json.Marshal(live.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("encode selector of Service %q: %w", live.Name, err)
+	}
+	s := live.DeepCopy()
+	s.Labels = with(s.Labels, v1alpha1.LabelPolicy, policy)
+	s.Annotations = with(s.Annotations, v1alpha1.AnnotationAdoptedSelector, string(selector))
+	return s, nil
+}
+
+// Marked says whether a Service bears the mark of a policy.
+func Marked(s *corev1.Service, policy string) bool {
+	return s.Labels[v1alpha1.LabelPolicy] == policy && s.Annotations[v1alpha1.AnnotationAdoptedSelector] != ""
+}
+
+// Adopt leads a marked Service to a release. Nothing but its selector and our
+// annotations changes.
+func (s Service) Adopt(live *corev1.Service) *corev1.Service {
+	next := live.DeepCopy()
+	next.Spec.Selector = map[string]string{v1alpha1.LabelRelease: s.Release}
+	for k, v := range s.Stamp.annotations() {
+		next.Annotations = with(next.Annotations, k, v)
+	}
+	return next
+}
+
+// GiveBack is the Service as it was before Mark. A mark that cannot be read is an
+// error: then the selector stays.
+func GiveBack(live *corev1.Service) (*corev1.Service, error) {
+	var selector map[string]string
+	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {
+		return nil, fmt.Errorf("read annotation %s of Service %q: it is no selector as JSON: set the Service's selector by hand", v1alpha1.AnnotationAdoptedSelector, live.Name)
+	}
+	next := live.DeepCopy()
+	next.Spec.Selector = selector
+	delete(next.Labels, v1alpha1.LabelPolicy)
+	for _, k := range []string{v1alpha1.AnnotationAdoptedSelector, v1alpha1.AnnotationRevision, AnnotationLedger} {
+		delete(next.Annotations, k)
+	}
+	return next, nil
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
