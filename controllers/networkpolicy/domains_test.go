@@ -194,9 +194,11 @@ func TestClaims(t *testing.T) {
 	section := func(name string) v1alpha1.ParentReference {
 		return v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: name}
 	}
-	row := v1alpha1.DomainStatus{Domain: "a.example.com", URL: "http://a.example.com"}
-	lost := row
-	lost.Reason = reasonDomainConflict
+	row := v1alpha1.DomainStatus{Domain: "a.example.com", URL: "http://a.example.com", Programmed: true}
+	lost, coming, unserved := row, row, row
+	lost.Programmed, lost.Reason = false, reasonDomainConflict
+	coming.Programmed, coming.Reason = false, reasonPending
+	unserved.Programmed, unserved.Reason = false, reasonNotAccepted
 	for name, tc := range map[string]struct {
 		own, other v1alpha1.NetworkPolicy
 		want       int
@@ -209,6 +211,8 @@ func TestClaims(t *testing.T) {
 		"other listener":    {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("tls"), row), 0},
 		"all listeners":     {policy("b", "b", 5, public), policy("a", "a", 4, section("tls"), row), 1},
 		"turned down":       {policy("b", "b", 5, public), policy("a", "a", 4, public, lost), 0},
+		"on its way":        {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
+		"not accepted":      {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"

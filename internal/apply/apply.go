@@ -221,6 +221,7 @@ func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured
 		unstructured.RemoveNestedField(content, "metadata", field)
 	}
 	dropNulls(content)
+	sayFalse(u)
 	hash, err := Hash(content)
 	if err != nil {
 		return nil, fmt.Errorf("hash %s %q: %w", gvk.Kind, desired.GetName(), err)

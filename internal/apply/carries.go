@@ -20,6 +20,11 @@ var shared = map[string]bool{
 // somebody added is a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
+// exact names the lists of which nothing may differ: a filter, or a match, that
+// somebody added to a rule of a route leads the traffic elsewhere. All that the
+// server would fill in there is spelled out by whoever builds them.
+var exact = map[string]bool{"rules": true}
+
 // carries says whether live still holds the whole intent, so that applying it would
 // change nothing. The hash in the intent's annotations tells of fields that an
 // earlier intent had and this one has not.
@@ -56,6 +61,9 @@ func within(have, want any, field string) bool {
 		if shared[field] {
 			return withinShared(have, want)
 		}
+		if exact[field] {
+			return reflect.DeepEqual(have, want)
+		}
 		if len(have) != len(want) {
 			return false
 		}
@@ -65,6 +73,9 @@ func within(have, want any, field string) bool {
 			}
 		}
 		return true
+	case bool:
+		have, _ := have.(bool) // Typed objects leave false out.
+		return have == want
 	default:
 		return reflect.DeepEqual(have, want)
 	}
@@ -81,6 +92,17 @@ func withinShared(have, want []any) bool {
 		}
 	}
 	return true
+}
+
+// sayFalse spells out what typed objects leave out, and what must not be true: a
+// Service that publishes addresses of pods that are not ready calls them ready.
+func sayFalse(u *unstructured.Unstructured) {
+	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {
+		return
+	}
+	if spec, ok := u.Object["spec"].(map[string]any); ok && spec["publishNotReadyAddresses"] == nil {
+		spec["publishNotReadyAddresses"] = false
+	}
 }
 
 // dropNulls takes absent values out, which a typed object cannot tell from unset
