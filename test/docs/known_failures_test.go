@@ -1,0 +1,162 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// failures are the known failures of others, and failureRows how many there are.
+const (
+	failures    = "docs/design/known-failures.md"
+	failureRows = 72
+)
+
+var (
+	failureRow = regexp.MustCompile(`(?m)^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$`)
+	testName   = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.(Test[A-Za-z0-9]+)(?:/([^`]+))?`")
+	// ofRow are names of cases that begin with the row they are about.
+	ofRow = regexp.MustCompile(`^(\d\d) .`)
+)
+
+// TestKnownFailures: each row of the list names tests that are there, or says why the
+// failure cannot occur; and each test that was written for a row is named in it.
+func TestKnownFailures(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, failures))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := testsOf(t)
+	rows := failureRow.FindAllStringSubmatch(string(text), -1)
+	cells := map[string]string{}
+	for i, row := range rows {
+		number, bug, refs, here := row[1], row[2], row[3], row[4]
+		if number != strconv.Itoa(i+1) {
+			t.Errorf("%s: row %s stands in the place of row %d", failures, number, i+1)
+		}
+		cells[number] = here
+		if bug == "" || refs == "" {
+			t.Errorf("%s: row %s does not say whose failure it is about", failures, number)
+		}
+		if !testName.MatchString(here) && !strings.HasPrefix(here, "Cannot occur: ") && !strings.HasPrefix(here, "Pending: ") {
+			t.Errorf("%s: row %s names no test, and does not say why it \"Cannot occur: \"", failures, number)
+		}
+	}
+	if len(rows) != failureRows {
+		t.Errorf("%s has %d rows, want %d", failures, len(rows), failureRows)
+	}
+	for _, name := range testName.FindAllStringSubmatch(string(text), -1) {
+		dir, test, part := name[1], name[2], name[3]
+		p := known[dir]
+		switch {
+		case p == nil || !slices.Contains(p.tests, test):
+			t.Errorf("%s names %s, and %s has no such test", failures, name[0], dir)
+		case part != "" && !slices.Contains(p.words, part):
+			t.Errorf("%s names %s, and no case of %s has that name", failures, name[0], dir)
+		}
+	}
+	for dir, p := range known {
+		for _, word := range p.cases {
+			number := strings.TrimPrefix(ofRow.FindStringSubmatch(word)[1], "0")
+			if !strings.Contains(cells[number], "/"+word+"`") {
+				t.Errorf("%s: the case %q of %s is not named in row %s", failures, word, dir, number)
+			}
+		}
+		for _, test := range p.written {
+			if !strings.Contains(string(text), "`"+dir+"."+test) {
+				t.Errorf("%s does not name %s.%s", failures, dir, test)
+			}
+		}
+	}
+}
+
+// tested is what the tests of a folder are called.
+type tested struct {
+	// tests are the functions, and words all text that may name a case of one.
+	tests, words []string
+	// written are the tests of files that were written for the list, and cases the
+	// names in them that begin with a row.
+	written, cases []string
+}
+
+// testsOf finds the tests of all folders, whatever their build tags.
+func testsOf(t *testing.T) map[string]*tested {
+	t.Helper()
+	found := map[string]*tested{}
+	for _, top := range []string{"apis", "cmd", "controllers", "hack", "internal", "test"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			dir, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			dir = filepath.ToSlash(dir)
+			if found[dir] == nil {
+				found[dir] = &tested{}
+			}
+			return found[dir].read(path, dir != "test/docs" && filepath.Base(path) == "known_failures_test.go")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+func (p *tested) read(path string, forTheList bool) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		return err
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
+			p.tests = append(p.tests, f.Name.Name)
+			if forTheList {
+				p.written = append(p.written, f.Name.Name)
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			word, err := strconv.Unquote(lit.Value)
+			if err != nil {
+				return true
+			}
+			p.words = append(p.words, word)
+			if forTheList && ofRow.MatchString(word) && !slices.Contains(p.cases, word) {
+				p.cases = append(p.cases, word)
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+func TestFailureRowsOfText(t *testing.T) {
+	t.Parallel()
+	text := "| row | their failure | seen at | here |\n|---|---|---|---|\n| 7 | lost | A#1 | `internal/x.TestY/07 a case`, `cmd/heighliner.TestZ` |\n"
+	row := failureRow.FindStringSubmatch(text)
+	if diff := cmp.Diff([]string{"7", "lost", "A#1", "`internal/x.TestY/07 a case`, `cmd/heighliner.TestZ`"}, row[1:]); diff != "" {
+		t.Error(diff)
+	}
+	var names [][]string
+	for _, n := range testName.FindAllStringSubmatch(text, -1) {
+		names = append(names, n[1:])
+	}
+	if diff := cmp.Diff([][]string{{"internal/x", "TestY", "07 a case"}, {"cmd/heighliner", "TestZ", ""}}, names); diff != "" {
+		t.Error(diff)
+	}
+}
