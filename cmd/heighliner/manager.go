@@ -34,6 +34,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/microservice"
 	"github.com/heighliner/heighliner/controllers/networkpolicy"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
@@ -50,6 +51,8 @@ type options struct {
 	namespaces      []string
 	minDrain        time.Duration
 	workers         int
+	prometheus      string
+	outbound        outbound.Config
 }
 
 // command is the command line.
@@ -85,6 +88,9 @@ gives.`,
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; default: all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "least time between the last route to a release and the end of its pods; an accepted route is not yet a served one")
+	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus that is asked by analyses which name none; default: none")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that analyses and hooks may ask, though they are loopback, link-local or multicast; never a metadata service")
+	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that analyses and hooks may not ask; goes before --outbound-allow")
 	f.IntVar(&o.workers, "workers", 8, "objects of a kind that are reconciled at the same time")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -103,7 +109,8 @@ func (o options) validate() error {
 	case o.workers < 1:
 		return fmt.Errorf("--workers: %d workers do nothing: give 1 or more", o.workers)
 	}
-	return nil
+	_, err := outbound.New(o.outbound)
+	return err
 }
 
 // run finds the cluster, and runs the manager until ctx ends.
@@ -213,6 +220,10 @@ func labelled(key string) labels.Selector {
 
 // setup adds the controllers and the probes.
 func setup(mgr ctrl.Manager, o options) error {
+	allowed, err := outbound.New(o.outbound)
+	if err != nil {
+		return err
+	}
 	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version})
 	for _, c := range []struct {
 		name  string
@@ -225,7 +236,9 @@ func setup(mgr ctrl.Manager, o options) error {
 			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers})
 		}},
 		{"versionedmicroservice", func() error {
-			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{MaxConcurrentReconciles: o.workers})
+			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{
+				MaxConcurrentReconciles: o.workers, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
+			})
 		}},
 		{"networkpolicy", func() error {
 			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{Concurrency: o.workers})
