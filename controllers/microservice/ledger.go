@@ -175,7 +175,8 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
-	spec.Analysis = c.Analysis != nil
+	// Hooks that are called in rounds give verdicts too.
+	spec.Analysis = c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {
 		if asks(c, v1alpha1.HookType(p), "") {
