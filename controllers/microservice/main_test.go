@@ -58,6 +58,8 @@ type story struct {
 	after func(what string) error
 	// passed is called after each pass.
 	passed func()
+	// logger of the passes.
+	logger logr.Logger
 
 	writes []string
 	events []string
@@ -206,7 +208,7 @@ func (s *story) pass() (ctrl.Result, error) {
 	s.Helper()
 	first := len(s.writes)
 	key := client.ObjectKey{Namespace: s.namespace, Name: "shop"}
-	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: key})
+	result, err := s.reconciler.Reconcile(log.IntoContext(s.Context(), s.logger), ctrl.Request{NamespacedName: key})
 	ledgers := 0
 	for _, w := range s.writes[first:] {
 		if w == "ledger" {

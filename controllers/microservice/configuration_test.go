@@ -1,0 +1,665 @@
+package microservice
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
+)
+
+// names makes the container take its environment from a ConfigMap.
+func names(configMap string, optional ...bool) func(*v1alpha1.Microservice) {
+	return func(ms *v1alpha1.Microservice) {
+		ref := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}
+		if len(optional) > 0 {
+			ref.Optional = &optional[0]
+		}
+		c := &ms.Spec.Template.Spec.Containers[0]
+		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{ConfigMapRef: ref})
+	}
+}
+
+// namesSecret makes a volume of a Secret.
+func namesSecret(name string) func(*v1alpha1.Microservice) {
+	return func(ms *v1alpha1.Microservice) {
+		ms.Spec.Template.Spec.Volumes = append(ms.Spec.Template.Spec.Volumes, corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}},
+		})
+	}
+}
+
+func track(t v1alpha1.ConfigurationTrack, ignore ...string) func(*v1alpha1.Microservice) {
+	return func(ms *v1alpha1.Microservice) {
+		ms.Spec.Configuration = &v1alpha1.Configuration{Track: t, Ignore: ignore}
+	}
+}
+
+// write makes a ConfigMap with one file, or gives it this content.
+func (s *story) write(name, content string) {
+	s.Helper()
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Data: map[string]string{"file": content}}
+	err := env.Client.Create(s.Context(), c)
+	if apierrors.IsAlreadyExists(err) {
+		err = env.Client.Update(s.Context(), c)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) delete(obj client.Object, name string) {
+	s.Helper()
+	obj.SetNamespace(s.namespace)
+	obj.SetName(name)
+	if err := env.Client.Delete(s.Context(), obj); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// runsWith reads what the pods of a release take their environment from.
+func (s *story) runsWith(release *v1alpha1.VersionedMicroservice) *corev1.ConfigMap {
+	s.Helper()
+	c := &corev1.ConfigMap{}
+	s.get(release.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name, c)
+	return c
+}
+
+// active gives the object of the active release.
+func (s *story) active() *v1alpha1.VersionedMicroservice {
+	s.Helper()
+	for _, g := range s.ms().Status.ReleaseGroups {
+		if row := activeRow(&g); row != nil {
+			return s.children()[row.VersionedMicroservice]
+		}
+	}
+	s.Fatalf("nothing is active: %s", s.ledger())
+	return nil
+}
+
+// copies of releases, by name.
+func (s *story) copies() map[string]corev1.ConfigMap {
+	s.Helper()
+	var list corev1.ConfigMapList
+	if err := env.Client.List(s.Context(), &list, client.InNamespace(s.namespace), client.HasLabels{v1alpha1.LabelRelease}); err != nil {
+		s.Fatal(err)
+	}
+	found := map[string]corev1.ConfigMap{}
+	for _, c := range list.Items {
+		found[c.Name] = c
+	}
+	return found
+}
+
+// A change of a ConfigMap is a release of the same version, which takes the steps.
+// Another version, or the former content, brings back what ran with it.
+func TestConfigurationIsARelease(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
+	s.route()
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	s.play()
+	blue := s.active()
+	mine := s.runsWith(blue)
+	same(t, "content", mine.Data, map[string]string{"file": "blue"})
+	same(t, "immutable", mine.Immutable, ptr.To(true))
+	if mine.Name == "settings" || !metav1.IsControlledBy(mine, blue) {
+		t.Errorf("the release runs with %s, owned by %v", mine.Name, mine.OwnerReferences)
+	}
+	if c, r := slices.Index(s.writes, "create "+mine.Name), slices.Index(s.writes, "create "+blue.Name); c < 0 || c > r {
+		t.Errorf("the copy is not made before the release: %q", s.writes)
+	}
+
+	s.write("settings", "red")
+	s.play(s.until("1.0.0 canary 10%"))
+	same(t, "ledger during the canary", s.ledger(), lines(
+		"release Live target Latest",
+		"  1.0.0 active 90% First, 2 replicas",
+		"  1.0.0 canary 10% Step, 2 replicas",
+	))
+	s.play()
+	red := s.active()
+	same(t, "content after the change", s.runsWith(red).Data["file"], "red")
+	same(t, "content of the former release", s.runsWith(blue).Data["file"], "blue")
+
+	s.offer("1.1.0", "1.0.0")
+	s.play()
+	s.write("settings", "green")
+	s.play()
+	same(t, "version", s.active().Spec.SemVer.Version, "1.1.0")
+	same(t, "content of 1.1.0", s.runsWith(s.active()).Data["file"], "green")
+	pin := func(m *v1alpha1.ManualUpdateStrategy) {
+		t.Helper()
+		s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = m })
+		s.play()
+	}
+	pin(&v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.0.0"}})
+	same(t, "what a pin brings back", s.active().Name, red.Name)
+	same(t, "content that a pin brings back", s.runsWith(s.active()).Data["file"], "red")
+	pin(&v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.0.0"}, Configuration: v1alpha1.PinCurrent})
+	same(t, "content of a pin to the present configuration", s.runsWith(s.active()).Data["file"], "green")
+	pin(nil)
+
+	t.Run("the former content again is the former release", func(t *testing.T) {
+		was := s.active()
+		s.write("settings", "yellow")
+		s.play()
+		events := len(s.events)
+		s.write("settings", "green")
+		s.play()
+		same(t, "release", s.active().Name, was.Name)
+		for _, e := range s.events[events:] {
+			if strings.HasPrefix(e, "Step:") {
+				t.Errorf("a release that was active takes steps again: %s", e)
+			}
+		}
+	})
+	t.Run("labels and annotations are no content", func(t *testing.T) {
+		c := &corev1.ConfigMap{}
+		s.get("settings", c)
+		c.Labels, c.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+		if err := env.Client.Update(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		writes := len(s.writes)
+		s.play()
+		same(t, "writes", s.writes[writes:], []string{})
+	})
+	t.Run("copies belong to their releases", func(t *testing.T) {
+		children := s.children()
+		for name, c := range s.copies() {
+			_, release := resources.ReleaseOfCopy(&c)
+			if children[release] != nil && !metav1.IsControlledBy(&c, children[release]) {
+				t.Errorf("copy %s of release %s is owned by %v", name, release, c.OwnerReferences)
+			}
+		}
+	})
+}
+
+// What is missing stops what would start, and nothing that runs.
+func TestConfigurationMissing(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	const missing = `spec.template names ConfigMap "settings", not found in this namespace: what runs goes on, and nothing new starts; create it, or make it optional`
+	same(t, "Ready without it", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
+	same(t, "releases without it", len(s.children()), 0)
+
+	s.write("settings", "blue")
+	s.play()
+	same(t, "Ready with it", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
+
+	s.offer("1.1.0", "1.0.0")
+	s.play(s.until("1.1.0 canary 10%"))
+	s.delete(&corev1.ConfigMap{}, "settings")
+	s.play()
+	same(t, "Stalled", condition(s.ms(), "Stalled"), "True ConfigurationMissing: "+missing)
+	same(t, "ledger", s.ledger(), lines(
+		"release Live target Held",
+		"  1.1.0 active 100% Promoted, 2 replicas",
+		"  1.0.0 deprecated 0% Replaced, 1 replicas",
+	))
+	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
+	s.offer("1.2.0", "1.1.0", "1.0.0")
+	writes := len(s.writes)
+	s.play()
+	same(t, "writes for a version that cannot start", s.writes[writes:], []string{})
+
+	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
+		spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.0.0"}}
+	})
+	s.play()
+	same(t, "version after a rollback", s.active().Spec.SemVer.Version, "1.0.0")
+	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
+	s.write("settings", "blue")
+	s.play()
+	same(t, "version when it is back", s.active().Spec.SemVer.Version, "1.2.0")
+	same(t, "Stalled when it is back", condition(s.ms(), "Stalled"), "")
+}
+
+// An optional ConfigMap that comes later is a release, and is not seen by pods of
+// the one before.
+func TestOptionalConfiguration(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings", true))
+	s.offer("1.0.0")
+	s.play()
+	without := s.active()
+	name := without.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name
+	if name == "settings" {
+		t.Error("pods see an optional ConfigMap that is made later")
+	}
+	same(t, "copies of nothing", len(s.copies()), 0)
+	s.write("settings", "blue")
+	s.play()
+	if s.active().Name == without.Name {
+		t.Fatalf("it is no release: %s", s.ledger())
+	}
+	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
+	if _, ok := s.copies()[name]; ok {
+		t.Error("the release without it has a copy now")
+	}
+	s.delete(&corev1.ConfigMap{}, "settings")
+	s.play()
+	same(t, "release without it", s.active().Name, without.Name)
+}
+
+func TestConfigurationLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*v1alpha1.Microservice){
+		"none":    track(v1alpha1.TrackNone),
+		"ignored": track(v1alpha1.TrackConfigMaps, "settings"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, names("settings"), edit)
+			s.offer("1.0.0")
+			s.play() // it needs no ConfigMap
+			release := s.active()
+			same(t, "name", release.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name, "settings")
+			s.write("settings", "blue")
+			s.play()
+			same(t, "releases", slices.Collect(maps.Keys(s.children())), []string{release.Name})
+			same(t, "copies", len(s.copies()), 0)
+		})
+	}
+}
+
+// A ConfigMap that changes all the time keeps nothing from being promoted (protocol
+// rule 28).
+func TestConfigurationThatChangesAllTheTime(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.route()
+	s.write("settings", "0")
+	s.offer("1.0.0")
+	s.play()
+	first, changed := s.active().Name, 0
+	s.passed = func() {
+		if c := s.canaryOfStory(); c != "" && c != fmt.Sprint(changed) {
+			return // one change for each canary
+		}
+		if changed < 12 {
+			changed++
+			s.write("settings", fmt.Sprint(changed))
+		}
+	}
+	s.play(func() bool { return s.active().Name != first })
+	if changed >= 12 {
+		t.Errorf("nothing was promoted in %d changes: %s", changed, s.ledger())
+	}
+	most := 0
+	for range 3 {
+		s.pass()
+		most = max(most, len(s.children()))
+	}
+	if most > 6 {
+		t.Errorf("%d releases are kept: %s", most, s.ledger())
+	}
+	s.passed = nil
+	s.play()
+	same(t, "content at the end", s.runsWith(s.active()).Data["file"], fmt.Sprint(changed))
+}
+
+// canaryOfStory gives the content that the release under way runs with.
+func (s *story) canaryOfStory() string {
+	for _, g := range s.ms().Status.ReleaseGroups {
+		if g.Run != nil && s.children()[g.Run.Release] != nil {
+			return s.runsWith(s.children()[g.Run.Release]).Data["file"]
+		}
+	}
+	return ""
+}
+
+// A copy is of the content that the release's name was computed from, or none.
+func TestCopiesAreOfTheContentThatWasPlanned(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	old := &corev1.ConfigMap{}
+	s.get("settings", old)
+	resources.TrimConfigMap(old)
+	lags := interceptor.NewClient(s.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if into, ok := obj.(*corev1.ConfigMap); ok && key.Name == "settings" {
+				old.DeepCopyInto(into)
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	s.write("settings", "red")
+	s.reconciler = s.make(lags, s.client)
+	for range 3 {
+		result, err := s.pass()
+		if err != nil || result.RequeueAfter == 0 {
+			t.Fatalf("a pass on old content gives %v, %v", result, err)
+		}
+	}
+	same(t, "writes on old content", len(s.writes), 0)
+	s.restart()
+	s.play()
+	same(t, "content", s.runsWith(s.active()).Data["file"], "red")
+}
+
+// Trimmed as the cache holds them, ConfigMaps give the same releases.
+func TestTrimmedConfigurationIsTheSame(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	trims := interceptor.NewClient(s.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			if err == nil {
+				_, err = trimConfigMap(obj)
+			}
+			return err
+		},
+	})
+	s.reconciler = s.make(trims, s.client)
+	s.play()
+	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
+	writes := len(s.writes)
+	s.restart() // reads them whole
+	s.play()
+	same(t, "writes when they are read whole", s.writes[writes:], []string{})
+}
+
+// A copy that somebody deletes is made again while it is known what it held, and a
+// condition says so when it is not.
+func TestDeletedCopies(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.route()
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	s.play()
+	blue := s.active()
+	lost := s.runsWith(blue)
+	s.delete(&corev1.ConfigMap{}, lost.Name)
+	s.play()
+	again := s.runsWith(blue)
+	same(t, "content", again.Data["file"], "blue")
+	if again.UID == lost.UID || !metav1.IsControlledBy(again, blue) {
+		t.Errorf("it was not deleted, or is owned by %v", again.OwnerReferences)
+	}
+
+	s.write("settings", "red")
+	s.play()
+	s.delete(&corev1.ConfigMap{}, lost.Name)
+	s.play()
+	same(t, "ConfigurationLost", condition(s.ms(), "ConfigurationLost"), fmt.Sprintf(
+		"True ConfigurationLost: releases whose copies were deleted cannot start pods: 1.0.0 (%s) lacks its ConfigMap %q", blue.Name, lost.Name))
+	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
+	s.write("settings", "blue")
+	s.play()
+	same(t, "content when it is known again", s.runsWith(s.active()).Data["file"], "blue")
+	same(t, "ConfigurationLost when it is known again", condition(s.ms(), "ConfigurationLost"), "")
+}
+
+// A copy whose release was never made goes.
+func TestCopiesWithoutARelease(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	s.before = func(what string) error {
+		if strings.Count(what, "-") == 4 { // shop-1-0-0-<identity>: the release
+			return errCrash
+		}
+		return nil
+	}
+	s.pass()
+	same(t, "copies", len(s.copies()), 1)
+	s.before = nil
+	s.restart()
+	s.write("settings", "red")
+	for range 5 {
+		s.pass()
+		s.kubelet()
+	}
+	same(t, "copies at first", len(s.copies()), 2)
+	s.clock.Step(unclaimed + time.Minute)
+	s.play()
+	same(t, "releases", len(s.children()), 1)
+	copies := s.copies()
+	same(t, "copies in the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
+}
+
+// Somebody else's object in the place of a copy is left alone, and named.
+func TestForeignCopy(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	var name string
+	s.before = func(what string) error {
+		if name == "" {
+			name = strings.TrimPrefix(what, "create ")
+			s.write(name, "theirs")
+		}
+		return nil
+	}
+	s.pass()
+	s.pass()
+	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True NameConflict: ") || !strings.Contains(got, name) {
+		t.Errorf("Stalled is %q", got)
+	}
+	same(t, "releases", len(s.children()), 0)
+	c := &corev1.ConfigMap{}
+	s.get(name, c)
+	same(t, "their content", c.Data["file"], "theirs")
+}
+
+// The content is in copies, and nowhere else.
+func TestContentIsNotTold(t *testing.T) {
+	t.Parallel()
+	const hidden = "a-value-that-nobody-may-read"
+	s := begin(t, names("settings"), namesSecret("password"), track(v1alpha1.TrackAll))
+	var logs strings.Builder
+	s.logger = funcr.NewJSON(func(line string) { logs.WriteString(line + "\n") }, funcr.Options{Verbosity: 10})
+	s.route()
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "password"}, StringData: map[string]string{"file": hidden}})
+	s.write("settings", hidden+"1")
+	s.offer("1.0.0")
+	s.playFor(time.Minute)
+	s.write("settings", hidden+"2")
+	s.broken["1.0.0"] = true
+	s.play(s.until("1.0.0 error"))
+	s.broken["1.0.0"] = false
+	s.delete(&corev1.ConfigMap{}, s.runsWith(s.active()).Name)
+	s.pass()
+	s.delete(&corev1.ConfigMap{}, "settings")
+	s.pass()
+	told := strings.Join(s.events, "\n") + logs.String()
+	raw, err := json.Marshal([]any{s.ms(), s.children()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told += string(raw)
+	if strings.Contains(told, hidden) {
+		t.Error("content is told")
+	}
+	for _, word := range []string{"ReleaseFailed", "ConfigurationMissing", "ConfigurationLost"} {
+		if !strings.Contains(told, word) {
+			t.Errorf("the story does not come to %s", word)
+		}
+	}
+	if len(logs.String()) == 0 {
+		s.logger.Info("a line")
+		if len(logs.String()) == 0 {
+			t.Error("the logger collects nothing")
+		}
+	}
+}
+
+// Secrets are a part of a release where this is asked for, but for certificates and
+// tokens.
+func TestSecretsAreAPartOfARelease(t *testing.T) {
+	t.Parallel()
+	s := begin(t, namesSecret("licence"), namesSecret("certificate"), track(v1alpha1.TrackAll))
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: s.namespace, Name: name} }
+	certificate := &corev1.Secret{ObjectMeta: meta("certificate"), Type: corev1.SecretTypeTLS, StringData: map[string]string{"tls.crt": "", "tls.key": ""}}
+	s.create(certificate)
+	s.offer("1.0.0")
+	s.pass()
+	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True ConfigurationMissing: spec.template names Secret "licence"`) {
+		t.Errorf("Stalled is %q", got)
+	}
+	licence := &corev1.Secret{ObjectMeta: meta("licence"), StringData: map[string]string{"key": "one"}}
+	s.create(licence)
+	s.playFor(5 * time.Minute)
+	release := s.active()
+	volume := func(r *v1alpha1.VersionedMicroservice, i int) string {
+		return r.Spec.Template.Spec.Volumes[i].Secret.SecretName
+	}
+	same(t, "certificate", volume(release, 1), "certificate")
+	mine := &corev1.Secret{}
+	s.get(volume(release, 0), mine)
+	same(t, "copy", mine.Data, map[string][]byte{"key": []byte("one")})
+	if mine.Name == "licence" || !metav1.IsControlledBy(mine, release) || mine.Immutable == nil || !*mine.Immutable {
+		t.Errorf("the copy is %v", mine.ObjectMeta)
+	}
+	result, _ := s.pass()
+	same(t, "next look", result.RequeueAfter, lookAtSecrets)
+
+	certificate.StringData = map[string]string{"tls.crt": "renewed", "tls.key": ""}
+	if err := env.Client.Update(t.Context(), certificate); err != nil {
+		t.Fatal(err)
+	}
+	s.playFor(5 * time.Minute)
+	same(t, "release after a certificate was renewed", s.active().Name, release.Name)
+	licence.StringData = map[string]string{"key": "two"}
+	if err := env.Client.Update(t.Context(), licence); err != nil {
+		t.Fatal(err)
+	}
+	s.playFor(5 * time.Minute)
+	s.get(volume(s.active(), 0), mine)
+	same(t, "copy after a change", mine.Data, map[string][]byte{"key": []byte("two")})
+}
+
+// playFor lets everybody act for some time: what is looked at by time never rests.
+func (s *story) playFor(d time.Duration) {
+	s.Helper()
+	end := s.clock.Now().Add(d)
+	s.play(func() bool { return s.clock.Now().After(end) })
+}
+
+// Without the rights nothing new starts, and the mend is named.
+func TestSecretsForbidden(t *testing.T) {
+	t.Parallel()
+	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", fmt.Errorf("no"))
+	secret := func(obj any) bool {
+		switch obj := obj.(type) {
+		case *corev1.Secret:
+			return true
+		case *metav1.PartialObjectMetadataList:
+			return obj.Kind == "SecretList"
+		}
+		return false
+	}
+	for name, funcs := range map[string]interceptor.Funcs{
+		"get": {Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if secret(obj) {
+				return no
+			}
+			return c.Get(ctx, key, obj, opts...)
+		}},
+		"list": {List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if secret(list) {
+				return no
+			}
+			return c.List(ctx, list, opts...)
+		}},
+		"create": {Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if secret(obj) {
+				return no
+			}
+			return c.Create(ctx, obj, opts...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, namesSecret("licence"), track(v1alpha1.TrackAll))
+			s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}})
+			s.offer("1.0.0")
+			limited := interceptor.NewClient(s.client, funcs)
+			s.reconciler = s.make(limited, limited)
+			result, err := s.pass()
+			if err != nil || result.RequeueAfter > lookAtSecrets || result.RequeueAfter == 0 {
+				t.Errorf("a pass without rights gives %v, %v", result, err)
+			}
+			got := condition(s.ms(), "Stalled")
+			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All needs the rights of config/components/secrets in namespace %q", s.namespace)) {
+				t.Errorf("Stalled is %q", got)
+			}
+			same(t, "releases", len(s.children()), 0)
+		})
+	}
+}
+
+// The manager dies at every write of a change of configuration, and the story ends
+// the same.
+func TestCrashesWithConfiguration(t *testing.T) {
+	t.Parallel()
+	const stories = 4
+	for _, mode := range []string{"before", "after"} {
+		for first := range stories {
+			t.Run(fmt.Sprintf("%s writes %d+%dn", mode, first, stories), func(t *testing.T) {
+				t.Parallel()
+				s := begin(t, names("settings"))
+				count := 0
+				die := func(string) error {
+					if count++; count%stories == first {
+						return errCrash
+					}
+					return nil
+				}
+				if mode == "before" {
+					s.before = die
+				} else {
+					s.after = die
+				}
+				s.route()
+				s.write("settings", "blue")
+				s.offer("1.0.0")
+				s.play()
+				s.write("settings", "red")
+				s.play()
+				same(t, "ledger", strings.ReplaceAll(s.ledger(), "Rebuilt", "First"), lines(
+					"release Live target Latest",
+					"  1.0.0 active 100% Promoted, 2 replicas",
+					"  1.0.0 deprecated 0% Replaced, 1 replicas",
+				))
+				same(t, "content", s.runsWith(s.active()).Data["file"], "red")
+				children := s.children()
+				for name, c := range s.copies() {
+					_, release := resources.ReleaseOfCopy(&c)
+					if children[release] == nil || !metav1.IsControlledBy(&c, children[release]) {
+						t.Errorf("copy %s is owned by %v", name, c.OwnerReferences)
+					}
+				}
+			})
+		}
+	}
+}
