@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -16,12 +17,8 @@ const (
 	scrapePathAnnotation = "prometheus.io/path"   // default: /metrics
 )
 
-// scrapeLabels are the labels of pods that their series get, by another name.
-var scrapeLabels = map[string]string{
-	"hlnr.io/microservice": "microservice",
-	"hlnr.io/group":        "group",
-	"hlnr.io/release":      "release",
-}
+// notInLabel is what the name of a label of Prometheus cannot hold.
+var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
 // scrapeTarget is one element of the list that Prometheus asks for by HTTP.
 type scrapeTarget struct {
@@ -59,14 +56,13 @@ func targetsOf(pods podList) []scrapeTarget {
 		if p.Metadata.Annotations[scrapeAnnotation] != "true" || p.Status.Phase != "Running" || p.Status.PodIP == "" || port == "" {
 			continue
 		}
-		labels := map[string]string{"namespace": p.Metadata.Namespace, "pod": p.Metadata.Name}
+		labels := map[string]string{}
+		for name, value := range p.Metadata.Labels { // as the usual rule "labelmap" does
+			labels[notInLabel.ReplaceAllString(name, "_")] = value
+		}
+		labels["namespace"], labels["pod"] = p.Metadata.Namespace, p.Metadata.Name
 		if path := p.Metadata.Annotations[scrapePathAnnotation]; path != "" {
 			labels["__metrics_path__"] = path
-		}
-		for from, to := range scrapeLabels {
-			if value := p.Metadata.Labels[from]; value != "" {
-				labels[to] = value
-			}
 		}
 		targets = append(targets, scrapeTarget{Targets: []string{net.JoinHostPort(p.Status.PodIP, port)}, Labels: labels})
 	}

@@ -19,7 +19,7 @@ func TestTargetsOf(t *testing.T) {
 			"labels":{"app":"shop","hlnr.io/microservice":"shop","hlnr.io/group":"1-x","hlnr.io/release":"shop-1-0-0-abc"}},
 			"spec":{"containers":[{"ports":[{"containerPort":53,"protocol":"UDP"},{"containerPort":8080,"protocol":"TCP"}]}]},
 			"status":{"phase":"Running","podIP":"10.244.0.7"}}]}`,
-			`[{"targets":["10.244.0.7:8080"],"labels":{"namespace":"shop","pod":"shop-1","microservice":"shop","group":"1-x","release":"shop-1-0-0-abc"}}]`},
+			`[{"targets":["10.244.0.7:8080"],"labels":{"namespace":"shop","pod":"shop-1","app":"shop","hlnr_io_microservice":"shop","hlnr_io_group":"1-x","hlnr_io_release":"shop-1-0-0-abc"}}]`},
 		"port and path by annotation": {`{"items":[{"metadata":{"namespace":"a","name":"b","annotations":{
 			"prometheus.io/scrape":"true","prometheus.io/port":"9100","prometheus.io/path":"/stats"}},
 			"spec":{"containers":[{"ports":[{"containerPort":8080,"protocol":"TCP"}]}]},"status":{"phase":"Running","podIP":"10.244.0.8"}}]}`,
