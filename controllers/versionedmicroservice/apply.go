@@ -27,11 +27,18 @@ type outcome struct {
 	deployment *status.Error
 	// budget is the same for the PodDisruptionBudget.
 	budget *status.Error
+	// autoscaler is the same for the HorizontalPodAutoscaler.
+	autoscaler *status.Error
+}
+
+// errors are those of all children, the one that matters most first.
+func (o outcome) errors() []*status.Error {
+	return []*status.Error{o.deployment, o.autoscaler, o.budget}
 }
 
 // transient is the error that is tried again with back-off, nil where there is none.
 func (o outcome) transient() error {
-	for _, err := range []*status.Error{o.deployment, o.budget} {
+	for _, err := range o.errors() {
 		if err != nil && err.Class == status.Transient {
 			return err
 		}
@@ -39,12 +46,22 @@ func (o outcome) transient() error {
 	return nil
 }
 
-// apply carries the plan out. One child's fault does not keep the other from being
-// written.
+// apply carries the plan out. One child's fault does not keep another from being
+// written, but for one: as long as there is an autoscaler that is to go, the Deployment
+// is not made smaller, because it would be made larger again.
 func (r *reconciler) apply(ctx context.Context, o *observed, p plan) outcome {
 	var did outcome
+	if p.create == nil {
+		did.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
+	}
+	if p.unscale != nil && did.autoscaler != nil {
+		p.scale = nil
+	}
 	moved, err := r.applyDeployment(ctx, o, p)
 	did.moved, did.deployment = moved, classify(err)
+	if p.create != nil && err == nil {
+		did.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
+	}
 	did.budget = status.Classify(r.applyBudget(ctx, o, p))
 	return did
 }
@@ -181,6 +198,17 @@ func (r *reconciler) applyBudget(ctx context.Context, o *observed, p plan) error
 		return err
 	case p.retire != nil:
 		return r.writer.Delete(ctx, o.release, p.retire)
+	}
+	return nil
+}
+
+func (r *reconciler) applyAutoscaler(ctx context.Context, o *observed, p plan) error {
+	switch {
+	case p.autoscaler != nil:
+		_, err := r.writer.Apply(ctx, o.release, p.autoscaler)
+		return err
+	case p.unscale != nil:
+		return r.writer.Delete(ctx, o.release, p.unscale)
 	}
 	return nil
 }

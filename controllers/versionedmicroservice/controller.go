@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,6 +35,7 @@ import (
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments/scale,verbs=update
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods;services,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
@@ -99,6 +101,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		For(&hlnr.VersionedMicroservice{}, builder.WithPredicates(changed())).
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
+		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
 		Watches(&hlnr.Microservice{}, rowsToReleases()).
 		WatchesRawSource(asks.answers()).
@@ -166,7 +169,7 @@ func (r *reconciler) wake(did outcome, paced time.Duration, looks ...time.Time) 
 			consider(max(look.Sub(r.now()), time.Millisecond))
 		}
 	}
-	for _, err := range []*status.Error{did.deployment, did.budget} {
+	for _, err := range did.errors() {
 		if err != nil {
 			consider(err.After)
 		}

@@ -5,22 +5,25 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
 // observed is all that a pass reads, before it decides anything.
 type observed struct {
 	release      *hlnr.VersionedMicroservice
-	deployment   *appsv1.Deployment            // nil: absent
-	budget       *policyv1.PodDisruptionBudget // nil: absent
-	microservice *hlnr.Microservice            // nil: absent
-	pods         []corev1.Pod                  // read only while they may explain something
-	way          *underWay                     // nil: it has no row in the ledger
+	deployment   *appsv1.Deployment                     // nil: absent
+	budget       *policyv1.PodDisruptionBudget          // nil: absent
+	autoscaler   *autoscalingv2.HorizontalPodAutoscaler // nil: absent
+	microservice *hlnr.Microservice                     // nil: absent
+	pods         []corev1.Pod                           // read only while they may explain something
+	way          *underWay                              // nil: it has no row in the ledger
 }
 
 // observe reads the release and what belongs to it; nil where there is nothing to do.
@@ -41,6 +44,9 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, err
 	}
 	if o.budget, err = get(ctx, r.client, key, &policyv1.PodDisruptionBudget{}); err != nil {
+		return nil, err
+	}
+	if o.autoscaler, err = get(ctx, r.client, key, &autoscalingv2.HorizontalPodAutoscaler{}); err != nil {
 		return nil, err
 	}
 	owner := client.ObjectKey{Namespace: key.Namespace, Name: release.Spec.MicroserviceName}
@@ -69,11 +75,15 @@ func (o *observed) own() *appsv1.Deployment {
 }
 
 // counted gives the replicas that exist and those that are available, of those that
-// are wanted.
+// the Deployment is to have: what is wanted, or more by its autoscaler.
 func (o *observed) counted() (replicas, available int32) {
-	d, want := o.own(), o.release.Spec.Replicas
+	d := o.own()
 	if d == nil {
 		return 0, 0
+	}
+	want := o.release.Spec.Replicas
+	if resources.Autoscaled(o.release) && d.Spec.Replicas != nil {
+		want = max(want, *d.Spec.Replicas)
 	}
 	return min(want, d.Status.Replicas), min(want, d.Status.AvailableReplicas)
 }
@@ -87,7 +97,19 @@ func (o *observed) short() bool {
 // settled says that the Deployment's status speaks of what is wanted now.
 func (o *observed) settled() bool {
 	d := o.own()
-	return d != nil && d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil && *d.Spec.Replicas == o.release.Spec.Replicas
+	return d != nil && d.Status.ObservedGeneration >= d.Generation && sized(o.release, d)
+}
+
+// sized says that a Deployment is to have the replicas that are wanted; with an
+// autoscaler it may have more, and that is none of our business.
+func sized(release *hlnr.VersionedMicroservice, d *appsv1.Deployment) bool {
+	if d.Spec.Replicas == nil {
+		return false
+	}
+	if resources.Autoscaled(release) {
+		return *d.Spec.Replicas >= release.Spec.Replicas
+	}
+	return *d.Spec.Replicas == release.Spec.Replicas
 }
 
 // get reads an object; the nil object where there is none.

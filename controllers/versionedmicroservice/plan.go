@@ -2,6 +2,7 @@ package versionedmicroservice
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,9 @@ type plan struct {
 	scale *int32
 	// budget is to be applied; retire is to be deleted.
 	budget, retire *policyv1.PodDisruptionBudget
+	// autoscaler is to be applied; unscale is to be deleted, before the Deployment
+	// is made smaller than it wants.
+	autoscaler, unscale *autoscalingv2.HorizontalPodAutoscaler
 }
 
 // decide is pure: what is observed alone gives the plan.
@@ -30,6 +34,7 @@ func decide(o *observed) plan {
 	var p plan
 	decideDeployment(o, &p)
 	decideBudget(o, &p)
+	decideAutoscaler(o, &p)
 	return p
 }
 
@@ -49,7 +54,7 @@ func decideDeployment(o *observed, p *plan) {
 	if amended := resources.Amend(live, o.release); p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
 		p.amend = amended
 	}
-	if want := o.release.Spec.Replicas; live.Spec.Replicas == nil || *live.Spec.Replicas != want {
+	if want := o.release.Spec.Replicas; !sized(o.release, live) {
 		p.scale = &want
 	}
 }
@@ -61,5 +66,15 @@ func decideBudget(o *observed, p *plan) {
 	}
 	if o.budget != nil && o.budget.DeletionTimestamp == nil && metav1.IsControlledBy(o.budget, o.release) {
 		p.retire = o.budget
+	}
+}
+
+// decideAutoscaler leaves the comparison of an existing one to the writer.
+func decideAutoscaler(o *observed, p *plan) {
+	if p.autoscaler = resources.Autoscaler(o.release); p.autoscaler != nil {
+		return
+	}
+	if o.autoscaler != nil && o.autoscaler.DeletionTimestamp == nil && metav1.IsControlledBy(o.autoscaler, o.release) {
+		p.unscale = o.autoscaler
 	}
 }

@@ -43,7 +43,7 @@ func report(o *observed, did outcome, said heard, now time.Time) (hlnr.Versioned
 	}
 	next.Failure, next.Message = f.reason, status.Line(f.message)
 	count(o, row, &next)
-	next.Ready = fmt.Sprintf("%d/%d", next.Available, o.release.Spec.Replicas)
+	next.Ready = fmt.Sprintf("%d/%d", next.Available, max(o.release.Spec.Replicas, next.Replicas))
 	conditions(o, did, f, &next)
 	return next, f.look
 }
@@ -109,13 +109,13 @@ func conditions(o *observed, did outcome, f failure, next *hlnr.VersionedMicrose
 func ready(o *observed, did outcome, next *hlnr.VersionedMicroserviceStatus) {
 	generation, conds := o.release.Generation, &next.Conditions
 	available := meta.FindStatusCondition(*conds, hlnr.ConditionAvailable)
-	for _, err := range []*status.Error{did.deployment, did.budget} {
+	for _, err := range did.errors() {
 		if err != nil && err.Class == status.Terminal {
 			status.Stalled(conds, generation, err.Reason, err.Error())
 			return
 		}
 	}
-	for _, err := range []*status.Error{did.deployment, did.budget} {
+	for _, err := range did.errors() {
 		if err != nil {
 			status.Reconciling(conds, generation, err.Reason, err.Error())
 			return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -40,6 +41,14 @@ func ledger(row hlnr.Release, run *hlnr.ReleaseRun) *hlnr.Microservice {
 	return ms
 }
 
+// autoscaled makes a release one with an autoscaler, of at least that many replicas.
+func autoscaled(least int32) func(*observed) {
+	return func(o *observed) {
+		o.release.Spec.Replicas = least
+		o.release.Spec.Availability.Autoscaling = &hlnr.Autoscaling{MaxReplicas: 9}
+	}
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	with := func(o *observed, edit func(*observed)) *observed { edit(o); return o }
@@ -56,6 +65,13 @@ func TestReport(t *testing.T) {
 		"all available":          {seen: scene(2, 2), want: "3: 2/2 " + isAvailable},
 		"more than asked":        {seen: scene(2, 3), want: "3: 2/2 " + isAvailable},
 		"starting":               {seen: scene(2, 1), want: "3: 1/2 " + isStarting},
+		"autoscaled":             {seen: with(scene(4, 4), autoscaled(2)), want: "3: 4/4 " + isAvailable},
+		"autoscaled, starting":   {seen: with(scene(4, 3), autoscaled(2)), want: "3: 3/4 " + isAvailable},
+		"autoscaled, too few":    {seen: with(scene(4, 1), autoscaled(2)), want: "3: 1/4 " + isStarting},
+		"autoscaled, not raised": {seen: with(scene(1, 1), autoscaled(2)), want: "0:"},
+		"foreign autoscaler": {
+			seen: scene(2, 2), did: outcome{autoscaler: status.Classify(&apply.ForeignError{})},
+			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/NameConflict Stalled=True/NameConflict"},
 		"on the way up":          {seen: old(scene(3, 2), 1), want: "3: 1/3 " + isStarting},
 		"on the way down":        {seen: old(scene(3, 1), 2), want: "3: 1/3 " + isStarting},
 		"first of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
@@ -208,15 +224,29 @@ func TestDecide(t *testing.T) {
 		"with a budget": {with(scene(2, 2), func(o *observed) {
 			o.release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
 		}), "budget"},
-		"old budget":         {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
-		"foreign old budget": {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
+		"autoscaled":                             {with(scene(2, 2), autoscaled(2)), "autoscaler"},
+		"scaled up by its autoscaler":            {with(scene(4, 4), autoscaled(2)), "autoscaler"},
+		"raised above what its autoscaler wants": {with(scene(4, 4), autoscaled(5)), "autoscaler scale 5"},
+		"no pods for an autoscaler": {with(scene(2, 2), func(o *observed) {
+			autoscaled(0)(o)
+			o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: o.deployment.OwnerReferences}}
+		}), "unscale scale 0"},
+		"a fixed number again": {with(scene(2, 2), func(o *observed) {
+			o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: o.deployment.OwnerReferences}}
+		}), "unscale"},
+		"an autoscaler of somebody else": {with(scene(2, 2), func(o *observed) { o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{} }), ""},
+		"old budget":                     {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
+		"foreign old budget":             {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			deployment := test.seen.deployment.DeepCopy()
 			p := decide(test.seen)
 			var got []string
-			for word, there := range map[string]bool{"create": p.create != nil, "amend": p.amend != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.retire != nil} {
+			for word, there := range map[string]bool{
+				"create": p.create != nil, "amend": p.amend != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.retire != nil,
+				"autoscaler": p.autoscaler != nil, "unscale": p.unscale != nil,
+			} {
 				if there {
 					got = append(got, word)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,9 +32,10 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		return nil // cannot be: the label is a constant
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                   {Label: labels.NewSelector().Add(*ours), Transform: trimPod},
-		&appsv1.Deployment{}:            {Label: labels.NewSelector().Add(*ours)},
-		&policyv1.PodDisruptionBudget{}: {Label: labels.NewSelector().Add(*ours)},
+		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: trimPod},
+		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours)},
+		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours)},
+		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
 	}
 }
 
@@ -55,6 +57,19 @@ func changed() predicate.Predicate { return predicate.ResourceVersionChangedPred
 // budgetChanged lets edits pass, and not the status that is written with each pod.
 func budgetChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// autoscalerChanged lets edits pass, and not the status that is written with each look
+// at the metrics. Not every version of Kubernetes counts generations of this kind.
+func autoscalerChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
+			now, fine := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
+			return ok && fine && (!equality.Semantic.DeepEqual(before.Spec, now.Spec) || !equality.Semantic.DeepEqual(before.Labels, now.Labels) ||
+				!equality.Semantic.DeepEqual(before.Annotations, now.Annotations) || !equality.Semantic.DeepEqual(before.OwnerReferences, now.OwnerReferences))
+		},
+	}
 }
 
 // podChanged lets pass what may explain why a pod is not ready. How many are

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -28,7 +29,15 @@ func release() *hlnr.VersionedMicroservice {
 		},
 		Spec: hlnr.VersionedMicroserviceSpec{
 			MicroserviceName: "shop", Group: "1-x", Replicas: 2,
-			Availability: hlnr.ReleaseAvailability{MinReadySeconds: 10, DisruptionBudget: &hlnr.DisruptionBudget{MinAvailable: &half}},
+			Availability: hlnr.ReleaseAvailability{
+				MinReadySeconds: 10, DisruptionBudget: &hlnr.DisruptionBudget{MinAvailable: &half},
+				Autoscaling: &hlnr.Autoscaling{MinReplicas: new(int32(1)), MaxReplicas: 5, Metrics: []autoscalingv2.MetricSpec{{
+					Type: autoscalingv2.ResourceMetricSourceType,
+					Resource: &autoscalingv2.ResourceMetricSource{
+						Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(60))},
+					},
+				}}},
+			},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hlnr.LabelRelease: "shop-1-2-0-abc", "app": "shop"}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.2.0"}}},
@@ -39,7 +48,7 @@ func release() *hlnr.VersionedMicroservice {
 
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	for name, obj := range map[string]any{"deployment": resources.Deployment(release()), "budget": resources.Budget(release())} {
+	for name, obj := range map[string]any{"deployment": resources.Deployment(release()), "budget": resources.Budget(release()), "autoscaler": resources.Autoscaler(release())} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := yaml.Marshal(obj)
@@ -91,5 +100,35 @@ func TestBuildersChangeNothing(t *testing.T) {
 	r.Spec.Availability.DisruptionBudget = nil
 	if b := resources.Budget(r); b != nil {
 		t.Errorf("a budget that nobody asked for: %v", b)
+	}
+}
+
+// An autoscaler goes no lower than the release needs, and at least as high.
+func TestAutoscalerBounds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		replicas    int32
+		autoscaling *hlnr.Autoscaling
+		want        [2]int32 // zero: no autoscaler
+	}{
+		"at the user's least":          {3, &hlnr.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{3, 5}},
+		"replaces one that has more":   {4, &hlnr.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{4, 5}},
+		"replaces one beyond its most": {9, &hlnr.Autoscaling{MaxReplicas: 5}, [2]int32{9, 9}},
+		"grows with its weight":        {1, &hlnr.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{1, 5}},
+		"no pods":                      {0, &hlnr.Autoscaling{MaxReplicas: 5}, [2]int32{}},
+		"a fixed number":               {3, nil, [2]int32{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := release()
+			r.Spec.Replicas, r.Spec.Availability.Autoscaling = test.replicas, test.autoscaling
+			var got [2]int32
+			if a := resources.Autoscaler(r); a != nil {
+				got = [2]int32{*a.Spec.MinReplicas, a.Spec.MaxReplicas}
+			}
+			if got != test.want || resources.Autoscaled(r) != (test.want != [2]int32{}) {
+				t.Errorf("from and to %v, want %v", got, test.want)
+			}
+		})
 	}
 }
