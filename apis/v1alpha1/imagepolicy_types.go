@@ -18,8 +18,9 @@ type ImagePolicySpec struct {
 
 	// imagePullSecrets are Secrets of this namespace with the registry's
 	// credentials, of the types kubernetes.io/dockerconfigjson, dockercfg or
-	// basic-auth. The releases' pods get them as well. A Secret that is missing is
-	// an error, never anonymous access.
+	// basic-auth; one of the last type needs the annotation hlnr.io/registry, which
+	// names the registry that it is for. The releases' pods get them as well. A
+	// Secret that is missing is an error, never anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -136,6 +136,10 @@ const (
 	AnnotationVersion = "hlnr.io/version"
 	// AnnotationRequestedAt on an ImagePolicy: any new value asks for a scan now.
 	AnnotationRequestedAt = "hlnr.io/requestedAt"
+	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth: the registry
+	// that its password may be sent to, as host[:port][/path]. A pull secret of
+	// this type without it is never used.
+	AnnotationRegistry = "hlnr.io/registry"
 	// AnnotationAttempt on a VersionedMicroservice: the sequence of the ledger
 	// write for which it was made or revived. A plan made on an older ledger may
 	// not scale it down or delete it (protocol rule 2).

@@ -149,7 +149,8 @@ func TestShippedRightsSuffice(t *testing.T) {
 	shop := metav1.ObjectMeta{Namespace: namespace, Name: "shop"}
 
 	create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: "kubernetes.io/basic-auth",
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull", Annotations: map[string]string{v1alpha1.AnnotationRegistry: images.Host()}},
+		Type:       "kubernetes.io/basic-auth",
 		StringData: map[string]string{"username": "robot", "password": "secret"},
 	})
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "public"}}

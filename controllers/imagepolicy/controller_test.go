@@ -308,6 +308,12 @@ func TestCredentials(t *testing.T) {
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull": entry "x": auth is not base64 of username:password`},
 		"of another type": {&corev1.Secret{Type: "Opaque", Data: map[string][]byte{"token": []byte("hidden")}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type "Opaque": use kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth`},
+		"of no registry": {&corev1.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")}},
+			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type kubernetes.io/basic-auth, which names no registry: annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to`},
+		"of another registry, by annotation": {&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRegistry: "ghcr.io"}},
+			Type:       "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")},
+		}, `False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO"; add one, or remove the list to look as nobody`},
 		"of another registry": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"ghcr.io":{"username":"u","password":"hidden"}}}`)}},
 			`False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO"; add one, or remove the list to look as nobody`},
 	} {
@@ -334,7 +340,8 @@ func TestCredentials(t *testing.T) {
 			}
 			s.server.RequireBasic("robot", "secret")
 			s.create(&corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull"}, Type: "kubernetes.io/basic-auth",
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull", Annotations: map[string]string{v1alpha1.AnnotationRegistry: s.server.Host()}},
+				Type:       "kubernetes.io/basic-auth",
 				StringData: map[string]string{"username": "robot", "password": "secret"},
 			})
 			p = s.look("shop")

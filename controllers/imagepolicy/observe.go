@@ -169,7 +169,9 @@ func (r *Reconciler) observeCredential(ctx context.Context, o *observed) error {
 		if err != nil {
 			return fmt.Errorf("get Secret %q: %w", ref.Name, err)
 		}
-		secrets = append(secrets, registry.Secret{Name: s.Name, Type: string(s.Type), Data: s.Data})
+		secrets = append(secrets, registry.Secret{
+			Name: s.Name, Type: string(s.Type), Data: s.Data, Registry: s.Annotations[v1alpha1.AnnotationRegistry],
+		})
 	}
 	if len(secrets) == 0 {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,13 +54,16 @@ type Secret struct {
 	Name string
 	Type string
 	Data map[string][]byte
+	// Registry, as host[:port][/path], that a basic-auth Secret is for: the value of
+	// its annotation hlnr.io/registry. The other types name registries themselves.
+	Registry string
 }
 
 // The types of Secrets that are read, and their keys.
 const (
 	TypeDockerConfigJSON = "kubernetes.io/dockerconfigjson" // .dockerconfigjson
 	TypeDockerConfig     = "kubernetes.io/dockercfg"        // .dockercfg
-	TypeBasicAuth        = "kubernetes.io/basic-auth"       // username, password; for any registry
+	TypeBasicAuth        = "kubernetes.io/basic-auth"       // username, password
 )
 
 // Match is the outcome of FindCredential.
@@ -76,8 +80,9 @@ type Match struct {
 // longest path that contains it, whole path segments only (an entry for
 // ghcr.io/org is none for ghcr.io/org-b), of equal ones that of the first Secret.
 // Host and port must be the same; docker.io goes by all its names; wildcards in
-// hosts are not read. A basic-auth Secret names no registry: it fits any, after
-// all others.
+// hosts are not read. A basic-auth Secret is for Secret.Registry only, and of no
+// use without: else whoever may name a repository could have its password sent to
+// a host of his own.
 //
 // The error names each Secret that cannot be read, and says nothing of what it
 // holds; the match counts beside it.
@@ -110,14 +115,14 @@ func FindCredential(repository string, secrets ...Secret) (Match, error) {
 }
 
 // entry is a credential and the prefix of repositories that it is for: host and
-// path without a trailing slash, "" for all.
+// path without a trailing slash.
 type entry struct {
 	prefix     string
 	credential Credential
 }
 
 func (e entry) fits(target string) bool {
-	return e.prefix == "" || target == e.prefix || strings.HasPrefix(target, e.prefix+"/")
+	return target == e.prefix || strings.HasPrefix(target, e.prefix+"/")
 }
 
 // dockerConfigEntry is one registry of a docker configuration.
@@ -138,7 +143,11 @@ func (s Secret) entries() ([]entry, error) {
 		if c.Anonymous() {
 			return nil, fmt.Errorf("secret %q has neither username nor password: set both keys", s.Name)
 		}
-		return []entry{{"", c}}, nil
+		prefix, err := s.registry()
+		if err != nil {
+			return nil, err
+		}
+		return []entry{{prefix, c}}, nil
 	case TypeDockerConfigJSON:
 		var config struct {
 			Auths map[string]dockerConfigEntry `json:"auths"`
@@ -169,6 +178,22 @@ func (s Secret) entries() ([]entry, error) {
 	})
 	return entries, nil
 }
+
+// registry that a basic-auth Secret names.
+func (s Secret) registry() (string, error) {
+	const mend = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
+	if s.Registry == "" {
+		return "", fmt.Errorf("secret %q has type %s, which names no registry: %s", s.Name, s.Type, mend)
+	}
+	prefix := prefixOf(s.Registry)
+	if host, _, _ := strings.Cut(prefix, "/"); !registryHost.MatchString(host) {
+		return "", fmt.Errorf("secret %q: annotation hlnr.io/registry is %q, which is no registry: %s", s.Name, clip(s.Registry), mend)
+	}
+	return prefix, nil
+}
+
+// registryHost is a name or an address, with a port perhaps.
+var registryHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
 
 func (s Secret) decode(key string, into any) error {
 	data, ok := s.Data[key]

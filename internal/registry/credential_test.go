@@ -12,8 +12,8 @@ func dockerConfig(name, json string) Secret {
 	return Secret{Name: name, Type: TypeDockerConfigJSON, Data: map[string][]byte{".dockerconfigjson": []byte(json)}}
 }
 
-func basic(name, username string) Secret {
-	return Secret{Name: name, Type: TypeBasicAuth, Data: map[string][]byte{"username": []byte(username), "password": []byte("hunter2")}}
+func basic(name, username, registry string) Secret {
+	return Secret{Name: name, Type: TypeBasicAuth, Registry: registry, Data: map[string][]byte{"username": []byte(username), "password": []byte("hunter2")}}
 }
 
 // user is a configuration with one user per key.
@@ -64,11 +64,24 @@ func TestFindCredential(t *testing.T) {
 			want: Match{true, login("robot"), "s"}},
 		"docker hub by its API": {repository: "web", secrets: []Secret{user("s", map[string]string{"registry-1.docker.io/library": "robot"})},
 			want: Match{true, login("robot"), "s"}},
-		"basic-auth fits any": {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot")}, want: Match{true, login("robot"), "s"}},
-		"basic-auth is the last": {repository: "ghcr.io/org/web", secrets: []Secret{basic("a", "any"), user("b", map[string]string{"ghcr.io": "host"})},
-			want: Match{true, login("host"), "b"}},
-		"no host at all is no entry": {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"": "robot", "https://": "robot"})}},
-		"empty entry is none":        {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{}}}`)}},
+		"basic-auth of the registry": {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot", "ghcr.io")}, want: Match{true, login("robot"), "s"}},
+		"basic-auth of the port":     {repository: "10.0.0.1:5000/web", secrets: []Secret{basic("s", "robot", "10.0.0.1:5000")}, want: Match{true, login("robot"), "s"}},
+		"basic-auth of an IPv6 host": {repository: "[::1]:5000/web", secrets: []Secret{basic("s", "robot", "[::1]:5000")}, want: Match{true, login("robot"), "s"}},
+		"basic-auth of docker hub":   {repository: "acme/web", secrets: []Secret{basic("s", "robot", "docker.io/acme")}, want: Match{true, login("robot"), "s"}},
+		"basic-auth of a path, the longest": {repository: "ghcr.io/org/web", secrets: []Secret{user("a", map[string]string{"ghcr.io": "host"}), basic("b", "org", "ghcr.io/org")},
+			want: Match{true, login("org"), "b"}},
+		"basic-auth of another registry": {repository: "evil.example/web", secrets: []Secret{basic("s", "robot", "ghcr.io")}},
+		"basic-auth of a host's start":   {repository: "ghcr.io.evil.example/web", secrets: []Secret{basic("s", "robot", "ghcr.io")}},
+		"basic-auth of another port":     {repository: "ghcr.io:5000/web", secrets: []Secret{basic("s", "robot", "ghcr.io")}},
+		"basic-auth of another path":     {repository: "ghcr.io/org-evil/web", secrets: []Secret{basic("s", "robot", "ghcr.io/org")}},
+		"basic-auth of no registry": {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot", "")},
+			err: `secret "s" has type kubernetes.io/basic-auth, which names no registry: annotate it with hlnr.io/registry=host[:port][/path]`},
+		"basic-auth of any registry": {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot", "*")},
+			err: `annotation hlnr.io/registry is "*", which is no registry: annotate it`},
+		"basic-auth of a scheme only": {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot", "https://")}, err: "which is no registry"},
+		"basic-auth of a path only":   {repository: "ghcr.io/org/web", secrets: []Secret{basic("s", "robot", "/org")}, err: "which is no registry"},
+		"no host at all is no entry":  {repository: "ghcr.io/org/web", secrets: []Secret{user("s", map[string]string{"": "robot", "https://": "robot"})}},
+		"empty entry is none":         {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{}}}`)}},
 		"auth": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"auth":"`+encoded+`"}}}`)},
 			want: Match{true, login("robot"), "s"}},
 		"identity token": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("s", `{"auths":{"ghcr.io":{"identitytoken":"t"}}}`)},
