@@ -45,18 +45,20 @@ func decode(result model.Value, at time.Time) answer {
 		case 0:
 			return answer{noTraffic: true}
 		case 1:
+			if v[0] == nil {
+				break
+			}
 			if v[0].Histogram != nil {
 				return answer{err: errorf(WrongType, "the answer is a histogram: take histogram_quantile(), histogram_sum() or histogram_count() of it")}
 			}
 			return dated(float64(v[0].Value), v[0].Timestamp, at)
+		default:
+			return answer{err: errorf(SeveralSeries, "the answer has %d series: put sum(), max() or another aggregation around the query", len(v))}
 		}
-		return answer{err: errorf(SeveralSeries, "the answer has %d series, as %s and %s: put sum(), max() or another aggregation around the query", len(v), v[0].Metric, v[1].Metric)}
 	case model.Matrix:
 		return answer{err: errorf(WrongType, "the answer is a range vector: put rate(), increase() or another function around it")}
-	case *model.String:
-		return answer{err: errorf(WrongType, "the answer is a string: the query must give a number")}
 	}
-	return answer{err: errorf(BadAnswer, "the answer has no result")}
+	return answer{err: errorf(BadAnswer, "the answer has no result that is a number")}
 }
 
 func dated(v float64, stamp model.Time, at time.Time) answer {

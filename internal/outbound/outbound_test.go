@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -337,7 +338,9 @@ func TestBodies(t *testing.T) {
 
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	p := policy(t, Config{Allow: []string{"127.0.0.0/8"}})
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
