@@ -80,6 +80,7 @@ func group(t *rapid.T) release.Group {
 			StepRevision: int64(count(t, "step revision")), StepsHash: word(t, "steps"),
 			Waited:       time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "waited")),
 			WaitingSince: maybe(t, "waiting"), Interrupted: flag(t, "interrupted"), Floor: count(t, "floor"), Continued: count(t, "continued"),
+			Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "run"), Gate: release.Point(word(t, "gate")), GateTime: maybe(t, "gated"),
 		}
 	}
 	return g
@@ -89,6 +90,7 @@ func row(t *rapid.T) release.Row {
 	r := release.Row{
 		Release: word(t, "release"), Name: word(t, "stream"), Version: word(t, "version"), Config: word(t, "config"),
 		Status: release.Status(word(t, "status")), Weight: count(t, "weight"), Available: flag(t, "available"),
+		Match: flag(t, "match"), Mirror: count(t, "mirror"),
 		Promoted: int64(count(t, "promoted")), Routed: flag(t, "routed"), Adopted: flag(t, "adopted"),
 		Attempt: count(t, "attempt"), RetryTime: maybe(t, "retry"), Reason: word(t, "reason"), Since: instant(t, "since"),
 	}

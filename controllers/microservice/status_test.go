@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,6 +62,9 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	carried := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
 	state := func(reason, message string) release.Note { return release.Note{Reason: reason, Message: message} }
+	canaries := func() []v1alpha1.ReleaseGroup {
+		return []v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}
+	}
 	for name, test := range map[string]struct {
 		groups  []v1alpha1.ReleaseGroup
 		notes   []release.Note
@@ -95,6 +99,43 @@ func TestConditions(t *testing.T) {
 			"Progressing True Approval: 1.1.0 waits for Continue",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Approval", Groups: "1/1"}},
+		"canary is measured": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 waits for the verdict")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Analysis: 1.1.0 waits for the verdict",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Analysis", Groups: "1/1"}},
+		"a pause goes before measuring": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 waits for the verdict"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Paused: 1.1.0 waits until then",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
+		"measurements prove nothing": {canaries(), []release.Note{state("AnalysisInconclusive", "1.1.0 waits for a person"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+			"AnalysisInconclusive True AnalysisInconclusive: 1.1.0 waits for a person",
+			"Progressing True Inconclusive: 1.1.0 waits for a person",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Inconclusive", Groups: "1/1"}},
+		"nothing to measure": {canaries(), []release.Note{state("AnalysisNoTraffic", "1.1.0 waits for requests")}, nil, nil, shown{Conditions: []string{
+			"AnalysisNoTraffic True AnalysisNoTraffic: 1.1.0 waits for requests",
+			"Progressing True Analysis: 1.1.0 waits for requests",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Analysis", Groups: "1/1"}},
+		"a gate is closed": {canaries(), []release.Note{state("AwaitingGate", "1.1.0 waits for hooks"), state("Waiting", "2.0.0 waits until then"), state("AwaitingWindow", "3.0.0 waits for its window")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Gate: 1.1.0 waits for hooks",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Gate", Groups: "1/1"}},
+		"a window is closed": {canaries(), []release.Note{state("AwaitingWindow", "1.1.0 waits for its window")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Window: 1.1.0 waits for its window",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Window", Groups: "1/1"}},
+		"a release lost its configuration": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+			c := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Name: "shop-1"}}
+			c.Spec.SemVer.Version = "1.0.0"
+			c.Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-1-abc"}},
+			}}}
+			w.children = map[string]*v1alpha1.VersionedMicroservice{"shop-1": c}
+		}, shown{Conditions: []string{
+			`ConfigurationLost True ConfigurationLost: releases whose copies were deleted cannot start pods: 1.0.0 (shop-1) lacks its ConfigMap "shop-1-abc"`,
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Groups: "1/1"}},
 		"behind the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
 			"Progressing True Canary: 1.1.0 of group 1.x is on its way",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -180,7 +221,7 @@ func TestConditions(t *testing.T) {
 
 			// What no longer holds goes away.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
-			w.plan, w.facts = release.Plan{}, release.Observed{Policies: carried}
+			w.plan, w.facts, w.children = release.Plan{}, release.Observed{Policies: carried}, nil
 			setConditions(w, nil)
 			summarise(ms)
 			same(t, "at rest again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})

@@ -1,0 +1,188 @@
+package microservice
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+func TestReadSpec(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	defaults := func(edit func(*release.Spec)) release.Spec {
+		s := release.Spec{Replicas: 1, Standby: 1, MinimumAvailable: 3, Deadline: 10 * time.Minute, Drain: 30 * time.Second}
+		edit(&s)
+		return s
+	}
+	hook := func(kind v1alpha1.HookType, steps ...string) v1alpha1.Hook {
+		return v1alpha1.Hook{Name: string(kind), Type: kind, Steps: steps}
+	}
+	for name, test := range map[string]struct {
+		spec v1alpha1.MicroserviceSpec
+		want release.Spec
+		err  string
+	}{
+		"nothing": {v1alpha1.MicroserviceSpec{}, defaults(func(*release.Spec) {}), ""},
+		"an autoscaler's least replicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
+			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](4), MaxReplicas: 9},
+		}}, defaults(func(s *release.Spec) { s.Replicas = 4 }), ""},
+		"an autoscaler without them": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
+			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}, StandbyReplicas: ptr.To(intstr.FromString("Full")),
+		}}, defaults(func(s *release.Spec) { s.Replicas, s.StandbyFull, s.Standby = 2, true, 0 }), ""},
+		"steps of all kinds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+			Scale: v1alpha1.ScaleMatchWeight, Analysis: &v1alpha1.CanaryAnalysis{},
+			Steps: []v1alpha1.CanaryStep{
+				{Match: true, Approval: &v1alpha1.CanaryApproval{}},
+				{Name: "copies", MirrorPercent: 20, Pause: &v1alpha1.CanaryPause{Duration: "1m"}},
+				{Name: "half", Weight: 50, Window: &v1alpha1.DeployWindow{To: "12:30"}},
+			},
+			Hooks: []v1alpha1.Hook{hook("ConfirmPromotion"), hook("ConfirmTrafficIncrease", "half"), hook("Event"), hook("PreRollout")},
+		}}}, defaults(func(s *release.Spec) {
+			s.Analysis, s.MatchWeight = true, true
+			s.Gates = []release.Point{release.PreRollout, release.ConfirmPromotion}
+			s.Steps = []release.Step{
+				{Match: true, Approval: true},
+				{Name: "copies", Mirror: 20, Pause: time.Minute},
+				{Name: "half", Weight: 50, Confirm: true, Window: &release.Window{Open: true, Next: now.Add(30 * time.Minute)}},
+			}
+		}), ""},
+		"a hook for all steps": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+			Scale: v1alpha1.ScaleFull, Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2}},
+			Hooks: []v1alpha1.Hook{hook("ConfirmTrafficIncrease"), hook("ConfirmRollout")},
+		}}}, defaults(func(s *release.Spec) {
+			s.Gates = []release.Point{release.ConfirmRollout}
+			s.Steps = []release.Step{{Weight: 1, Confirm: true}, {Weight: 2, Confirm: true}}
+		}), ""},
+		"hooks that are called in rounds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+			Steps: []v1alpha1.CanaryStep{{Weight: 1}}, Hooks: []v1alpha1.Hook{hook("Rollout")},
+		}}}, defaults(func(s *release.Spec) {
+			s.Analysis = true
+			s.Steps = []release.Step{{Weight: 1}}
+		}), ""},
+		"an unknown zone": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+			Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2, Window: &v1alpha1.DeployWindow{TimeZone: "Mars"}}},
+		}}}, defaults(func(s *release.Spec) {
+			s.Steps = []release.Step{{Weight: 1}, {Weight: 2, Window: &release.Window{}}}
+		}), `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Mars"; use a name of the IANA time zone database, such as Europe/Zurich`},
+	} {
+		got, err := readSpec(&v1alpha1.Microservice{Spec: test.spec}, 5*time.Second, now)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		same(t, name, got, test.want)
+		same(t, name+": error", text, test.err)
+	}
+}
+
+// What hooks and measurements say of the present run and its gate counts, and
+// nothing else.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))
+	before := metav1.NewMicroTime(since.Add(-time.Minute))
+	canary := &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}},
+		Hooks: []v1alpha1.Hook{
+			{Name: "a", Type: "ConfirmTrafficIncrease"}, {Name: "b", Type: "ConfirmTrafficIncrease", Steps: []string{"half"}},
+			{Name: "c", Type: "ConfirmTrafficIncrease", Steps: []string{"tenth"}},
+			{Name: "pre", Type: "PreRollout"}, {Name: "back", Type: "Rollback"},
+		},
+	}
+	said := func(name string, kind v1alpha1.HookType, phase v1alpha1.HookPhase, message string) v1alpha1.HookStatus {
+		return v1alpha1.HookStatus{Name: name, Type: kind, Run: 7, Step: 1, Since: &since, Phase: phase, Message: message}
+	}
+	more := func(name string, phase v1alpha1.HookPhase, message string) v1alpha1.HookStatus {
+		return said(name, "ConfirmTrafficIncrease", phase, message)
+	}
+	with := func(h v1alpha1.HookStatus, edit func(*v1alpha1.HookStatus)) v1alpha1.HookStatus {
+		edit(&h)
+		return h
+	}
+	run := v1alpha1.ReleaseRun{Release: "shop-1", Sequence: 7, Step: 1, Gate: "ConfirmTrafficIncrease", GateTime: &since}
+	atStart := run
+	atStart.Step, atStart.Gate = 0, "PreRollout"
+	gate := func(r v1alpha1.ReleaseRun, open, failed bool, message string) []release.GateFact {
+		return []release.GateFact{{Run: 7, Step: int(r.Step), Point: release.Point(r.Gate), Since: since.Time, Open: open, Failed: failed, Message: message}}
+	}
+	free := run
+	free.Gate, free.GateTime = "", nil
+	for name, test := range map[string]struct {
+		run  v1alpha1.ReleaseRun
+		said []v1alpha1.HookStatus
+		want release.Child
+	}{
+		"no gate":         {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Child{}},
+		"nobody answered": {run, nil, release.Child{Gates: gate(run, false, false, "a was not asked yet, b was not asked yet")}},
+		"one agrees": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
+			release.Child{Gates: gate(run, false, false, "b answered: freeze until Monday")}},
+		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Child{Gates: gate(run, true, false, "")}},
+		"another run": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
+			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
+		"another wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = &before }), more("b", "Open", "")},
+			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
+		"no wait at all": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = nil }), more("b", "Open", "")},
+			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
+		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
+			release.Child{Gates: gate(run, false, false, "a was not asked yet"), Rollback: &release.RollbackFact{Run: 7, Message: "a is open"}}},
+		"a check passed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Delivered", "")}, release.Child{Gates: gate(atStart, true, false, "")}},
+		"a check failed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Child{Gates: gate(atStart, false, true, "pre answered: 2 of 9 tests")}},
+		"one asks to go back": {free, []v1alpha1.HookStatus{said("back", "Rollback", "Open", "orders fall")},
+			release.Child{Rollback: &release.RollbackFact{Run: 7, Message: "back answered: orders fall"}}},
+		"one does not":                {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Child{}},
+		"one asked in the run before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Child{}},
+		"a gate whose hooks were removed": {func() v1alpha1.ReleaseRun { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
+			release.Child{Gates: []release.GateFact{{Run: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.UpdateStrategy.Canary = canary
+		r := test.run
+		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "other"}, {Slug: "1-x", Run: &r}}
+		c := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Name: "shop-1"}}
+		c.Status.Hooks = test.said
+		var got release.Child
+		readHooks(ms, c, &got)
+		same(t, name, got, test.want)
+
+		c.Name = "shop-2"
+		got = release.Child{}
+		readHooks(ms, c, &got)
+		same(t, name+": of a release that is not under way", got, release.Child{})
+	}
+}
+
+func TestReadVerdict(t *testing.T) {
+	t.Parallel()
+	if got := readVerdict(nil); got != nil {
+		t.Errorf("nothing measured gives %v", got)
+	}
+	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))
+	for _, phase := range []release.VerdictPhase{release.VerdictRunning, release.VerdictPassed, release.VerdictFailed, release.VerdictInconclusive, release.VerdictNoTraffic} {
+		got := readVerdict(&v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Since: since, Phase: v1alpha1.AnalysisPhase(phase), Message: "m", Rounds: 3})
+		same(t, string(phase), got, &release.Verdict{Run: 7, Step: 2, Since: since.Time, Phase: phase, Message: "m"})
+	}
+}
+
+// The words of the API and of the planner are the same.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for api, planner := range map[string]string{
+		string(v1alpha1.AnalysisRunning): string(release.VerdictRunning), string(v1alpha1.AnalysisPassed): string(release.VerdictPassed),
+		string(v1alpha1.AnalysisFailed): string(release.VerdictFailed), string(v1alpha1.AnalysisInconclusive): string(release.VerdictInconclusive),
+		string(v1alpha1.AnalysisNoTraffic):          string(release.VerdictNoTraffic),
+		string(v1alpha1.GateConfirmRollout):         string(release.ConfirmRollout),
+		string(v1alpha1.GatePreRollout):             string(release.PreRollout),
+		string(v1alpha1.GateConfirmTrafficIncrease): string(release.ConfirmTrafficIncrease),
+		string(v1alpha1.GateConfirmPromotion):       string(release.ConfirmPromotion),
+	} {
+		if api != planner {
+			t.Errorf("the API says %q, and the planner %q", api, planner)
+		}
+	}
+}
