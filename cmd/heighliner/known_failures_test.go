@@ -1,0 +1,75 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// values that each type of flag takes and refuses.
+var values = map[string]struct{ good, bad string }{
+	"bool": {"true", "perhaps"}, "int": {"3", "three"}, "duration": {"7s", "7"}, "string": {"x", ""}, "stringSlice": {"a,b", ""},
+}
+
+// An override that is set only where it cannot be read was a failure of others: each
+// flag takes a value, keeps it, and refuses one that is none.
+func TestEachFlagTakesItsValue(t *testing.T) {
+	checked := 0
+	command().Flags().VisitAll(func(f *pflag.Flag) {
+		v, ok := values[f.Value.Type()]
+		if !ok || f.Name == "help" || f.Name == "kubeconfig" {
+			return // of libraries, with their own types
+		}
+		checked++
+		fresh := command()
+		if err := fresh.ParseFlags([]string{"--" + f.Name + "=" + v.good}); err != nil {
+			t.Errorf("--%s=%s: %v", f.Name, v.good, err)
+		}
+		if got := strings.Trim(fresh.Flags().Lookup(f.Name).Value.String(), "[]"); got != v.good {
+			t.Errorf("--%s=%s is read as %q", f.Name, v.good, got)
+		}
+		if got := f.Value.String(); got == v.good {
+			t.Errorf("--%s: %s is its default, which proves nothing", f.Name, got)
+		}
+		if v.bad != "" && command().ParseFlags([]string{"--" + f.Name + "=" + v.bad}) == nil {
+			t.Errorf("--%s=%s is taken", f.Name, v.bad)
+		}
+	})
+	if checked < 5 {
+		t.Errorf("only %d flags were looked at", checked)
+	}
+}
+
+// No part of the manager reads its environment: there is no override that a person
+// does not see in its command line.
+func TestNoOverrideByEnvironment(t *testing.T) {
+	for _, dir := range []string{"cmd/heighliner", "controllers", "internal", "apis"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if call, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := call.X.(*ast.Ident); ok && x.Name == "os" && strings.Contains(strings.ToLower(call.Sel.Name), "env") {
+						t.Errorf("%s reads the environment by os.%s", path, call.Sel.Name)
+					}
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package microservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Row 38 of the known failures: somebody changes each object just before it is
+// written, so that the server itself answers with a conflict, or the server fails.
+// Nothing is lost, and the story ends the same.
+func TestConflictAtEachWrite(t *testing.T) {
+	t.Parallel()
+	for _, every := range []int{3, 5} { // a pass has two writes: each of them is met in turn
+		t.Run(fmt.Sprintf("one of %d writes", every), func(t *testing.T) {
+			t.Parallel()
+			s := begin(t)
+			count, met := 0, 0
+			s.before = func(what string) error {
+				if count++; count%every == 0 && s.meddle(what, count) {
+					met++
+				}
+				return nil
+			}
+			s.upgrade(func(version, ledger string) { same(t, "ledger after "+version, ledger, rests[version]) })
+			if met < 3 {
+				t.Errorf("only %d of %d writes met a newer object", met, count)
+			}
+		})
+	}
+	t.Run("the server fails", func(t *testing.T) {
+		t.Parallel()
+		s := begin(t)
+		count, lost := 0, 0
+		s.before = func(string) error {
+			if count++; count%3 != 0 {
+				return nil
+			}
+			lost++
+			// The queue tries again what play takes for a crash.
+			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is away")))
+		}
+		s.upgrade(func(version, ledger string) {
+			same(t, "ledger after "+version, strings.ReplaceAll(ledger, "Rebuilt", "First"), rests[version])
+		})
+		if lost < 5 {
+			t.Errorf("only %d of %d writes were lost", lost, count)
+		}
+	})
+}
+
+// meddle changes the object of a write, and says whether there is one.
+func (s *story) meddle(what string, n int) bool {
+	s.Helper()
+	var o client.Object = s.ms()
+	if verb, name, _ := strings.Cut(what, " "); verb == "patch" || verb == "delete" {
+		child := s.children()[name]
+		if child == nil {
+			return false
+		}
+		o = child
+	} else if verb != "ledger" {
+		return false
+	}
+	before := o.DeepCopyObject().(client.Object)
+	note := map[string]string{"example.com/note": fmt.Sprint(n)}
+	for k, v := range o.GetAnnotations() {
+		if _, there := note[k]; !there {
+			note[k] = v
+		}
+	}
+	o.SetAnnotations(note)
+	if err := env.Client.Patch(s.Context(), o, client.MergeFrom(before)); err != nil {
+		s.Fatal(err)
+	}
+	return true
+}
+
+// Row 50: a pass reads from the cache, a few times, however many releases there are,
+// and asks the server itself for nothing while nothing is missing.
+func TestReadsOfAPass(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.route()
+	reads := map[string]int{}
+	count := func(from string, c client.WithWatch) client.WithWatch {
+		return interceptor.NewClient(c, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				reads[from]++
+				return c.Get(ctx, key, o, opts...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				reads[from]++
+				return c.List(ctx, l, opts...)
+			},
+		})
+	}
+	cached := 0
+	for i, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		s.offer(version)
+		s.play()
+		rest := s.reconciler
+		s.reconciler = s.make(count("cache", s.client), count("server", s.client))
+		clear(reads)
+		s.pass()
+		s.reconciler = rest
+		if reads["server"] > 0 {
+			t.Errorf("%s: a pass at rest asks the server %d times", version, reads["server"])
+		}
+		if i == 0 {
+			cached = reads["cache"]
+		}
+		if reads["cache"] > cached || cached > 6 {
+			t.Errorf("%s: a pass at rest reads %d times, the first one %d times", version, reads["cache"], cached)
+		}
+	}
+}
+
+// Rows 47 and 69: what is made carries labels of ours alone, so that a GitOps tool
+// does not take it for its own, and no finalizer.
+func TestChildrenCarryOnlyWhatIsOurs(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Labels = map[string]string{"app.kubernetes.io/instance": "shop", "argocd.argoproj.io/instance": "shop"}
+		ms.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "shop", "kustomize.toolkit.fluxcd.io/checksum": "1"}
+	})
+	s.offer("1.0.0")
+	s.play()
+	child := s.release("1.0.0")
+	for _, keys := range []map[string]string{child.Labels, child.Annotations, child.Spec.Template.Labels, child.Spec.Template.Annotations} {
+		for key := range keys {
+			if !strings.HasPrefix(key, "hlnr.io/") {
+				t.Errorf("the release carries %q", key)
+			}
+		}
+	}
+	if len(child.Finalizers)+len(s.ms().Finalizers) > 0 {
+		t.Errorf("finalizers: %v of the release, %v of the Microservice", child.Finalizers, s.ms().Finalizers)
+	}
+	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != s.ms().UID {
+		t.Errorf("its controller is %v", owner)
+	}
+}
