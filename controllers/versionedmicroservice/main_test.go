@@ -78,6 +78,9 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, env.Stop()) }()
 	world.Client, world.env = env.Client, env
+	if err := env.InstallPodMetrics(context.Background()); err != nil {
+		return 0, err
+	}
 	if world.manager, err = newManager(env.Config, env.Client.Scheme()); err != nil {
 		return 0, err
 	}

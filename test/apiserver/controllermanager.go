@@ -24,6 +24,7 @@ var controllers = []string{
 	"replicaset-controller",
 	"endpointslice-controller",
 	"disruption-controller",
+	"horizontal-pod-autoscaler-controller",
 	"garbage-collector-controller",
 	"namespace-controller",
 	"serviceaccount-controller",
@@ -68,6 +69,11 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 		"--concurrent-deployment-syncs=20",
 		"--concurrent-replicaset-syncs=20",
 		"--concurrent-namespace-syncs=20",
+		// Autoscalers wait for minutes by default, for pods and for a load to settle.
+		"--horizontal-pod-autoscaler-sync-period=1s",
+		"--horizontal-pod-autoscaler-downscale-stabilization=2s",
+		"--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+		"--horizontal-pod-autoscaler-cpu-initialization-period=0s",
 	)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {

@@ -162,6 +162,9 @@ func (e *Env) markPod(ctx context.Context, pod *corev1.Pod, ready bool) error {
 		return nil
 	}
 	pod.Status.Phase = corev1.PodRunning
+	if pod.Status.StartTime == nil {
+		pod.Status.StartTime = ptr.To(metav1.Now())
+	}
 	if pod.Status.PodIP == "" {
 		pod.Status.PodIP = address()
 		pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}

@@ -1,0 +1,256 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// autoscaledRelease asks for 100 millicores a pod, of which its autoscaler wants half
+// to be used.
+func autoscaledRelease(t *testing.T, replicas int32, autoscaling *hlnr.Autoscaling) (*hlnr.VersionedMicroservice, *atomic.Int64) {
+	t.Helper()
+	release := newRelease(namespace(t, nil), replicas)
+	release.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	release.Spec.Availability.Autoscaling = autoscaling
+	load := &atomic.Int64{}
+	world.env.PlayLoad(t, release.Namespace, client.MatchingLabels{hlnr.LabelRelease: release.Name}, load)
+	return create(t, release), load
+}
+
+func halfUsed(most int32) *hlnr.Autoscaling {
+	return &hlnr.Autoscaling{MaxReplicas: most, Metrics: []autoscalingv2.MetricSpec{{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{
+			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
+		},
+	}}}
+}
+
+// sizes are the replicas that a Deployment was asked to have, in their order.
+type sizes struct {
+	mu   sync.Mutex
+	seen []int32
+}
+
+// follow notes the sizes of a release's Deployment from now on.
+func follow(t *testing.T, release *hlnr.VersionedMicroservice) *sizes {
+	t.Helper()
+	w, err := world.env.Client.Watch(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(release.Namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sizes{}
+	go func() {
+		for e := range w.ResultChan() {
+			if d, ok := e.Object.(*appsv1.Deployment); ok && d.Spec.Replicas != nil {
+				s.mu.Lock()
+				if n := len(s.seen); n == 0 || s.seen[n-1] != *d.Spec.Replicas {
+					s.seen = append(s.seen, *d.Spec.Replicas)
+				}
+				s.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(w.Stop)
+	return s
+}
+
+func (s *sizes) all() []int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+// mark forgets what was seen but the present size.
+func (s *sizes) mark() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = s.seen[max(0, len(s.seen)-1):]
+}
+
+// size waits until the Deployment has that many replicas, all of them available, and
+// the release says so.
+func size(t *testing.T, release *hlnr.VersionedMicroservice, want int32) {
+	t.Helper()
+	d := deploymentOf(release)
+	eventually(t, func() string {
+		if text := fetch(t, d); text != "" {
+			return text
+		}
+		if text := fetch(t, release); text != "" {
+			return text
+		}
+		if *d.Spec.Replicas != want || d.Status.AvailableReplicas != want || release.Status.Replicas != want || release.Status.Available != want {
+			return fmt.Sprintf("the Deployment is to have %d replicas, has %d; the release says %d of %d", *d.Spec.Replicas, d.Status.AvailableReplicas, release.Status.Available, release.Status.Replicas)
+		}
+		return ""
+	})
+}
+
+func autoscalerOf(release *hlnr.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
+	a := &autoscalingv2.HorizontalPodAutoscaler{}
+	a.Name, a.Namespace = release.Name, release.Namespace
+	return a
+}
+
+// held waits until the autoscaler has looked at the load and would have fewer replicas
+// than it may.
+func held(t *testing.T, release *hlnr.VersionedMicroservice, least int32) {
+	t.Helper()
+	a := autoscalerOf(release)
+	eventually(t, func() string {
+		if text := fetch(t, a); text != "" {
+			return text
+		}
+		if *a.Spec.MinReplicas != least {
+			return fmt.Sprintf("its least is %d, want %d", *a.Spec.MinReplicas, least)
+		}
+		for _, c := range a.Status.Conditions {
+			if c.Type == autoscalingv2.ScalingLimited && c.Status == corev1.ConditionTrue && c.Reason == "TooFewReplicas" && a.Status.DesiredReplicas == least {
+				return ""
+			}
+		}
+		return fmt.Sprintf("the autoscaler is not held: %+v", a.Status)
+	})
+}
+
+// Protocol rule 6 (a): an autoscaler that is switched on, edited and switched off
+// resets nothing.
+func TestAutoscalingSwitchedOn(t *testing.T) {
+	t.Parallel()
+	release, load := autoscaledRelease(t, 3, nil)
+	size(t, release, 3)
+	seen := follow(t, release)
+	load.Store(270) // 90 % of three pods, 45 % of six
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(6) })
+	size(t, release, 6)
+
+	written := len(world.writes.in(release.Namespace))
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(8) })
+	a := autoscalerOf(release)
+	eventually(t, func() string {
+		fetch(t, a)
+		if a.Spec.MaxReplicas != 8 {
+			return "its most is not 8"
+		}
+		if n := len(world.writes.in(release.Namespace)); n < written+2 {
+			return fmt.Sprintf("%d writes", n-written)
+		}
+		return ""
+	})
+	size(t, release, 6)
+	if all := seen.all(); slices.Min(all) < 3 || !slices.IsSorted(all) {
+		t.Errorf("on its way from 3 to 6 replicas it had %v", all)
+	}
+
+	// The writes of a pass would be seen, and the load changes nothing.
+	written = len(world.writes.in(release.Namespace))
+	pass(t, release, 5)
+	if n := len(world.writes.in(release.Namespace)); n != written {
+		t.Errorf("steady state: %v", world.writes.in(release.Namespace)[written:])
+	}
+
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
+	eventually(t, func() string {
+		if fetch(t, a) == "" {
+			return "the autoscaler is still there"
+		}
+		return ""
+	})
+	size(t, release, 6)
+	if all := seen.all(); !slices.IsSorted(all) {
+		t.Errorf("switched off at 6 replicas: it had %v", all)
+	}
+}
+
+// Protocol rule 6 (b): the autoscaler of an idle canary leaves it the capacity that it
+// is given before its traffic comes.
+func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
+	t.Parallel()
+	release, _ := autoscaledRelease(t, 1, halfUsed(4))
+	size(t, release, 1)
+	seen := follow(t, release)
+	for _, want := range []int32{3, 6} { // beyond the most, because the active one has as many
+		change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = want })
+		size(t, release, want)
+		held(t, release, want)
+		size(t, release, want)
+	}
+	if all := seen.all(); !slices.IsSorted(all) {
+		t.Errorf("the canary had %v replicas", all)
+	}
+}
+
+// Protocol rule 6 (c): the autoscaler of the active release does not take away what an
+// abort of the canary will need; and once the run is over, it alone makes it smaller.
+func TestActiveKeepsItsCapacity(t *testing.T) {
+	t.Parallel()
+	release, load := autoscaledRelease(t, 2, halfUsed(8))
+	load.Store(300)
+	size(t, release, 6)
+	seen := follow(t, release)
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 6 }) // the floor of the run
+	load.Store(150)                                                                 // the canary has half of it
+	held(t, release, 6)
+	size(t, release, 6)
+	if all := seen.all(); len(all) != 1 {
+		t.Errorf("during the run it had %v replicas", all)
+	}
+
+	seen.mark()
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 2 })
+	size(t, release, 3) // the load wants three: the controller makes it no smaller
+	if all := seen.all(); slices.Min(all) < 3 {
+		t.Errorf("after the run it had %v replicas", all)
+	}
+
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 1 }) // standby
+	size(t, release, 1)
+	if a := autoscalerOf(release); fetch(t, a) == "" {
+		t.Error("a release on standby has an autoscaler")
+	}
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = halfUsed(8), 0 })
+	size(t, release, 0)
+	if a := autoscalerOf(release); fetch(t, a) == "" {
+		t.Error("a release without pods has an autoscaler")
+	}
+}
+
+// An autoscaler that somebody edits or deletes is put right, and one of somebody else
+// is left alone.
+func TestAutoscalerIsKept(t *testing.T) {
+	t.Parallel()
+	release, _ := autoscaledRelease(t, 2, halfUsed(4))
+	size(t, release, 2)
+	a := autoscalerOf(release)
+	right := func() string {
+		if text := fetch(t, a); text != "" {
+			return text
+		}
+		if a.Spec.MaxReplicas != 4 || *a.Spec.MinReplicas != 2 {
+			return fmt.Sprintf("from %d to %d", *a.Spec.MinReplicas, a.Spec.MaxReplicas)
+		}
+		return ""
+	}
+	eventually(t, right)
+	change(t, a, func(a *autoscalingv2.HorizontalPodAutoscaler) {
+		a.Spec.MaxReplicas, a.Spec.MinReplicas = 9, new(int32(1))
+	})
+	eventually(t, right)
+	if err := world.Delete(context.WithoutCancel(t.Context()), a); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, right)
+}
