@@ -1,0 +1,296 @@
+package microservice
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// steps replaces the strategy of the story's Microservice.
+func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
+	return func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = &c }
+}
+
+// underWay is the run of the one group; nil: nothing is under way.
+func (s *story) underWay() *v1alpha1.ReleaseRun {
+	s.Helper()
+	for _, g := range s.ms().Status.ReleaseGroups {
+		if g.Run != nil {
+			return g.Run
+		}
+	}
+	return nil
+}
+
+// outcome writes what the VersionedMicroservice controller would write of a version.
+func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroserviceStatus, *v1alpha1.ReleaseRun)) {
+	s.Helper()
+	c := s.release(version)
+	before := c.DeepCopy()
+	write(&c.Status, s.underWay())
+	s.report(c, before)
+}
+
+// answer of all hooks of the gate at which the run waits.
+func (s *story) answer(version string, phase v1alpha1.HookPhase) {
+	s.Helper()
+	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.ReleaseRun) {
+		st.Hooks = nil
+		for _, h := range s.ms().Spec.UpdateStrategy.Canary.Hooks {
+			if string(h.Type) == string(run.Gate) {
+				st.Hooks = append(st.Hooks, v1alpha1.HookStatus{
+					Name: h.Name, Type: h.Type, ID: "x", Run: run.Sequence, Step: run.Step, Since: run.GateTime, Phase: phase,
+				})
+			}
+		}
+	})
+}
+
+// verdict of the measurements of the step in which the run is.
+func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message string) {
+	s.Helper()
+	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.ReleaseRun) {
+		if run.WaitingSince == nil {
+			s.Fatalf("the ledger says no time from which step %d is measured", run.Step)
+		}
+		st.Analysis = &v1alpha1.ReleaseAnalysis{Run: run.Sequence, Step: run.Step, Since: *run.WaitingSince, Phase: phase, Message: message}
+	})
+}
+
+// rest lets everybody act, but the clock run no further than a second: for what waits
+// for a word.
+func (s *story) rest() {
+	s.Helper()
+	for range 20 {
+		writes := len(s.writes)
+		if _, err := s.pass(); err != nil {
+			s.Fatalf("reconcile: %v", err)
+		}
+		acted := s.kubelet()
+		acted = s.gateway() || acted
+		if len(s.writes) == writes && !acted {
+			return
+		}
+	}
+	s.Fatalf("it does not rest: %s", s.ledger())
+}
+
+// Each gate holds the run at its point until its hooks agree, and says so.
+func TestGates(t *testing.T) {
+	t.Parallel()
+	hook := func(kind v1alpha1.HookType) v1alpha1.Hook {
+		return v1alpha1.Hook{Name: strings.ToLower(string(kind)), Type: kind, URL: "http://hooks.example.com/a"}
+	}
+	s := begin(t, steps(v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}},
+		Hooks: []v1alpha1.Hook{hook("ConfirmRollout"), hook("PreRollout"), hook("ConfirmTrafficIncrease"), hook("ConfirmPromotion")},
+	}))
+	s.route()
+	s.offer("1.0.0")
+	s.play() // a first release is asked for by nobody
+	same(t, "active", s.active().Spec.SemVer.Version, "1.0.0")
+	s.offer("1.1.0", "1.0.0")
+	for _, at := range []struct {
+		gate     v1alpha1.Gate
+		phase    v1alpha1.HookPhase
+		row      string
+		replicas int32
+	}{
+		{"ConfirmRollout", "Open", "1.1.0 pending 0%", 0},
+		{"PreRollout", "Delivered", "1.1.0 pending 0%", 2},
+		{"ConfirmTrafficIncrease", "Open", "1.1.0 pending 0%", 2},
+		{"ConfirmTrafficIncrease", "Open", "1.1.0 canary 10%", 2},
+		{"ConfirmPromotion", "Open", "1.1.0 canary 50%", 2},
+	} {
+		s.rest()
+		run := s.underWay()
+		if run == nil || run.Gate != at.gate || run.GateTime == nil {
+			t.Fatalf("the run is at %+v, want gate %s: %s", run, at.gate, s.ledger())
+		}
+		if !s.until(at.row)() {
+			t.Fatalf("at %s: %s", at.gate, s.ledger())
+		}
+		same(t, "replicas at "+string(at.gate), s.release("1.1.0").Spec.Replicas, at.replicas)
+		if got := condition(s.ms(), "Progressing"); !strings.HasPrefix(got, "True Gate: ") {
+			t.Errorf("at %s Progressing is %q", at.gate, got)
+		}
+		s.clock.Step(24 * time.Hour)
+		s.rest()
+		if !s.until(at.row)() {
+			t.Fatalf("time opened gate %s: %s", at.gate, s.ledger())
+		}
+		s.restart()
+		s.answer("1.1.0", "Waiting")
+		s.rest()
+		if !s.until(at.row)() {
+			t.Fatalf("a no opened gate %s: %s", at.gate, s.ledger())
+		}
+		s.answer("1.1.0", at.phase)
+	}
+	s.rest()
+	same(t, "active in the end", s.active().Spec.SemVer.Version, "1.1.0")
+}
+
+// A verdict passes its step, holds it, or takes the release back.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}},
+		Analysis: &v1alpha1.CanaryAnalysis{Metrics: []v1alpha1.AnalysisMetric{{
+			Name: "rate", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: ptr.To(99.0)},
+		}}},
+	}))
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.rest()
+	same(t, "column", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Analysis")
+	s.clock.Step(24 * time.Hour)
+	s.rest()
+	s.verdict("1.1.0", v1alpha1.AnalysisInconclusive, "rate is 98.5")
+	s.rest()
+	if got := condition(s.ms(), "AnalysisInconclusive"); !strings.Contains(got, "rate is 98.5") {
+		t.Errorf("AnalysisInconclusive is %q", got)
+	}
+	same(t, "column", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Inconclusive")
+	s.verdict("1.1.0", v1alpha1.AnalysisNoTraffic, "")
+	s.rest()
+	if condition(s.ms(), "AnalysisNoTraffic") == "" || condition(s.ms(), "AnalysisInconclusive") != "" {
+		t.Errorf("conditions are %v", s.ms().Status.Conditions)
+	}
+	s.verdict("1.1.0", v1alpha1.AnalysisPassed, "")
+	s.rest()
+	if !s.until("1.1.0 canary 50%")() {
+		t.Fatalf("it does not go on: %s", s.ledger())
+	}
+	first := s.underWay().Sequence
+	s.verdict("1.1.0", v1alpha1.AnalysisFailed, "rate is 94")
+	s.rest()
+	same(t, "ledger", s.ledger(), lines(
+		"release Live target Latest",
+		"  1.1.0 error 0% AnalysisFailed, 2 replicas",
+		"  1.0.0 active 100% First, 2 replicas",
+	))
+	s.clock.Step(24 * time.Hour)
+	s.play()
+	if !s.until("1.1.0 error 0% AnalysisFailed, 0 replicas")() {
+		t.Errorf("it starts again by itself: %s", s.ledger())
+	}
+	c := s.release("1.1.0")
+	c.Spec.Decision = &v1alpha1.Decision{Action: v1alpha1.DecisionRetry, ID: "1"}
+	if err := env.Client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s.rest()
+	if run := s.underWay(); run == nil || run.Sequence <= first || !s.until("1.1.0 canary 10%")() {
+		t.Errorf("a verdict of the run before counts for a retry: %+v %s", run, s.ledger())
+	}
+}
+
+// A canary with a scale of MatchWeight grows with its weight, by matches it gets
+// requests without a weight, and a closed window holds it.
+func TestMatchesCopiesScaleAndWindows(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{
+		Scale: v1alpha1.ScaleMatchWeight,
+		Steps: []v1alpha1.CanaryStep{
+			{Weight: 0, Match: true, MirrorPercent: 5, Pause: &v1alpha1.CanaryPause{Duration: "1m"}},
+			{Weight: 50, Window: &v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", Days: []v1alpha1.Weekday{"Monday"}, From: "09:00", To: "10:00"}},
+		},
+	}), func(ms *v1alpha1.Microservice) {
+		ms.Spec.Availability.Replicas = 10
+		ms.Spec.Availability.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 20}
+	})
+	s.clock = testingclock.NewFakeClock(time.Date(2040, 1, 7, 12, 0, 0, 0, time.UTC)) // a Saturday
+	s.restart()
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	if a := s.release("1.0.0").Spec.Availability.Autoscaling; a == nil || a.MaxReplicas != 20 {
+		t.Errorf("the active release's autoscaler is %v", a)
+	}
+	s.offer("1.1.0", "1.0.0")
+	s.rest()
+	row := s.ms().Status.ReleaseGroups[0].Releases[0]
+	same(t, "row", []any{row.SemVer.Version, row.Weight, row.Match, row.MirrorPercent}, []any{"1.1.0", int32(0), true, int32(5)})
+	s.clock.Step(time.Minute)
+	s.rest()
+	if got := condition(s.ms(), "Progressing"); !strings.HasPrefix(got, "True Window: ") || !strings.HasSuffix(got, "2040-01-09T08:00:00Z") {
+		t.Errorf("Progressing is %q", got)
+	}
+	result, err := s.pass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "when the window opens", s.clock.Now().Add(result.RequeueAfter).UTC(), time.Date(2040, 1, 9, 8, 0, 0, 0, time.UTC))
+	if n := s.release("1.1.0").Spec.Replicas; n >= 10 {
+		t.Errorf("it has %d replicas without a weight", n)
+	}
+	s.clock.Step(result.RequeueAfter)
+	s.rest()
+	same(t, "active", s.active().Spec.SemVer.Version, "1.1.0")
+	same(t, "replicas", s.release("1.1.0").Spec.Replicas, int32(10))
+	if a := s.release("1.0.0").Spec.Availability.Autoscaling; a != nil {
+		t.Errorf("a release on standby has the autoscaler %v", a)
+	}
+}
+
+// A window whose zone does not exist is closed, and a condition names it.
+func TestUnknownTimeZone(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
+		{Weight: 10}, {Weight: 50, Window: &v1alpha1.DeployWindow{TimeZone: "Europe/Bern"}},
+	}}))
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.play()
+	if !s.until("1.1.0 canary 10%")() {
+		t.Errorf("ledger: %s", s.ledger())
+	}
+	same(t, "Stalled", condition(s.ms(), "Stalled"),
+		`True TimeZoneUnknown: spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Bern"; use a name of the IANA time zone database, such as Europe/Zurich`)
+	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
+		spec.UpdateStrategy.Canary.Steps[1].Window.TimeZone = "Europe/Zurich"
+	})
+	s.play()
+	same(t, "active", s.active().Spec.SemVer.Version, "1.1.0")
+	same(t, "Stalled in the end", condition(s.ms(), "Stalled"), "")
+}
+
+// A hook that asks to go back takes the release back, in its own run only.
+func TestRollbackHook(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10, Approval: &v1alpha1.CanaryApproval{}}},
+		Hooks: []v1alpha1.Hook{{Name: "back", Type: "Rollback", URL: "http://hooks.example.com/a"}},
+	}))
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.rest()
+	asks := func(run int64) {
+		s.outcome("1.1.0", func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.ReleaseRun) {
+			now := metav1.NowMicro()
+			st.Hooks = []v1alpha1.HookStatus{{Name: "back", Type: "Rollback", ID: "x", Run: run, Phase: "Open", Time: &now, Message: "orders fall"}}
+		})
+		s.rest()
+	}
+	asks(s.underWay().Sequence - 1)
+	if !s.until("1.1.0 canary 10%")() {
+		t.Errorf("an answer to another run takes it back: %s", s.ledger())
+	}
+	asks(s.underWay().Sequence)
+	if !s.until("1.1.0 error 0% RollbackRequested")() {
+		t.Errorf("it is not taken back: %s", s.ledger())
+	}
+}
