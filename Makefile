@@ -74,7 +74,7 @@ install: ## Install Heighliner into the cluster of your kubeconfig (kubectl appl
 
 .PHONY: uninstall
 uninstall: ## Remove Heighliner and, with its kinds, all of its objects
-	@kubectl delete --ignore-not-found -k config/default
+	@hack/uninstall.sh config/default
 
 .PHONY: local-install
 local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the local cluster
@@ -91,8 +91,8 @@ smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-e
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: sim
-sim: ## Play 20,000 random histories through the planner, other ones each time; SIM=n for another number
-	@go test ./internal/release -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),20000)
+sim: ## Play 100,000 random histories through the planner, others each time; SIM=n for another number, SEED=n from that seed
+	@go test ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
 
 .PHONY: bench
 bench: ## Run the benchmarks

@@ -640,6 +640,9 @@ const (
 	ConditionTrafficLost         = "TrafficLost"
 	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
 	ConditionOvertaken           = "Overtaken"
+	// ConditionDeploymentAdopted says that the Deployment which the Microservice takes
+	// over from is scaled to zero.
+	ConditionDeploymentAdopted = "DeploymentAdopted"
 	ConditionNoTraffic           = "NoTraffic"
 
 	ConditionAnalysisInconclusive = "AnalysisInconclusive"

@@ -7,6 +7,7 @@
 package microservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,9 @@ type Reconciler struct {
 	began first
 	// journal tells a ledger that is older than our own last write.
 	journal status.Journal
-	metrics *metrics
+	// restored is when Deployments of before were back, by UID of the Microservice.
+	restored sync.Map
+	metrics  *metrics
 }
 
 // first remembers the time of the first call.
@@ -127,7 +130,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !ms.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // owner references collect what is left
+		return r.leave(ctx, &ms)
+	}
+	if wrote, err := r.holdBack(ctx, &ms); err != nil || wrote {
+		if err != nil {
+			return r.fail(ctx, err)
+		}
+		return ctrl.Result{}, nil // The event of our own write brings the next pass.
 	}
 	if r.journal.Behind(&ms) {
 		return ctrl.Result{}, nil // the watch brings our own last write (protocol rule 2)
@@ -155,6 +164,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.takeDown(ctx, w); err != nil {
 		return r.fail(ctx, err)
 	}
+	if a := w.adoption; a != nil && a.scale != nil {
+		if err := r.scaleFormer(ctx, w.former, a.scale); err != nil {
+			return r.fail(ctx, err)
+		}
+	}
 	return r.next(w, problem)
 }
 
@@ -162,6 +176,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // be tried again.
 func (r *Reconciler) next(w *world, refused *status.Error) (ctrl.Result, error) {
 	wake := until(w.plan.Wake, r.clock.Now())
+	if a := w.adoption; a != nil && !a.wake.IsZero() {
+		look := until(a.wake, r.clock.Now())
+		wake = cmp.Or(min(wake, look), wake, look)
+	}
 	if w.look > 0 && (wake == 0 || w.look < wake) {
 		wake = w.look
 	}

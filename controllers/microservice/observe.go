@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,12 @@ type world struct {
 	// problem is what is wrong with the specification or a referent; nothing new
 	// starts meanwhile.
 	problem *status.Error
+	// policies that route to the Microservice.
+	policies []v1alpha1.NetworkPolicy
+	// former is the Deployment that the Microservice takes over from, and adoption how
+	// far that is; nil: there is none, or it is done.
+	former   *appsv1.Deployment
+	adoption *adoption
 	// plan that is made of the facts.
 	plan release.Plan
 }
@@ -60,6 +67,9 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 		return nil, err
 	}
 	if err := r.observePolicies(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeAdoption(ctx, w); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -169,7 +179,7 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 	w.facts.SourceStale = stale(&policy)
 	for i := range policy.Status.Releases {
 		o := &policy.Status.Releases[i]
-		if len(o.Images) == 0 {
+		if len(o.Images) == 0 || o.Held && !w.concerns(o) {
 			continue
 		}
 		name := resources.Name(w.ms.Name, o.SemVer.Version, resources.Identity(o, w.config))
@@ -196,6 +206,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {
 	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexNetworkPolicies: w.ms.Name}); err != nil {
 		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
+	w.policies = list.Items
 	for i := range list.Items {
 		p := release.Policy{Name: list.Items[i].Name}
 		for _, g := range list.Items[i].Status.Groups {

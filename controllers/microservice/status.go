@@ -100,6 +100,7 @@ func setConditions(w *world, problem *status.Error) {
 		status.Set(conds, gen, kind, metav1.ConditionTrue, kind, strings.Join(lines, "; "))
 	}
 	setNoTraffic(w)
+	setAdopted(w)
 	setConfigurationLost(w)
 	setFailed(ms)
 	setProgressing(ms, plan)

@@ -1,0 +1,157 @@
+package microservice
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;patch
+
+// Reasons of condition DeploymentAdopted.
+const (
+	reasonDeploymentNotFound     = "DeploymentNotFound"
+	reasonDeploymentNotAdoptable = "DeploymentNotAdoptable"
+	reasonServiceNotAdopted      = "ServiceNotAdopted"
+	reasonNoActiveRelease        = "NoActiveRelease"
+	reasonDraining               = "Draining"
+	reasonAdopted                = "Adopted"
+)
+
+// lookAgain is when to look for a Deployment that is not there: no watch tells of it.
+const lookAgain = time.Minute
+
+// adoption is how far a Microservice is with the Deployment that it takes over from.
+type adoption struct {
+	// reason and message of condition DeploymentAdopted; reason Adopted makes it True.
+	reason, message string
+	// scale is the Deployment as it is to be written; nil: as it is.
+	scale *appsv1.Deployment
+	// wake is when to look again; zero: when something changes.
+	wake time.Time
+}
+
+// observeAdoption reads the Deployment that the Microservice takes over from, which
+// no watch knows, as long as that is not done.
+func (r *Reconciler) observeAdoption(ctx context.Context, w *world) error {
+	from := w.ms.Spec.AdoptFrom
+	if from == nil || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionDeploymentAdopted) {
+		return nil
+	}
+	var d appsv1.Deployment
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: from.DeploymentName}, &d)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("get Deployment %q: %w", from.DeploymentName, err)
+	case err == nil:
+		w.former = &d
+	}
+	w.adoption = adopt(w, r.clock.Now())
+	return nil
+}
+
+// adopt decides about the Deployment of before: it is scaled to zero when a release
+// is active and available, every Service that a policy adopts leads to it, and what
+// was under way to the former pods had time to end. It is pure.
+func adopt(w *world, now time.Time) *adoption {
+	name, d := w.ms.Spec.AdoptFrom.DeploymentName, w.former
+	say := func(reason, format string, args ...any) *adoption {
+		return &adoption{reason: reason, message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case d == nil:
+		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist", name)
+		a.wake = now.Add(lookAgain)
+		return a
+	case metav1.GetControllerOf(d) != nil:
+		return say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
+	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
+		return say(reasonAdopted, "Deployment %q is scaled to zero: its %s replicas are kept in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
+	case !servesSomewhere(w.ms):
+		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
+	}
+	led := time.Time{}
+	adopting := 0
+	for i := range w.policies {
+		p := &w.policies[i]
+		if p.Spec.AdoptFrom == nil {
+			continue
+		}
+		adopting++
+		if p.Status.Adopted == nil || p.Status.Adopted.AdoptedTime == nil {
+			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q has led Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
+		}
+		if at := p.Status.Adopted.AdoptedTime.Time; at.After(led) {
+			led = at
+		}
+	}
+	if len(w.policies) > 0 && adopting == 0 {
+		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io adopts the Service that leads to it: set spec.adoptFrom.serviceName there", name)
+	}
+	if end := led.Add(w.facts.Spec.Drain); now.Before(end) {
+		a := say(reasonDraining, "Deployment %q ends what it answers until %s", name, end.UTC().Format(time.RFC3339))
+		a.wake = end
+		return a
+	}
+	a := say(reasonDraining, "Deployment %q is being scaled to zero", name)
+	a.scale, a.wake = d.DeepCopy(), now.Add(time.Second)
+	a.scale.Annotations = maps.Clone(d.Annotations)
+	if a.scale.Annotations == nil {
+		a.scale.Annotations = map[string]string{}
+	}
+	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(replicas(d)))
+	a.scale.Spec.Replicas = new(int32(0))
+	return a
+}
+
+func replicas(d *appsv1.Deployment) int32 {
+	if d.Spec.Replicas == nil {
+		return 1
+	}
+	return *d.Spec.Replicas
+}
+
+// servesSomewhere says that a group has an active release that is available.
+func servesSomewhere(ms *v1alpha1.Microservice) bool {
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if row := activeRow(g); g.Phase == v1alpha1.GroupLive && row != nil && row.Available {
+			return true
+		}
+	}
+	return false
+}
+
+// setAdopted says how far the adoption is.
+func setAdopted(w *world) {
+	conds := &w.ms.Status.Conditions
+	switch a := w.adoption; {
+	case w.ms.Spec.AdoptFrom == nil:
+		status.Remove(conds, v1alpha1.ConditionDeploymentAdopted)
+	case a == nil: // It is done.
+	case a.reason == reasonAdopted:
+		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionTrue, a.reason, a.message)
+	default:
+		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionFalse, a.reason, a.message)
+	}
+}
+
+// scaleFormer writes the Deployment that the Microservice takes over from, onto the
+// state that was read.
+func (r *Reconciler) scaleFormer(ctx context.Context, live, next *appsv1.Deployment) error {
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {
+		return fmt.Errorf("scale Deployment %q: %w", live.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package microservice
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+func adopts(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.Microservice) {
+	return func(ms *v1alpha1.Microservice) {
+		ms.Spec.AdoptFrom = &v1alpha1.AdoptDeployment{DeploymentName: "web"}
+		ms.Spec.DeletionPolicy = deletion
+	}
+}
+
+// former makes the Deployment that ran the service before, with its pods available.
+func (s *story) former(replicas int32) *appsv1.Deployment {
+	s.Helper()
+	labels := map[string]string{"app": "web"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+		},
+	}
+	s.create(d)
+	s.run(replicas)
+	s.get("web", d)
+	return d
+}
+
+// run lets so many pods of the former Deployment be available.
+func (s *story) run(available int32) {
+	s.Helper()
+	var d appsv1.Deployment
+	s.get("web", &d)
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: available, ReadyReplicas: available, AvailableReplicas: available}
+	if err := env.Client.Status().Update(s.Context(), &d); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) formerReplicas() int32 {
+	s.Helper()
+	var d appsv1.Deployment
+	s.get("web", &d)
+	return replicas(&d)
+}
+
+// leads lets the policy report the Service that it adopts.
+func (s *story) leads(release string) {
+	s.Helper()
+	p := &v1alpha1.NetworkPolicy{}
+	s.get("shop", p)
+	now := metav1.NewMicroTime(s.clock.Now())
+	p.Status.Adopted = &v1alpha1.AdoptedService{ServiceName: "web", Release: release}
+	if release != "" {
+		p.Status.Adopted.AdoptedTime = &now
+	}
+	if err := env.Client.Status().Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) adoptingRoute() {
+	s.Helper()
+	s.route()
+	p := &v1alpha1.NetworkPolicy{}
+	s.get("shop", p)
+	p.Spec.AdoptFrom, p.Spec.DeletionPolicy = &v1alpha1.AdoptService{ServiceName: "web"}, v1alpha1.DeletionRestore
+	if err := env.Client.Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// remove deletes the Microservice.
+func (s *story) remove() {
+	s.Helper()
+	if err := env.Client.Delete(s.Context(), s.ms()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) removed() bool {
+	s.Helper()
+	err := env.Client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: "shop"}, &v1alpha1.Microservice{})
+	if client.IgnoreNotFound(err) != nil {
+		s.Fatal(err)
+	}
+	return apierrors.IsNotFound(err)
+}
+
+func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	s.former(3)
+	s.adoptingRoute()
+	s.play()
+	same(t, "before any release", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False NoActiveRelease")
+	s.offer("1.0.0")
+	s.play()
+	same(t, "before the Service moved", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False ServiceNotAdopted")
+	same(t, "replicas before the Service moved", s.formerReplicas(), int32(3))
+
+	s.leads(s.release("1.0.0").Name)
+	s.pass()
+	same(t, "in the drain", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False Draining")
+	same(t, "replicas in the drain", s.formerReplicas(), int32(3))
+	led := s.clock.Now()
+	s.play(func() bool { return s.formerReplicas() == 0 })
+	if waited := s.clock.Now().Sub(led); waited < 30*time.Second {
+		t.Errorf("scaled to zero %s after the Service moved, want the drain of 30s", waited)
+	}
+	s.play()
+	same(t, "at the end", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "True Adopted")
+	same(t, "Ready", wording(condition(s.ms(), "Ready")), "True Succeeded")
+
+	// Nothing is read or written any more, also after a restart.
+	writes := len(s.writes)
+	s.restart()
+	s.play()
+	same(t, "writes at rest", s.writes[writes:], []string{})
+
+	// And back: pods first, then the Service, then the drain, then the releases go.
+	s.remove()
+	s.pass()
+	same(t, "replicas when it is deleted", s.formerReplicas(), int32(3))
+	s.clock.Step(time.Minute)
+	s.pass()
+	same(t, "held while the pods are not available", s.removed(), false)
+	s.run(3)
+	s.pass()
+	same(t, "held while the Service leads to the release", s.removed(), false)
+	s.leads("")
+	s.pass()
+	same(t, "held in the drain", s.removed(), false)
+	s.clock.Step(31 * time.Second)
+	s.pass()
+	same(t, "gone", s.removed(), true)
+	var d appsv1.Deployment
+	s.get("web", &d)
+	same(t, "annotations", len(d.Annotations), 0)
+}
+
+func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		prepare func(*story)
+		want    string
+	}{
+		"no Deployment":              {func(*story) {}, "False DeploymentNotFound"},
+		"policy that adopts nothing": {func(s *story) { s.former(1); s.route() }, "False ServiceNotAdopted"},
+		"no policy, as for a worker": {func(s *story) { s.former(1) }, "True Adopted"},
+		"controlled by another": {func(s *story) {
+			d := s.former(1)
+			ms := s.ms()
+			if err := controllerutil.SetControllerReference(ms, d, env.Client.Scheme()); err != nil {
+				s.Fatal(err)
+			}
+			if err := env.Client.Update(s.Context(), d); err != nil {
+				s.Fatal(err)
+			}
+		}, "False DeploymentNotAdoptable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, adopts(v1alpha1.DeletionOrphan))
+			tc.prepare(s)
+			s.offer("1.0.0")
+			end := s.clock.Now().Add(5 * time.Minute)
+			s.play(func() bool { return s.clock.Now().After(end) })
+			same(t, "condition", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), tc.want)
+			same(t, "Ready", wording(condition(s.ms(), "Ready")), "True Succeeded")
+		})
+	}
+}
+
+func TestDeletionEndsWhateverFails(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	s.former(3)
+	s.offer("1.0.0")
+	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.remove()
+	s.run(0) // Its pods never come.
+	start := s.clock.Now()
+	for !s.removed() {
+		result, err := s.pass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Step(max(result.RequeueAfter, time.Millisecond))
+		if s.clock.Now().Sub(start) > 15*time.Minute {
+			t.Fatal("held for more than 15 minutes")
+		}
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "DeletionPolicyNotDone") {
+		t.Errorf("nobody was told: %q", s.events)
+	}
+}
+
+func TestDeletionInANamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	s.former(1)
+	s.offer("1.0.0")
+	s.play()
+	if err := env.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	s.remove()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "gone", s.removed(), true)
+}
+
+func TestOrphanLeavesWhatHasTraffic(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) { ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan })
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.play(s.until("1.1.0 canary"))
+	for _, c := range s.children() {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name}}
+		labels := map[string]string{v1alpha1.LabelRelease: c.Name}
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}}
+		if err := controllerutil.SetControllerReference(c, d, env.Client.Scheme()); err != nil {
+			t.Fatal(err)
+		}
+		s.create(d)
+	}
+	s.remove()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "gone", s.removed(), true)
+	for name, c := range s.children() {
+		var d appsv1.Deployment
+		s.get(name, &d)
+		same(t, "owners of the Deployment of "+c.Spec.SemVer.Version, len(d.OwnerReferences), 0)
+	}
+}
+
+// wording is the status and reason of a condition.
+func wording(condition string) string {
+	text, _, _ := strings.Cut(condition, ":")
+	return text
+}

@@ -1,0 +1,216 @@
+package microservice
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
+
+// leaveLook is when to look again at what no watch tells of while a Microservice is
+// being deleted.
+const leaveLook = 2 * time.Second
+
+// holdBack gives a Microservice the finalizer that its deletionPolicy needs, or takes
+// it off. It says whether it wrote.
+func (r *Reconciler) holdBack(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
+	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
+	if needed == controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
+		return false, nil
+	}
+	next := ms.DeepCopy()
+	if needed {
+		controllerutil.AddFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
+	} else {
+		controllerutil.RemoveFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
+	}
+	return true, r.patchFinalizers(ctx, ms, next)
+}
+
+func (r *Reconciler) patchFinalizers(ctx context.Context, before, next *v1alpha1.Microservice) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("set finalizers of Microservice %q: %w", before.Name, err)
+	}
+	return nil
+}
+
+// leave does what the deletionPolicy says, and lets the Microservice go. It never
+// holds it for longer than its progress deadline and drain, and not at all in a
+// namespace that goes as a whole.
+func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
+		return ctrl.Result{}, nil // Owner references collect what is left.
+	}
+	spec, _ := readSpec(ms, r.minDrain, r.clock.Now())
+	late := r.clock.Now().After(ms.DeletionTimestamp.Add(spec.Deadline + spec.Drain))
+	going, err := r.namespaceGoes(ctx, ms.Namespace)
+	if err != nil {
+		return r.fail(ctx, err)
+	}
+	if !late && !going {
+		wait, err := r.giveUp(ctx, ms, spec.Drain)
+		if err != nil {
+			return r.fail(ctx, err)
+		}
+		if wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
+	if late {
+		r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within the progress deadline: the Microservice goes without", ms.Spec.DeletionPolicy))
+	}
+	next := ms.DeepCopy()
+	controllerutil.RemoveFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
+	if err := r.patchFinalizers(ctx, ms, next); err != nil {
+		return r.fail(ctx, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// namespaceGoes says that the namespace is being deleted, or gone.
+func (r *Reconciler) namespaceGoes(ctx context.Context, name string) (bool, error) {
+	var ns corev1.Namespace
+	err := r.live.Get(ctx, client.ObjectKey{Name: name}, &ns)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get Namespace %q: %w", name, err)
+	}
+	return err != nil || ns.DeletionTimestamp != nil, nil
+}
+
+// giveUp carries the deletionPolicy out, and says how long to wait before the next
+// look; 0: it is done.
+func (r *Reconciler) giveUp(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
+	if ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
+		return 0, r.orphan(ctx, ms)
+	}
+	return r.restore(ctx, ms, drain)
+}
+
+// orphan takes the owner off all that runs the releases which have traffic: it
+// stays when their objects are collected.
+func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) error {
+	for _, g := range ms.Status.ReleaseGroups {
+		for _, row := range g.Releases {
+			if row.Weight == 0 && row.Status != v1alpha1.ReleaseActive && !row.Match {
+				continue
+			}
+			if err := r.orphanRelease(ctx, ms.Namespace, row.VersionedMicroservice); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) orphanRelease(ctx context.Context, namespace, name string) error {
+	var copies corev1.ConfigMapList
+	if err := r.live.List(ctx, &copies, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRelease: name}); err != nil {
+		return fmt.Errorf("list ConfigMaps of release %q: %w", name, err)
+	}
+	for i := range copies.Items {
+		if err := r.disown(ctx, &copies.Items[i]); err != nil {
+			return err
+		}
+	}
+	for _, o := range []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{}} {
+		err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get %T %q: %w", o, name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if err := r.disown(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disown takes our kinds off the owners of an object.
+func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
+	next := live.DeepCopyObject().(client.Object)
+	owners := next.GetOwnerReferences()
+	kept := owners[:0:0]
+	for _, o := range owners {
+		if o.APIVersion != v1alpha1.GroupVersion.String() {
+			kept = append(kept, o)
+		}
+	}
+	if len(kept) == len(owners) {
+		return nil
+	}
+	next.SetOwnerReferences(kept)
+	if err := r.Patch(ctx, next, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take owner off %T %q: %w", live, live.GetName(), err)
+	}
+	return nil
+}
+
+// restore brings the Deployment of before back, waits until it is available and the
+// policies have led their Services back to it, and then for the drain.
+func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
+	if ms.Spec.AdoptFrom == nil {
+		return 0, nil
+	}
+	var d appsv1.Deployment
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.AdoptFrom.DeploymentName}, &d)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("get Deployment %q: %w", ms.Spec.AdoptFrom.DeploymentName, err)
+	}
+	if err != nil {
+		r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be brought back: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
+		return 0, nil
+	}
+	if before := d.Annotations[v1alpha1.AnnotationAdoptedReplicas]; before != "" {
+		next := d.DeepCopy()
+		delete(next.Annotations, v1alpha1.AnnotationAdoptedReplicas)
+		n, err := strconv.ParseInt(before, 10, 32)
+		if err != nil || n < 0 {
+			n = 1 // Somebody changed the annotation: one replica is better than none.
+		}
+		next.Spec.Replicas = new(int32(n))
+		return leaveLook, r.scaleFormer(ctx, &d, next)
+	}
+	if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < replicas(&d) {
+		return leaveLook, nil
+	}
+	var policies v1alpha1.NetworkPolicyList
+	if err := r.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{indexNetworkPolicies: ms.Name}); err != nil {
+		return 0, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	}
+	for i := range policies.Items {
+		if a := policies.Items[i].Status.Adopted; a != nil && a.Release != "" && policies.Items[i].DeletionTimestamp == nil {
+			return leaveLook, nil // It is about to lead its Service back.
+		}
+	}
+	return r.drained(ms, drain), nil
+}
+
+// drained is how long what was under way still has to end, from the first call on.
+// A manager that has just begun gives the whole time again.
+func (r *Reconciler) drained(ms *v1alpha1.Microservice, drain time.Duration) time.Duration {
+	at, _ := r.restored.LoadOrStore(ms.UID, r.clock.Now())
+	left := at.(time.Time).Add(drain).Sub(r.clock.Now())
+	if left > 0 {
+		return left
+	}
+	r.restored.Delete(ms.UID)
+	return 0
+}
