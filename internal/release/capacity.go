@@ -39,12 +39,16 @@ func (s *scope) grows(r Row) bool {
 }
 
 // available says that a release has the replicas that it is to have; a canary that
-// grows, those that its present weight needs.
+// grows, those that its present weight needs, and before its first step, that one's.
 func (s *scope) available(r Row, c Child) bool {
-	if s.grows(r) && s.g.Run.Step > 0 {
-		return c.has(min(c.Replicas, s.share(r.Weight+r.Mirror))) && c.Replicas > 0
+	if !s.grows(r) {
+		return c.ok()
 	}
-	return c.ok()
+	need := s.share(r.Weight + r.Mirror)
+	if s.g.Run.Step == 0 {
+		need = s.nextSize(s.g.Run)
+	}
+	return c.Replicas > 0 && c.has(min(c.Replicas, need))
 }
 
 // runSize is the number of replicas that the release that is under way is to have.

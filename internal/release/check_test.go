@@ -230,7 +230,7 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
 		if was == nil {
-			if r.Status != Pending && !hasChild(o, r.Release) {
+			if r.Status != Pending && !hasChild(o, r.Release) || r.Reason == leftover && r.Status != Deprecated {
 				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
 			}
 			continue

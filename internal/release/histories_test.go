@@ -413,6 +413,47 @@ var histories = []struct {
 		h.run(time.Minute)
 		h.want("rebuilt", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
+	{"rule 31: the record is lost while a group closes", func(h tale) {
+		h.live()
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.nets["web"].stuck = true
+		h.withdrawGroup("1-x", Closed)
+		h.run(time.Minute)
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("its routes are still there", map[string]string{"1.0.0": "deprecated 0", "2.0.0": "active 100"})
+		if n := h.object("1.0.0").ready; n != 2 {
+			h.fail("it has %d pods", n)
+		}
+		h.nets["web"].stuck = false
+		h.run(time.Hour)
+		h.want("gone", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
+	}},
+	{"rule 31: a route names a release that the ledger does not have", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("canary", map[string]string{"1.1.0": "canary 50"})
+		h.nets["web"].stuck = true
+		h.drop("1.1.0")
+		g := h.ledger.Groups[0].clone()
+		g.Releases, g.Run = g.Releases[1:], nil
+		g.Releases[0].Weight = 100
+		h.ledger.Groups, h.version = []Group{g}, h.version+1
+		h.run(time.Hour)
+		h.want("taken in", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.state("taken in", "OrphanReferenced", true)
+		if n := h.object("1.1.0").ready; n != 2 {
+			h.fail("it has %d pods", n)
+		}
+		h.nets["web"].stuck = false
+		h.run(time.Second)
+		h.want("drains", map[string]string{"1.1.0": "deprecated 0"})
+		h.run(time.Hour)
+		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
 	{"rule 31: the active object is deleted by hand, and offered", func(h tale) {
 		h.live()
 		h.remove(h.object("1.0.0"))

@@ -133,11 +133,7 @@ func (s *scope) size(p *Plan) {
 		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil || c.Release == s.g.Target.Release {
 			continue
 		}
-		if s.referenced(c.Release) {
-			s.state(nil, true, "OrphanReferenced", fmt.Sprintf("%s has no row and a route names it: it is kept until none does", c.Release))
-			continue
-		}
-		if s.mayRetire(c) {
+		if !s.referenced(c.Release) && s.mayRetire(c) {
 			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 		}
 	}

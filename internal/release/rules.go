@@ -16,6 +16,7 @@ type rule struct {
 // rules of a group. A test takes each of them out and expects a history to fail.
 var rules = []rule{
 	{"Rebuild", rebuild},
+	{"Take in leftovers", leftovers},
 	{"Note routes", noteRoutes},
 	{"Vanished active", vanishedActive},
 	{"Vanished others", vanishedOthers},
@@ -41,8 +42,9 @@ var rules = []rule{
 }
 
 // rebuild makes rows for a group that has children but no record (rule 31), because
-// the ledger was lost or not written yet: their stamps are ahead of it. Children that
-// a ledger let go, and that a late write made again, stay without a row. The
+// the ledger was lost or not written yet: their stamps are ahead of it, or a route
+// names them. Children that a ledger let go, and that a late write made again, stay
+// without a row. The
 // release that the group's Service selects is active, older ones were, newer
 // ones are pending. Without a policy the oldest with replicas is active, and rather
 // one that is available.
@@ -52,7 +54,7 @@ func rebuild(s *scope) {
 	}
 	var cs []Child
 	for _, c := range s.sorted {
-		if c.Slug == s.g.Slug && !c.Terminating && c.Stamp > s.o.Ledger.Sequence && !s.isTouched(c.Release) {
+		if c.Slug == s.g.Slug && !c.Terminating && !s.isTouched(c.Release) && (c.Stamp > s.o.Ledger.Sequence || s.referenced(c.Release)) {
 			cs = append(cs, c)
 		}
 	}
@@ -97,6 +99,25 @@ func rebuild(s *scope) {
 	}
 	s.before = traffic(s.g) // routes may carry what is active now
 }
+
+// leftovers gives a row to a child without one that a route names: it is drained like
+// any other, from the time at which no route names it.
+func leftovers(s *scope) {
+	for _, c := range s.sorted {
+		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
+			continue
+		}
+		if s.g.Row(c.Release) == nil {
+			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
+		}
+		if r := s.g.Row(c.Release); r.Reason == leftover {
+			s.state(r, true, "OrphanReferenced", fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
+		}
+	}
+}
+
+// leftover is the reason of a row that leftovers made.
+const leftover = "Leftover"
 
 // recorded says that the ledger has the group.
 func (s *scope) recorded() bool {

@@ -134,7 +134,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 		switch {
 		case run.Gate == ConfirmRollout:
 			return true, "", s.now // it is not to have pods yet
-		case !c.ok():
+		case !s.available(*r, c):
 			return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime
 		case r.Promoted == 0 && !s.calm():
 			return false, "TrafficNotProgrammed", noTime
@@ -249,7 +249,7 @@ func fail(s *scope) {
 		}
 	}
 	healthy, cause, _ := s.health(run, r, c)
-	if healthy || s.o.Spec.Paused && run.Step == 0 && c.ok() {
+	if healthy || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
 		return
 	}
 	end := s.deadline(run.Started.Add(run.Waited))

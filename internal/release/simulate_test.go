@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -312,6 +313,11 @@ var deck = func() []int {
 func play(ops []op, rules []rule, start int) *world {
 	w := newWorld()
 	w.rules = rules
+	w.play(ops, start)
+	return w
+}
+
+func (w *world) play(ops []op, start int) {
 	w.begin(start)
 	for _, x := range ops {
 		h := happenings[deck[x.Kind%len(deck)]]
@@ -320,11 +326,10 @@ func play(ops []op, rules []rule, start int) *world {
 		w.check()
 		w.snap()
 		if w.err != nil {
-			return w
+			return
 		}
 	}
 	w.epilogue()
-	return w
 }
 
 // epilogue ends the faults, and checks that everything comes to an end (7).
@@ -412,19 +417,22 @@ func (s *stats) sum(x stats) {
 	s.failures += x.failures
 }
 
-// shorten takes out of a failing history what it fails without.
+// shorten takes out of a failing history what it fails without, and plays the rest
+// with its plans written down.
 func shorten(ops []op, start int) *world {
-	w := play(ops, rules, start)
 	for size := len(ops) / 2; size > 0; size /= 2 {
 		for i := 0; i+size <= len(ops); {
 			fewer := slices.Delete(slices.Clone(ops), i, i+size)
-			if x := play(fewer, rules, start); x.err != nil {
-				ops, w = fewer, x
+			if play(fewer, rules, start).err != nil {
+				ops = fewer
 			} else {
 				i += size
 			}
 		}
 	}
+	w := newWorld()
+	w.log = &strings.Builder{}
+	w.play(ops, start)
 	return w
 }
 
@@ -498,6 +506,6 @@ func TestSimulate(t *testing.T) {
 	if seed := failed.Load(); seed > 0 {
 		ops, start := history(seed)
 		w := shorten(ops, start)
-		t.Errorf("seed %d: %v\nagain: go test ./internal/release -run TestSimulate -sim.seed=%d\nin short:\n%s", seed, w.err, seed, w.told())
+		t.Errorf("seed %d: %v\nagain: go test ./internal/release -run TestSimulate -sim.seed=%d\nin short:\n%s%s", seed, w.err, seed, w.log, w.told())
 	}
 }

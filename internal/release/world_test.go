@@ -728,6 +728,9 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 		o.Candidates = append(o.Candidates, c)
 	}
 	objects := obj.objects
+	if led.ledger.Sequence == 0 {
+		objects = w.before(0).objects // a lost record: the server is asked
+	}
 	for _, g := range led.ledger.Groups {
 		for _, r := range g.Releases {
 			if live := w.objects[r.Release]; objects[r.Release] == nil && live != nil {
@@ -870,6 +873,7 @@ func (w *world) ensure(x write) bool {
 		w.fail("ensure of %s takes %d replicas of %d", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
 	if e.Replicas != live.Replicas {
+		delete(w.taken, live.Release) // and gives them back
 		live.Replicas, live.Unsettled = e.Replicas, true
 		live.up = w.now.Add(w.startup)
 	}
