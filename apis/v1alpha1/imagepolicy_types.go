@@ -222,6 +222,13 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
+
+	// held says that it is beyond spec.limits, and offered only because a
+	// Microservice, a pin or a domain names it or another version of its group. It
+	// starts no group in a Microservice that has none of this slug and does not pin
+	// it.
+	// +optional
+	Held bool `json:"held,omitempty"`
 }
 
 // WithdrawReason says why a version that was offered is not any more.

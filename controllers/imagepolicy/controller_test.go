@@ -89,8 +89,26 @@ func TestHeldVersionsStayOffered(t *testing.T) {
 	pinned.Spec.Domains = []v1alpha1.Domain{{Domain: "old.example.com", Port: "http", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}}}
 	s.create(pinned)
 	p, _ := s.pass("shop")
-	same(t, "offered", offered(p), []string{"1.5.0 in release", "1.4.0 in release", "1.1.0 in release", "1.0.0 in release"})
+	same(t, "offered", offered(p), []string{"1.5.0 in release", "1.4.0 in release", "1.1.0 in release held", "1.0.0 in release held"})
 	same(t, "withdrawn", taken(p), []string(nil))
+}
+
+// What one Microservice holds beyond the limits is marked: another one, which
+// begins, does not start it (rule 17).
+func TestHeldGroupsAreMarked(t *testing.T) {
+	s := begin(t)
+	s.push("1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0")
+	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) {
+		p.Versioning.GroupBy = v1alpha1.GroupByMajor
+		p.Limits.Groups = 1
+	})
+	s.microservice("old", "shop", "1-x 1.0.0", "2-x 2.0.0", "4-x 4.0.0")
+	p := s.look("shop")
+	same(t, "offered", offered(p), []string{"4.0.0 in 4-x", "2.0.0 in 2-x held", "1.1.0 in 1-x held", "1.0.0 in 1-x held"})
+	s.hold("old", "4-x 4.0.0")
+	s.microservice("new", "shop", "4-x 4.0.0")
+	p = s.look("shop")
+	same(t, "offered when nobody holds it", offered(p), []string{"4.0.0 in 4-x"})
 }
 
 func TestWithdrawals(t *testing.T) {

@@ -60,6 +60,7 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 			Group:  rel.Slug,
 			Level:  v1alpha1.ReleaseLevel(rel.Level),
 			Images: []v1alpha1.ReleaseImage{image},
+			Held:   rel.Held,
 		})
 	}
 	offered := len(out.releases)

@@ -193,11 +193,15 @@ func (s *story) look(name string) *v1alpha1.ImagePolicy {
 	return p
 }
 
-// offered versions with their group, as "1.0.0 in 1-x".
+// offered versions with their group, as "1.0.0 in 1-x", and "held" where that is why.
 func offered(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, r := range p.Status.Releases {
-		out = append(out, r.SemVer.Version+" in "+r.Group)
+		line := r.SemVer.Version + " in " + r.Group
+		if r.Held {
+			line += " held"
+		}
+		out = append(out, line)
 	}
 	return out
 }

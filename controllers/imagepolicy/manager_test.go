@@ -72,7 +72,7 @@ func TestWatches(t *testing.T) {
 	eventually("1.3.0 in release")
 
 	s.microservice("shop", "shop", "release 1.2.0")
-	eventually("1.3.0 in release", "1.2.0 in release")
+	eventually("1.3.0 in release", "1.2.0 in release held")
 
 	ms := &v1alpha1.Microservice{}
 	s.get("shop", ms)
@@ -80,7 +80,7 @@ func TestWatches(t *testing.T) {
 	if err := env.Client.Update(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	eventually("1.3.0 in release", "1.2.0 in release", "1.1.0 in release")
+	eventually("1.3.0 in release", "1.2.0 in release held", "1.1.0 in release held")
 
 	lists := s.server.Requests(registrytest.List)
 	heads := s.server.Requests(registrytest.Head)
@@ -88,7 +88,7 @@ func TestWatches(t *testing.T) {
 		s.hold("shop", "release 1.2.0", fmt.Sprintf("release 0.0.%d", i))
 	}
 	s.hold("shop", "release 1.0.0")
-	eventually("1.3.0 in release", "1.1.0 in release", "1.0.0 in release")
+	eventually("1.3.0 in release", "1.1.0 in release held", "1.0.0 in release held")
 	same(t, "lists for events", s.server.Requests(registrytest.List), lists)
 	same(t, "digests for events: the one that was not known", s.server.Requests(registrytest.Head), heads+1)
 
@@ -96,7 +96,7 @@ func TestWatches(t *testing.T) {
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationRequestedAt, time.Now().String())
 	})
-	eventually("1.4.0 in release", "1.1.0 in release", "1.0.0 in release")
+	eventually("1.4.0 in release", "1.1.0 in release held", "1.0.0 in release held")
 	same(t, "lists for a request", s.server.Requests(registrytest.List), lists+1)
 
 	s.get("shop", ms)

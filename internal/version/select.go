@@ -19,6 +19,9 @@ type Release struct {
 	Group, Slug string
 	// Level of this version.
 	Level Level
+	// Held: it is beyond the limits, and offered only because somebody holds or
+	// pins it or another version of its group.
+	Held bool
 }
 
 // Held is a version that a Microservice holds, or that a pin or a domain names.
@@ -209,6 +212,7 @@ func (o *offer) group(name string, releases []ranked) {
 		}
 		return
 	}
+	beyond := o.groupsLeft == 0
 	o.groupsLeft = max(0, o.groupsLeft-1)
 	for i, x := range distinct {
 		version := x.version.Original()
@@ -216,7 +220,7 @@ func (o *offer) group(name string, releases []ranked) {
 			o.reject(x, VerdictLimits, o.ranking.selector.reasons.perGroup)
 			continue
 		}
-		o.Offered = append(o.Offered, Release{x.tag, version, name, slug, levelOf(x.version)})
+		o.Offered = append(o.Offered, Release{x.tag, version, name, slug, levelOf(x.version), beyond || i >= limits.ReleasesPerGroup})
 	}
 }
 

@@ -22,6 +22,9 @@ func short(releases []Release) (words []string) {
 		if r.Tag != r.Version {
 			word += "@" + r.Tag
 		}
+		if r.Held {
+			word += " held"
+		}
 		words = append(words, word)
 	}
 	return words
@@ -148,13 +151,17 @@ func TestSelect(t *testing.T) {
 			rules:     Rules{GroupBy: GroupByMinor, Limits: Limits{Groups: 1, ReleasesPerGroup: 1}},
 			tags:      []string{"1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.2.0", "1.2.1", "1.2.2"},
 			held:      []Held{{"1-2-x", "1.2.0", ""}, {"1-0-x", "1.0.0", ""}},
-			want:      []string{"1.2.x/1.2.2", "1.2.x/1.2.0", "1.0.x/1.0.2", "1.0.x/1.0.0"},
+			want:      []string{"1.2.x/1.2.2", "1.2.x/1.2.0 held", "1.0.x/1.0.2 held", "1.0.x/1.0.0 held"},
 			rejected:  map[string]Verdict{"1.2.1": VerdictLimits, "1.1.0": VerdictLimits, "1.0.1": VerdictLimits},
 			truncated: []string{"1.1.x"},
 		},
 		"pinned without a group": {
 			rules: Rules{GroupBy: GroupByMajor, Limits: Limits{Groups: 1, ReleasesPerGroup: 1}}, tags: []string{"1.0.0", "2.0.0"},
-			held: []Held{{"", "v1.0.0", ""}}, want: []string{"2.x/2.0.0", "1.x/1.0.0"},
+			held: []Held{{"", "v1.0.0", ""}}, want: []string{"2.x/2.0.0", "1.x/1.0.0 held"},
+		},
+		"held within the limits": {
+			rules: Rules{GroupBy: GroupByMajor, Limits: Limits{Groups: 2, ReleasesPerGroup: 2}}, tags: []string{"1.0.0", "1.1.0", "2.0.0"},
+			held: []Held{{"1-x", "1.0.0", ""}, {"2-x", "2.0.0", ""}}, want: []string{"2.x/2.0.0", "1.x/1.1.0", "1.x/1.0.0"},
 		},
 		"held is not past deny, range, level and exclude": {
 			rules:    Rules{Range: "<3.0.0", Deny: []string{"1.0.0"}, TagFilter: TagFilter{Exclude: []string{"^1.2"}}},
@@ -191,7 +198,7 @@ func TestRejectionsAreExplainedInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Result{
-		Offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease}},
+		Offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease, false}},
 		Rejected: []Rejection{
 			{Tag: "3.0.0", Version: "3.0.0", Verdict: VerdictRange, Reason: `outside versioning.range "<2.0.0"`},
 			{Tag: "2.0.0", Version: "2.0.0", Verdict: VerdictRange, Reason: `outside versioning.range "<2.0.0"`},
@@ -396,6 +403,19 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(withdrawn, s.Withdrawn(rapid.Permutation(held).Draw(t, "again"), nil, r.Offered)); diff != "" {
 		t.Errorf("another order, another withdrawal:\n%s", diff)
 	}
+	// What is not marked is what would be offered if nobody held anything.
+	var unmarked, unheld []string
+	for _, o := range r.Offered {
+		if !o.Held {
+			unmarked = append(unmarked, o.Slug+"/"+o.Version)
+		}
+	}
+	for _, o := range s.Rank(tags).Offer(nil, refused).Offered {
+		unheld = append(unheld, o.Slug+"/"+o.Version)
+	}
+	if diff := cmp.Diff(unheld, unmarked); diff != "" {
+		t.Errorf("offered if nobody held anything, and not marked as held (-want +got):\n%s", diff)
+	}
 	// An empty list withdraws nothing that a full one did not.
 	if diff := cmp.Diff(withdrawn, s.Withdrawn(held, nil, nil)); diff != "" && len(refused) == 0 {
 		for _, w := range s.Withdrawn(held, nil, nil) {
@@ -425,7 +445,7 @@ func TestWithdrawn(t *testing.T) {
 			want: []Withdrawal{{"release", "1.2.3", Excluded}}},
 		"unknown tag is not judged": {rules: Rules{TagFilter: TagFilter{Pattern: `^web-`}}, held: []Held{{"release", "1.0.0", ""}}},
 		"still offered by another tag": {rules: Rules{TagFilter: TagFilter{Exclude: []string{"^v"}}}, held: []Held{{"release", "1.0.0", "v1.0.0"}},
-			offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease}}},
+			offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease, false}}},
 		"regrouped": {rules: Rules{GroupBy: GroupByMajor}, held: []Held{{"release", "1.0.0", ""}, {"release", "2.0.0", ""}},
 			want: []Withdrawal{{"release", "", Excluded}}},
 		"regrouped and denied": {rules: Rules{GroupBy: GroupByMajor, Deny: []string{"1.0.0"}}, held: []Held{{"release", "1.0.0", ""}, {"release", "2.0.0", ""}},
@@ -436,7 +456,7 @@ func TestWithdrawn(t *testing.T) {
 		"gone":                     {held: []Held{{"release", "1.0.0", ""}, {"release", "1.1.0", ""}}, gone: []Held{{"release", "v1.0.0", ""}}, want: []Withdrawal{{"release", "1.0.0", Gone}}},
 		"gone and denied":          {rules: Rules{Deny: []string{"1.0.0"}}, held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, want: []Withdrawal{{"release", "1.0.0", Denied}}},
 		"gone and not held":        {gone: []Held{{"release", "1.0.0", ""}}},
-		"gone and offered":         {held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease}}},
+		"gone and offered":         {held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease, false}}},
 		"pinned without a group":   {rules: Rules{GroupBy: GroupByMajor, Deny: []string{"1.0.0"}}, held: []Held{{"", "1.0.0", ""}}, want: []Withdrawal{{"1-x", "1.0.0", Denied}}},
 		"pinned nonsense":          {held: []Held{{"", "nonsense", ""}}},
 		"sorted, each once": {rules: Rules{Deny: []string{"*"}, GroupBy: GroupByMajor},
