@@ -37,6 +37,7 @@ var world struct {
 	client.Client // reads and writes as a person does, uncached and uncounted
 	env           *apiserver.Env
 	manager       ctrl.Manager
+	loopback      *outbound.Policy // what analyses and hooks may ask here
 	writes        writes
 }
 
@@ -84,11 +85,10 @@ func run(m *testing.M) (code int, err error) {
 	if world.manager, err = newManager(env.Config, env.Client.Scheme()); err != nil {
 		return 0, err
 	}
-	loopback, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
-	if err != nil {
+	if world.loopback, err = outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}}); err != nil {
 		return 0, err
 	}
-	if err := SetupWithManager(world.manager, Options{Outbound: loopback}); err != nil {
+	if err := SetupWithManager(world.manager, Options{Outbound: world.loopback}); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

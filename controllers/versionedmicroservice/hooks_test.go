@@ -1,0 +1,421 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// receiver answers hooks as a test says, and keeps what it was sent.
+type receiver struct {
+	*httptest.Server
+	key string
+
+	mu     sync.Mutex
+	answer map[string]int // by name of the hook; none: 409
+	calls  []hook.Body
+	faults []string
+}
+
+func receive(t *testing.T, key string) *receiver {
+	t.Helper()
+	r := &receiver{key: key, answer: map[string]int{}}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	raw, err := io.ReadAll(req.Body)
+	var body hook.Body
+	if err == nil {
+		err = json.Unmarshal(raw, &body)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.faults = append(r.faults, err.Error())
+	}
+	if want := hook.Sign([]byte(r.key), req.Header.Get(hook.HeaderTimestamp), raw); req.Header.Get(hook.HeaderSignature) != want {
+		r.faults = append(r.faults, body.Name+": a wrong signature")
+	}
+	r.calls = append(r.calls, body)
+	code := r.answer[body.Name]
+	if code == 0 {
+		code = http.StatusConflict
+	}
+	w.WriteHeader(code)
+}
+
+func (r *receiver) say(name string, code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer[name] = code
+}
+
+// of are the calls of a hook.
+func (r *receiver) of(name string) []hook.Body {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.calls), func(b hook.Body) bool { return b.Name != name })
+}
+
+// signed is a hook that the receiver is called by, often.
+func (r *receiver) signed(t hlnr.HookType) hlnr.Hook {
+	h := hlnr.Hook{
+		Name: strings.ToLower(string(t)), Type: t, URL: r.URL, Timeout: "2s",
+		SecretRef: &hlnr.Reference{Name: "key"}, Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+	}
+	switch t {
+	case hlnr.HookConfirmRollout, hlnr.HookConfirmTrafficIncrease, hlnr.HookConfirmPromotion, hlnr.HookRollback:
+		h.Interval = "1s"
+	}
+	return h
+}
+
+// stage is a release with a Microservice whose ledger the test writes.
+type stage struct {
+	t       *testing.T
+	ms      *hlnr.Microservice
+	release *hlnr.VersionedMicroservice
+}
+
+func newStage(t *testing.T, canary *hlnr.CanaryStrategy) *stage {
+	t.Helper()
+	ns := namespace(t, nil)
+	s := &stage{t: t, ms: &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "shop"}}, release: newRelease(ns, 1)}
+	s.ms.Spec.ImagePolicyRef.Name = "shop"
+	s.ms.Spec.Template.Spec.Containers = []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.0.0"}}
+	s.ms.Spec.UpdateStrategy.Canary = canary
+	for _, obj := range []client.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"key": "a key"}}, s.ms, s.release,
+	} {
+		if err := world.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// write puts a state of the ledger there: the row of the release, and its run.
+func (s *stage) write(row hlnr.Release, run *hlnr.ReleaseRun) {
+	s.t.Helper()
+	row.VersionedMicroservice, row.SemVer = s.release.Name, s.release.Spec.SemVer
+	if row.LastTransitionTime.IsZero() {
+		row.LastTransitionTime = metav1.NowMicro()
+	}
+	if run != nil {
+		run.Release, run.StartedTime = s.release.Name, metav1.NowMicro()
+	}
+	eventually(s.t, func() string {
+		fetch(s.t, s.ms)
+		s.ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{
+			Name: "1.x", Slug: "1-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Active: "0.9.0", Run: run, Releases: []hlnr.Release{row},
+		}}
+		if row.Status == hlnr.ReleaseActive {
+			s.ms.Status.ReleaseGroups[0].Active = row.SemVer.Version
+		}
+		if err := world.Status().Update(s.t.Context(), s.ms); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// hook waits for the phase of a hook in the status of the release.
+func (s *stage) hook(name string, want hlnr.HookPhase) hlnr.HookStatus {
+	s.t.Helper()
+	var got hlnr.HookStatus
+	eventually(s.t, func() string {
+		fetch(s.t, s.release)
+		for _, h := range s.release.Status.Hooks {
+			if h.Name == name {
+				if got = h; h.Phase == want {
+					return ""
+				}
+			}
+		}
+		return fmt.Sprintf("hook %s is %+v, want %s", name, got, want)
+	})
+	return got
+}
+
+func (s *stage) called(r *receiver, name string, n int) {
+	s.t.Helper()
+	eventually(s.t, func() string {
+		if got := len(r.of(name)); got < n {
+			return fmt.Sprintf("%s was called %d times, want %d", name, got, n)
+		}
+		return ""
+	})
+}
+
+// The way of a release with gates, a check and messages, on the server.
+func TestHooksOfARelease(t *testing.T) {
+	t.Parallel()
+	r := receive(t, "a key")
+	s := newStage(t, &hlnr.CanaryStrategy{
+		Steps: []hlnr.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}},
+		Hooks: []hlnr.Hook{
+			r.signed(hlnr.HookConfirmRollout), r.signed(hlnr.HookPreRollout), r.signed(hlnr.HookConfirmTrafficIncrease),
+			r.signed(hlnr.HookRollback), r.signed(hlnr.HookPostRollout), r.signed(hlnr.HookEvent),
+		},
+	})
+	r.say("event", 204)
+	pending := hlnr.Release{Status: hlnr.ReleasePending, Reason: "Started", LastTransitionTime: metav1.NowMicro()}
+	at := metav1.NowMicro()
+	s.write(pending, &hlnr.ReleaseRun{Sequence: 5, Gate: hlnr.GateConfirmRollout, GateTime: &at})
+	s.called(r, "confirmrollout", 2)
+	closed := s.hook("confirmrollout", hlnr.HookWaiting)
+	if closed.Run != 5 || closed.Step != 0 || !closed.Since.Time.Equal(at.Truncate(time.Microsecond)) {
+		t.Errorf("the gate's status %+v does not name run, step and gate time", closed)
+	}
+	s.hook("rollback", hlnr.HookWaiting)
+	s.hook("event", hlnr.HookDelivered)
+	if fetch(t, s.release); s.release.Status.Step != "ConfirmRollout" || s.release.Status.Release != hlnr.ReleasePending {
+		t.Errorf("the release says %s %q", s.release.Status.Release, s.release.Status.Step)
+	}
+
+	t.Log("a gate that says no in the same words costs no write")
+	written := len(world.writes.in(s.release.Namespace))
+	calls := len(r.of("confirmrollout"))
+	s.called(r, "confirmrollout", calls+2)
+	if n := len(world.writes.in(s.release.Namespace)); n != written {
+		t.Errorf("writes: %v", world.writes.in(s.release.Namespace)[written:])
+	}
+
+	t.Log("it opens, and is asked no more")
+	r.say("confirmrollout", 200)
+	open := s.hook("confirmrollout", hlnr.HookOpen)
+	if open.ID != closed.ID || open.Message != "HTTP 200" || open.Attempts < 3 {
+		t.Errorf("the open gate: %+v", open)
+	}
+	calls = len(r.of("confirmrollout"))
+
+	t.Log("a check that fails is final")
+	at2 := metav1.NowMicro()
+	s.write(pending, &hlnr.ReleaseRun{Sequence: 5, Gate: hlnr.GatePreRollout, GateTime: &at2})
+	s.hook("prerollout", hlnr.HookFailed)
+	s.called(r, "rollback", len(r.of("rollback"))+2) // time passes
+	if n := len(r.of("prerollout")); n != 1 {
+		t.Errorf("a failed check was called %d times", n)
+	}
+	if n := len(r.of("confirmrollout")); n != calls {
+		t.Errorf("an open gate was asked %d times more", n-calls)
+	}
+
+	t.Log("the end is told once, and nothing else is asked")
+	failed := hlnr.Release{Status: hlnr.ReleaseError, Reason: "HookFailed", LastTransitionTime: metav1.NowMicro()}
+	r.say("postrollout", 200)
+	s.write(failed, nil)
+	s.hook("postrollout", hlnr.HookDelivered)
+	eventually(t, func() string {
+		events := r.of("event")
+		if last := events[len(events)-1]; last.Phase != hlnr.ReleaseError {
+			return fmt.Sprintf("the last event is %+v", last)
+		}
+		return ""
+	})
+	s.hook("event", hlnr.HookDelivered)
+	if diff := cmp.Diff([]hook.Body{{
+		APIVersion: hook.APIVersion, Type: hlnr.HookPostRollout, Name: "postrollout", Namespace: s.ms.Namespace, Microservice: "shop", Group: "1-x",
+		Release: releaseName, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: hlnr.ReleaseError, Reason: "HookFailed",
+		Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+	}}, r.of("postrollout"), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ID" || p.Last().String() == ".Time" }, cmp.Ignore())); diff != "" {
+		t.Errorf("the end was told so (-want +got):\n%s", diff)
+	}
+	calls = len(r.of("rollback"))
+	pass(t, s.release, 3)
+	if n := len(r.of("rollback")); n > calls+1 { // one may have been under way
+		t.Errorf("a run that is over was asked about %d times more", n-calls)
+	}
+	if len(r.faults) > 0 {
+		t.Errorf("the receiver has this against the calls: %q", r.faults)
+	}
+}
+
+// Another manager goes on from the status: it repeats what was not answered, under the
+// same id, and nothing that was.
+func TestHooksAfterARestart(t *testing.T) {
+	t.Parallel()
+	r := receive(t, "a key")
+	s := newStage(t, &hlnr.CanaryStrategy{
+		Steps: []hlnr.CanaryStep{{Weight: 10}},
+		Hooks: []hlnr.Hook{r.signed(hlnr.HookConfirmPromotion), r.signed(hlnr.HookPreRollout), r.signed(hlnr.HookEvent)},
+	})
+	r.say("event", 200)
+	at := metav1.NowMicro()
+	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, Gate: hlnr.GateConfirmPromotion, GateTime: &at})
+	s.hook("event", hlnr.HookDelivered)
+	s.called(r, "confirmpromotion", 1)
+	s.hook("confirmpromotion", hlnr.HookWaiting)
+
+	// The next manager has the same cache, and pools that know nothing.
+	asks, err := newAsks(world.manager, Options{Outbound: world.loopback, Metrics: noMetrics{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan struct{}, 100)
+	asks.hooks.Start(t.Context(), func(client.ObjectKey) { woken <- struct{}{} })
+	next := func() {
+		t.Helper()
+		o, err := (&reconciler{client: world.manager.GetClient(), journal: &status.Journal{}, ask: asks}).observe(t.Context(), client.ObjectKeyFromObject(s.release))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen(asks, o, time.Now())
+	}
+	events := len(r.of("event"))
+	eventually(t, func() string { // the cache has the release's status
+		var cached hlnr.VersionedMicroservice
+		if err := world.manager.GetClient().Get(t.Context(), client.ObjectKeyFromObject(s.release), &cached); err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(s.release.ResourceVersion, cached.ResourceVersion)
+	})
+	next()
+	<-woken
+	next()
+	if n := len(r.of("event")); n != events {
+		t.Errorf("what was delivered was told %d times more", n-events)
+	}
+	ids := map[string]bool{}
+	for _, call := range r.of("confirmpromotion") {
+		ids[call.ID] = true
+	}
+	if len(ids) != 1 {
+		t.Errorf("one question has the ids %v", ids)
+	}
+	if n := len(asks.hooks.Outcomes(client.ObjectKeyFromObject(s.release))); n != 1 {
+		t.Errorf("the next manager has asked %d questions, want the open one", n)
+	}
+}
+
+// A release that goes takes what is under way with it.
+func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
+	t.Parallel()
+	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		came <- struct{}{}
+		<-req.Context().Done()
+		gone <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	s := newStage(t, &hlnr.CanaryStrategy{
+		Steps: []hlnr.CanaryStep{{Weight: 10}},
+		Hooks: []hlnr.Hook{{Name: "told", Type: hlnr.HookEvent, URL: server.URL, Timeout: "1m"}},
+	})
+	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1})
+	<-came
+	if err := world.Delete(context.WithoutCancel(t.Context()), s.release); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-gone:
+	case <-time.After(20 * time.Second):
+		t.Error("the call goes on")
+	}
+}
+
+// What keeps a hook from being called is said, and is mended without a restart.
+func TestHookWithoutItsSecret(t *testing.T) {
+	t.Parallel()
+	r := receive(t, "a key")
+	gate := r.signed(hlnr.HookConfirmPromotion)
+	gate.SecretRef.Name = "missing"
+	s := newStage(t, &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Weight: 10}}, Hooks: []hlnr.Hook{gate}})
+	r.say(gate.Name, 200)
+	at := metav1.NowMicro()
+	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, Gate: hlnr.GateConfirmPromotion, GateTime: &at})
+	eventually(t, func() string {
+		if h := s.hook(gate.Name, hlnr.HookWaiting); !strings.Contains(h.Message, `secretRef: get Secret "missing"`) {
+			return h.Message
+		}
+		return ""
+	})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: "missing"}, StringData: map[string]string{"key": "a key"}}
+	if err := world.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	s.hook(gate.Name, hlnr.HookOpen)
+	if len(r.faults) > 0 {
+		t.Errorf("the receiver has this against the calls: %q", r.faults)
+	}
+}
+
+// A bad canary is measured with a server that speaks as Prometheus does, and its
+// verdict stands in the status, with what it is made from.
+func TestAnalysisOfARelease(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var queries []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_ = req.ParseForm()
+		mu.Lock()
+		queries = append(queries, req.Form.Get("query"))
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"7"]}]}}`, time.Now().Unix())
+	}))
+	t.Cleanup(server.Close)
+	five := 5.0
+	s := newStage(t, &hlnr.CanaryStrategy{
+		Steps: []hlnr.CanaryStep{{Weight: 10}, {Weight: 50}},
+		Analysis: &hlnr.CanaryAnalysis{
+			Interval: "10s",
+			Provider: hlnr.AnalysisProvider{Prometheus: &hlnr.PrometheusProvider{Address: server.URL}},
+			Metrics: []hlnr.AnalysisMetric{{
+				Name: "errors", Prometheus: &hlnr.PrometheusMetric{Query: `errors{release="{{.Release}}"}`}, ThresholdRange: hlnr.ValueRange{Max: &five},
+			}},
+		},
+	})
+	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
+	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since})
+	eventually(t, func() string {
+		fetch(t, s.release)
+		if a := s.release.Status.Analysis; a == nil || a.Phase != hlnr.AnalysisFailed {
+			return fmt.Sprintf("analysis %+v", a)
+		}
+		return ""
+	})
+	a := s.release.Status.Analysis
+	if a.Run != 5 || a.Step != 1 || !a.Since.Time.Equal(since.Time) || a.Failures != 1 || len(a.Metrics) != 1 || a.Metrics[0].Measurements[0].Value != "7" {
+		t.Errorf("the verdict is %+v", a)
+	}
+	if a.LastTime.Time.Before(since.Add(10 * time.Second)) {
+		t.Errorf("the first round is of %s, less than an interval after %s", a.LastTime, since)
+	}
+	if s.release.Status.Step != "1/2 Analysis" {
+		t.Errorf("step %q", s.release.Status.Step)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := `errors{release="` + releaseName + `"}`; len(queries) != 1 || queries[0] != want {
+		t.Errorf("asked %q, want %q once", queries, want)
+	}
+}
+
+// noMetrics registers nothing: the metrics of the manager under test are there.
+type noMetrics struct{ prometheus.Registerer }
+
+func (noMetrics) Register(prometheus.Collector) error  { return nil }
+func (noMetrics) MustRegister(...prometheus.Collector) {}
