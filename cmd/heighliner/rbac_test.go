@@ -61,12 +61,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// install applies config/rbac, in the namespace that it names.
-func install(t *testing.T) {
+// install applies a folder of config: what names no namespace, into this one.
+func install(t *testing.T, folder, namespace string) {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
-	create(t, namespace)
-	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", "rbac", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find roles: %v, %d files", err, len(files))
 	}
@@ -84,6 +82,9 @@ func install(t *testing.T) {
 			t.Fatalf("read %s: %v", file, err)
 		}
 		for _, obj := range objects {
+			if namespace != "" && obj.GetNamespace() == "" {
+				obj.SetNamespace(namespace)
+			}
 			create(t, obj)
 		}
 	}
@@ -110,7 +111,8 @@ func freeAddress(t *testing.T) string {
 // The manager runs a whole story with the rights that config/rbac gives it, and not
 // one more is asked for.
 func TestShippedRightsSuffice(t *testing.T) {
-	install(t)
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}})
+	install(t, "rbac", "")
 	var refused refusals
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{
@@ -143,6 +145,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)
 	env.PlayGateway(t, namespace, nil)
+	install(t, "components/secrets", namespace)
 	images := registrytest.New(t)
 	images.RequireBasic("robot", "secret")
 	images.Push(t, "team/shop", "1.0.0")
@@ -168,6 +171,14 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Name: "shop", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
 		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
 	}}
+	const hidden = "content-of-configuration"
+	create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "settings"}, Data: map[string]string{"file": hidden}})
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "licence"}, StringData: map[string]string{"file": hidden}})
+	ms.Spec.Configuration = &v1alpha1.Configuration{Track: v1alpha1.TrackAll}
+	ms.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "licence"}}},
+	}
 	ms.Spec.Availability.Replicas = 2
 	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{
 		MinimumAvailable: 1, DrainDelay: "1s",
@@ -183,6 +194,14 @@ func TestShippedRightsSuffice(t *testing.T) {
 	serves(t, namespace, "1.0.0")
 	images.Push(t, "team/shop", "1.1.0")
 	serves(t, namespace, "1.1.0")
+	copied(t, namespace, hidden)
+	cached := &corev1.ConfigMap{}
+	if err := mgr.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "settings"}, cached); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(fmt.Sprint(cached), hidden) {
+		t.Errorf("the cache keeps the content of a ConfigMap: %v", cached)
+	}
 
 	get := func(header string) (int, string) {
 		t.Helper()
@@ -229,6 +248,43 @@ func TestShippedRightsSuffice(t *testing.T) {
 		if !strings.Contains(body, line) {
 			t.Errorf("metrics lack %s", line)
 		}
+	}
+}
+
+// copied waits until the one release owns a copy of its ConfigMap and of its Secret,
+// and those of former releases are collected.
+func copied(t *testing.T, namespace, content string) {
+	t.Helper()
+	last := errors.New("never looked")
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = func() error {
+			var releases v1alpha1.VersionedMicroserviceList
+			var configMaps corev1.ConfigMapList
+			var secrets corev1.SecretList
+			in, copies := client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease}
+			if err := errors.Join(env.Client.List(ctx, &releases, in), env.Client.List(ctx, &configMaps, in, copies), env.Client.List(ctx, &secrets, in, copies)); err != nil {
+				return err
+			}
+			if len(releases.Items) != 1 || len(configMaps.Items) != 1 || len(secrets.Items) != 1 {
+				return fmt.Errorf("%d releases have %d ConfigMaps and %d Secrets", len(releases.Items), len(configMaps.Items), len(secrets.Items))
+			}
+			release, c, s := &releases.Items[0], &configMaps.Items[0], &secrets.Items[0]
+			if !metav1.IsControlledBy(c, release) || !metav1.IsControlledBy(s, release) {
+				return fmt.Errorf("the copies are owned by %v and %v", c.OwnerReferences, s.OwnerReferences)
+			}
+			if c.Data["file"] != content || string(s.Data["file"]) != content {
+				return errors.New("the copies hold something else")
+			}
+			from := release.Spec.Template.Spec.Containers[0].EnvFrom
+			if from[0].ConfigMapRef.Name != c.Name || from[1].SecretRef.Name != s.Name {
+				return fmt.Errorf("the pods do not name the copies: %v", from)
+			}
+			return nil
+		}()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("wait for copies: %v", last)
 	}
 }
 
