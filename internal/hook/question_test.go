@@ -106,7 +106,10 @@ func TestQuestions(t *testing.T) {
 			w.group.Run, w.row.Status, w.release.Status.Release = nil, hlnr.ReleaseActive, hlnr.ReleaseActive
 		}, nil},
 		"promoted": {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseActive }, []string{"postrollout", "event"}},
-		"failed":   {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseError }, []string{"postrollout", "event"}},
+		"adopted without its steps": {func(w *world) {
+			w.group.Run, w.row.Status, w.row.Reason, w.release.Status.Release = nil, hlnr.ReleaseActive, "Adopted", hlnr.ReleasePending
+		}, []string{"postrollout", "event"}},
+		"failed": {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseError }, []string{"postrollout", "event"}},
 		"replaced": {func(w *world) {
 			w.group.Run, w.row.Status, w.release.Status.Release = nil, hlnr.ReleaseDeprecated, hlnr.ReleaseActive
 		}, []string{"event"}},
