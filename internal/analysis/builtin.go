@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 // query gives nothing where there was no request, a percentage from 0 to 100, or
 // seconds.
 type source struct {
-	// requests is the counter of requests, and bad what selects those that failed.
-	requests, bad string
+	// requests is the counter of requests, and failed that of failed ones, or the
+	// same where bad selects those.
+	requests, failed, bad string
 	// buckets is the histogram of the time to answer, and perSecond its unit; empty:
 	// there is none for a release.
 	buckets   string
@@ -32,7 +34,7 @@ type source struct {
 // come from.
 var sources = map[v1alpha1.MetricsSource]source{
 	v1alpha1.SourceTraefik: {
-		requests: "traefik_service_requests_total", bad: `code=~"5.."`,
+		requests: "traefik_service_requests_total", failed: "traefik_service_requests_total", bad: `code=~"5.."`,
 		buckets: "traefik_service_request_duration_seconds_bucket", perSecond: 1,
 		selectors: func(t Target) ([]string, *Error) {
 			services, err := servicesOf(t)
@@ -40,21 +42,21 @@ var sources = map[v1alpha1.MetricsSource]source{
 		},
 	},
 	v1alpha1.SourceApplication: {
-		requests: "http_requests_total", bad: `code=~"5.."`,
+		requests: "http_requests_total", failed: "http_requests_total", bad: `code=~"5.."`,
 		buckets: "http_request_duration_seconds_bucket", perSecond: 1,
 		selectors: func(t Target) ([]string, *Error) {
 			return []string{fmt.Sprintf(`namespace="%s",hlnr_io_release="%s"`, inQuotes(t.Namespace), inQuotes(t.Release))}, nil
 		},
 	},
 	v1alpha1.SourceIstio: {
-		requests: "istio_requests_total", bad: `response_code=~"5.."`,
+		requests: "istio_requests_total", failed: "istio_requests_total", bad: `response_code=~"5.."`,
 		buckets: "istio_request_duration_milliseconds_bucket", perSecond: 1000,
 		selectors: func(t Target) ([]string, *Error) {
 			return []string{fmt.Sprintf(`reporter=~"destination|waypoint",destination_workload_namespace="%s",destination_workload="%s"`, inQuotes(t.Namespace), inQuotes(t.Release))}, nil
 		},
 	},
 	v1alpha1.SourceIngressNGINX: {
-		requests: "nginx_ingress_controller_requests", bad: `status=~"5.."`,
+		requests: "nginx_ingress_controller_requests", failed: "nginx_ingress_controller_requests", bad: `status=~"5.."`,
 		buckets: "nginx_ingress_controller_request_duration_seconds_bucket", perSecond: 1,
 		selectors: func(t Target) ([]string, *Error) {
 			services, err := servicesOf(t)
@@ -65,9 +67,8 @@ var sources = map[v1alpha1.MetricsSource]source{
 		},
 	},
 	v1alpha1.SourceEnvoyGateway: {
-		requests:  `{__name__=~"envoy_cluster_endpoint_rq_(success|error)"}`,
-		bad:       `__name__="envoy_cluster_endpoint_rq_error"`,
-		selectors: func(Target) ([]string, *Error) { return []string{`envoy_cluster_name=~".+"`}, nil },
+		requests: "envoy_cluster_endpoint_rq_total", failed: "envoy_cluster_endpoint_rq_error",
+		selectors: func(Target) ([]string, *Error) { return []string{""}, nil },
 		join: func(expression string, t Target) string {
 			return fmt.Sprintf(`label_replace(%s, "pod_ip", "$1", "envoy_endpoint_address", "\\[?([^\\]]+)\\]?:[0-9]+")`+
 				` * on (pod_ip) group_left () max by (pod_ip) (kube_pod_info{namespace="%s",created_by_kind="ReplicaSet",created_by_name=~"%s-[a-z0-9]+"})`,
@@ -107,7 +108,7 @@ func (s source) successRate(t Target, interval time.Duration) (string, *Error) {
 	if err != nil {
 		return "", err
 	}
-	bad, err := s.rise(s.requests, t, interval, s.bad)
+	bad, err := s.rise(s.failed, t, interval, s.bad)
 	if err != nil {
 		return "", err
 	}
@@ -151,7 +152,8 @@ func (s source) rise(metric string, t Target, interval time.Duration, more ...st
 	window := model.Duration(interval).String()
 	var parts []string
 	for _, selector := range selectors {
-		series := series(metric, strings.Join(append([]string{selector}, more...), ","))
+		labels := slices.DeleteFunc(append([]string{selector}, more...), func(s string) bool { return s == "" })
+		series := metric + "{" + strings.Join(labels, ",") + "}"
 		parts = append(parts, fmt.Sprintf("((%[1]s unless %[1]s offset %[2]s) or increase(%[1]s[%[2]s]))", series, window))
 	}
 	expression := strings.Join(parts, " or ")
@@ -159,12 +161,4 @@ func (s source) rise(metric string, t Target, interval time.Duration, more ...st
 		expression = s.join("("+expression+")", t)
 	}
 	return expression, nil
-}
-
-// series is a selector of a metric, which may have braces of its own.
-func series(metric, selector string) string {
-	if head, found := strings.CutSuffix(metric, "}"); found {
-		return head + "," + selector + "}"
-	}
-	return metric + "{" + selector + "}"
 }
