@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,5 +149,32 @@ func TestChildrenCarryOnlyWhatIsOurs(t *testing.T) {
 	}
 	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != s.ms().UID {
 		t.Errorf("its controller is %v", owner)
+	}
+}
+
+// Row 48: a ConfigMap that is part of a release stays as its user made it: without an
+// owner, so that no deletion takes it along, and without a write.
+func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.write("settings", "blue")
+	before := &corev1.ConfigMap{}
+	s.get("settings", before)
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.play()
+	now := &corev1.ConfigMap{}
+	s.get("settings", now)
+	same(t, "the user's ConfigMap", now, before)
+	for name, c := range s.copies() {
+		for _, owner := range c.OwnerReferences {
+			if owner.APIVersion != v1alpha1.GroupVersion.String() || s.children()[owner.Name] == nil || s.children()[owner.Name].UID != owner.UID {
+				t.Errorf("copy %s is owned by %v, which is no release of its namespace", name, owner)
+			}
+		}
+		if len(c.OwnerReferences) != 1 {
+			t.Errorf("copy %s has owners %v", name, c.OwnerReferences)
+		}
 	}
 }

@@ -541,3 +541,105 @@ func managersOf(o client.Object) (names []string) {
 	}
 	return names
 }
+
+// Rows 24, 25 and 66: a Service that is adopted, moved by a promotion and given back is
+// what it was before, node ports and all, and at no time does it lead to nothing.
+func TestServerGivesBackWhatItTook(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	before := webService()
+	before.Annotations = map[string]string{"example.com/note": "mine"}
+	before.Spec.Type, before.Spec.SessionAffinity = corev1.ServiceTypeNodePort, corev1.ServiceAffinityClientIP
+	before.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	before.Spec.Ports = append(before.Spec.Ports, corev1.ServicePort{Name: "admin", Port: 9090, TargetPort: intstr.FromString("admin")})
+	p.create(before)
+	p.oldPod()
+	p.microservice(stepOf(1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionRestore))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+	p.ledger(stepOf(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventually("shop", "promotion", confirmed("1-x", 2, "b"))
+
+	var now corev1.Service
+	p.get("web", &now)
+	want(t, "selector while it is adopted", now.Spec.Selector[v1alpha1.LabelRelease], "b")
+	now.Spec.Selector = before.Spec.Selector
+	if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
+		t.Errorf("besides the selector, adoption changes: %s", diff)
+	}
+	p.remove("shop")
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	p.get("web", &now)
+	for _, meta := range []*metav1.ObjectMeta{&before.ObjectMeta, &now.ObjectMeta} {
+		meta.ResourceVersion, meta.ManagedFields, meta.Generation = "", nil, 0
+	}
+	if diff := cmp.Diff(before, &now); diff != "" {
+		t.Errorf("it is not what it was: %s", diff)
+	}
+}
+
+// Row 69: the deletion of a policy that holds something ends, whatever is gone before
+// it.
+func TestServerDeletionEnds(t *testing.T) {
+	for name, lose := range map[string]func(*place){
+		"the Service is gone": func(p *place) {
+			if err := server.Delete(p.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"}}); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+		"the Microservice is gone": func(p *place) {
+			if err := server.Delete(p.t.Context(), &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "shop"}}); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+		"its own objects are gone": func(p *place) {
+			for _, o := range []client.Object{&corev1.Service{}, &gatewayv1.HTTPRoute{}} {
+				if err := server.DeleteAllOf(p.t.Context(), o, client.InNamespace(p.namespace), client.HasLabels{v1alpha1.LabelMicroservice}); err != nil {
+					p.t.Fatal(err)
+				}
+			}
+		},
+		"somebody spoilt the note": func(p *place) {
+			var s corev1.Service
+			p.get("web", &s)
+			for key := range s.Annotations {
+				s.Annotations[key] = "spoilt"
+			}
+			if err := server.Update(p.t.Context(), &s); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+		"the namespace goes, and no former pod comes back": func(p *place) {
+			p.noOldPods()
+			if err := server.Delete(p.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.create(webService())
+			p.oldPod()
+			p.microservice(stepOf(1, "a 1.0.0 active 100"))
+			p.pod("a")
+			p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionRestore))
+			p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+			lose(p)
+			if err := server.Delete(t.Context(), &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "shop"}}); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		})
+	}
+}
+
+// noOldPods ends the pods of the Deployment of before.
+func (p *place) noOldPods() {
+	p.t.Helper()
+	if err := server.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels(oldSelector), client.GracePeriodSeconds(0)); err != nil {
+		p.t.Fatal(err)
+	}
+}

@@ -40,6 +40,25 @@ var knownFailures = []struct {
 		h.run(time.Minute)
 		h.want("confirmed and drained", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
 	}},
+	{"10 a displaced canary gets no chosen requests", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 0, Match: true, Mirror: 50, Pause: time.Hour}, Step{Weight: 50})
+		h.push("1.1.0")
+		h.run(time.Second)
+		if !h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
+			h.fail("no route names the canary in its step")
+		}
+		h.startup = time.Hour
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.want("displaced", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
+		if r := h.ledger.Groups[0].Row(h.release("1.1.0")); r.Match || r.Mirror > 0 {
+			h.fail("the displaced canary keeps its matches: %+v", r)
+		}
+		if h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
+			h.fail("a route names the displaced canary")
+		}
+	}},
 	{"12 edits of what is no step move no weight", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 24 * time.Hour})
@@ -283,6 +302,34 @@ var knownFailures = []struct {
 			h.fail("scaling is taken for a release: %s", renderGroup(&g))
 		}
 	}},
+	{"41 a verdict of an earlier run decides nothing", func(h tale) {
+		h.analysed(Step{Weight: 10}, Step{Weight: 50})
+		h.push("1.1.0")
+		h.run(time.Second)
+		run := h.ledger.Groups[0].Run
+		for _, late := range []VerdictPhase{VerdictPassed, VerdictFailed} {
+			h.word("1.1.0", Deprecate, "")
+			h.run(time.Minute)
+			h.object("1.1.0").Analysis = &Verdict{Run: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: late}
+			h.word("1.1.0", Retry, "")
+			h.run(interval - time.Second)
+			h.want("late "+string(late), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		}
+		h.run(2 * interval)
+		h.want("its own verdicts", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"41 a verdict on a displaced release touches no other", func(h tale) {
+		h.analysed(Step{Weight: 10}, Step{Weight: 50})
+		h.push("1.1.0")
+		h.run(time.Second)
+		run := *h.ledger.Groups[0].Run
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.object("1.1.0").Analysis = &Verdict{Run: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: VerdictFailed}
+		h.object("1.1.0").Rollback = &RollbackFact{Run: run.Sequence}
+		h.run(5 * interval)
+		h.want("the end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.2.0": "active 100"})
+	}},
 	{"45 Adopt in a pause, and its end", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
@@ -312,6 +359,16 @@ var knownFailures = []struct {
 		h.edit("resumed", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
 		h.want("one step, and not two", map[string]string{"1.1.0": "canary 50"})
+	}},
+	{"52 a rollback waits for no measurements", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("analysis", func(s *Spec) { s.Analysis, s.Steps = true, twoSteps })
+		h.quality["1.0.0"], h.quality["1.1.0"] = VerdictFailed, VerdictFailed
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
 	{"72 an abort where there are no Services", func(h tale) {
 		h.push("1.0.0")

@@ -1,0 +1,174 @@
+package hook
+
+import (
+	"context"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Row 60 of the known failures: whoever waits for the end of a release is told of it,
+// with the status that it ended in, however it came about: by steps, without any
+// analysis, by a person, as the first of its group, on a way back, and as a failure.
+func TestToldHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status hlnr.ReleaseStatus
+		reason string
+		active string // the group's, afterwards
+		before hlnr.ReleaseStatus
+		told   bool
+	}{
+		"promoted by steps":  {hlnr.ReleaseActive, "Promoted", "1.4.3", hlnr.ReleaseCanary, true},
+		"steps were skipped": {hlnr.ReleaseActive, "Adopted", "1.4.3", hlnr.ReleaseCanary, true},
+		"adopted at once":    {hlnr.ReleaseActive, "Adopted", "1.4.3", hlnr.ReleasePending, true},
+		"the first one":      {hlnr.ReleaseActive, "First", "1.4.3", hlnr.ReleasePending, true},
+		"rolled back to":     {hlnr.ReleaseActive, "RolledBack", "1.4.3", hlnr.ReleaseDeprecated, true},
+		"failed":             {hlnr.ReleaseError, "AnalysisFailed", "1.4.2", hlnr.ReleaseCanary, true},
+		"turned down":        {hlnr.ReleaseError, "TurnedDown", "1.4.2", hlnr.ReleasePending, true},
+		"never was up":       {hlnr.ReleaseError, "CrashLoopBackOff", "1.4.2", hlnr.ReleasePending, true},
+		"told already":       {hlnr.ReleaseActive, "Promoted", "1.4.3", hlnr.ReleaseActive, false},
+		"under way":          {hlnr.ReleaseCanary, "Step", "1.4.2", hlnr.ReleasePending, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ms, release := canary(), vsvc("new")
+			group := &ms.Status.ReleaseGroups[0]
+			group.Run, group.Active = nil, test.active
+			group.Releases[0].Status, group.Releases[0].Reason = test.status, test.reason
+			release.Status.Release = test.before
+			questions := PlaceOf(ms, release).Questions(nil)
+			i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Type == hlnr.HookPostRollout })
+			if (i >= 0) != test.told {
+				t.Fatalf("told: %t, want %t", i >= 0, test.told)
+			}
+			if i < 0 {
+				return
+			}
+			if body := questions[i].Body; body.Phase != test.status || body.Reason != test.reason || body.Version != "1.4.3" {
+				t.Errorf("it is told %s %s of %s", body.Phase, body.Reason, body.Version)
+			}
+		})
+	}
+}
+
+// Row 61: each gate is asked for one place of a run, and at no other: neither the gate
+// of the rollout at each step, nor that of traffic while the promotion waits.
+func TestEachGateInItsPlace(t *testing.T) {
+	t.Parallel()
+	all := []hlnr.HookType{hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmTrafficIncrease, hlnr.HookConfirmPromotion}
+	for _, at := range append(all, "") {
+		for step := range int32(3) {
+			ms, release := canary(), vsvc("new")
+			run := ms.Status.ReleaseGroups[0].Run
+			run.Gate, run.GateTime, run.Step = hlnr.Gate(at), &gated, step
+			var asked []hlnr.HookType
+			for _, q := range PlaceOf(ms, release).Questions(nil) {
+				if slices.Contains(all, q.Hook.Type) {
+					asked = append(asked, q.Hook.Type)
+				}
+			}
+			if want := slices.DeleteFunc([]hlnr.HookType{at}, func(t hlnr.HookType) bool { return t == "" }); !slices.Equal(asked, want) {
+				t.Errorf("at %q in step %d: asked %q", at, step, asked)
+			}
+		}
+	}
+}
+
+// Row 62: what says nothing has not agreed. Only an answer of 200 to 204 is a yes,
+// and a hook without an address is none.
+func TestNothingIsNoYes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		url     string
+		receive http.HandlerFunc
+	}{
+		"no address":  {"-", nil},
+		"no host":     {"http://", nil},
+		"no content":  {"", status(205, "")},
+		"not changed": {"", status(304, "")},
+		"made":        {"", status(207, "")},
+		"teapot":      {"", status(418, "")},
+		"no answer": {"", func(w http.ResponseWriter, _ *http.Request) {
+			if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+				_ = conn.Close()
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := play(t, test.receive)
+			q := w.question(hlnr.HookPreRollout, "id")
+			switch test.url {
+			case "":
+			case "-":
+				q.Hook.URL = ""
+			default:
+				q.Hook.URL = test.url
+			}
+			w.ask(q)
+			if o := w.outcome(t, "id"); o.Yes || o.Message == "" {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+// Row 56: connections of hooks are used again or closed, with certificates of the
+// user's too.
+func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"system's certificates": false, "own certificates": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var open atomic.Int32
+			server := httptest.NewUnstartedServer(status(500, "no"))
+			server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				switch s {
+				case http.StateNew:
+					open.Add(1)
+				case http.StateClosed, http.StateHijacked:
+					open.Add(-1)
+				}
+			}
+			var credentials Credentials
+			if own {
+				server.StartTLS()
+				credentials.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+			} else {
+				server.Start()
+			}
+			t.Cleanup(server.Close)
+			policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool, err := NewPool(Options{Policy: policy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookEvent, URL: server.URL}}
+			for range 60 {
+				if yes, message := pool.call(context.Background(), &q, credentials); yes || message != "HTTP 500: no" {
+					t.Fatalf("%t %q", yes, message)
+				}
+			}
+			const most = 8
+			deadline := time.Now().Add(5 * time.Second)
+			for open.Load() > most && time.Now().Before(deadline) {
+				time.Sleep(10 * time.Millisecond) // the server hears of it a little later
+			}
+			if n := open.Load(); n > most {
+				t.Errorf("%d connections are open after 60 calls", n)
+			}
+		})
+	}
+}
