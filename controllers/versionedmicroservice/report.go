@@ -57,10 +57,17 @@ func fault(o *observed, did outcome, row mirror, now time.Time) failure {
 		}
 		return diagnose(o.release, o.own(), o.pods, now)
 	}
-	if row.release == hlnr.ReleaseError && o.release.Spec.Replicas == 0 {
-		// The pods that showed it are gone; the reader still wants to know.
-		old := o.release.Status
+	if o.release.Spec.Replicas > 0 {
+		return failure{}
+	}
+	// The pods that showed it are gone; the reader still wants to know. They may go
+	// before the word of it comes.
+	old := o.release.Status
+	switch row.release {
+	case hlnr.ReleaseError:
 		return failure{reason: cmp.Or(old.Failure, row.reason, reasonFailed), message: old.Message}
+	case hlnr.ReleasePending, hlnr.ReleaseCanary:
+		return failure{reason: old.Failure, message: old.Message}
 	}
 	return failure{}
 }

@@ -106,6 +106,12 @@ func TestReport(t *testing.T) {
 				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "X"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
+		"taken away before the word of it": {
+			seen: with(scene(0, 0), func(o *observed) {
+				o.release.Status.Failure = hlnr.FailureCrashLoopBackOff
+				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseCanary}, nil)
+			}),
+			want: "3: canary 0/0 " + isZero + " CrashLoopBackOff"},
 		"turned down": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "TurnedDown"}, nil)

@@ -25,8 +25,9 @@ type Outcome struct {
 const quiet = time.Minute
 
 // Fold gives the status of a release's hooks after what came of its questions, by
-// id. Entries of hooks that the specification no longer has go; the others stay until
-// the hook is asked something else.
+// id. Entries of hooks that the specification no longer has go, and so do questions
+// that were never answered and are not asked any more; the others stay until the hook
+// is asked something else.
 func (p *Place) Fold(known []hlnr.HookStatus, questions []Question, outcomes map[string]Outcome, now time.Time) []hlnr.HookStatus {
 	var out []hlnr.HookStatus
 	for _, h := range p.hooks() {
@@ -34,49 +35,45 @@ func (p *Place) Fold(known []hlnr.HookStatus, questions []Question, outcomes map
 		if old != nil && old.Type != h.Type {
 			old = nil
 		}
-		i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Name == h.Name })
-		if i < 0 {
-			if old != nil {
-				out = append(out, *old)
-			}
+		s := old
+		if i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Name == h.Name }); i >= 0 {
+			s = present(old, &questions[i], outcomes, now)
+		} else if old != nil && !final(old) && !message(h.Type) {
+			s = nil
+		}
+		if s == nil {
 			continue
 		}
-		q := &questions[i]
-		outcome, answered := outcomes[q.Body.ID]
-		switch {
-		case old != nil && old.ID == q.Body.ID && !answered:
-			out = append(out, *old)
-		case answered:
-			out = append(out, answer(old, q, outcome, now))
-		case h.Type == hlnr.HookRollout && old != nil:
-			out = append(out, *old) // a round is written once, when it is over
-		case h.Type != hlnr.HookRollout:
-			out = append(out, fresh(q, now))
+		if outcome, answered := outcomes[s.ID]; answered && !final(s) {
+			out = append(out, answer(*s, outcome, now))
+			continue
 		}
+		out = append(out, *s)
 	}
 	return out
 }
 
-// fresh is the status of a question that nobody answered yet.
-func fresh(q *Question, now time.Time) hlnr.HookStatus {
+// present is the status of a hook that is asked something: what it was, if that is
+// about this question, else that nobody answered yet. A round is written when it is
+// over, and until then the last one stands.
+func present(old *hlnr.HookStatus, q *Question, outcomes map[string]Outcome, now time.Time) *hlnr.HookStatus {
+	if old != nil && old.ID == q.Body.ID {
+		return old
+	}
+	if _, answered := outcomes[q.Body.ID]; q.Hook.Type == hlnr.HookRollout && !answered {
+		return old
+	}
 	at := metav1.NewMicroTime(now)
-	return hlnr.HookStatus{
+	return &hlnr.HookStatus{
 		Name: q.Hook.Name, Type: q.Hook.Type, Run: q.Body.Run, Step: q.RunStep, Since: q.Since,
 		ID: q.Body.ID, Phase: hlnr.HookWaiting, Time: &at,
 	}
 }
 
-// answer is the status of a question after an outcome. Another wording of the same no
-// is taken over once in a while only: it would cost a write each time.
-func answer(old *hlnr.HookStatus, q *Question, o Outcome, now time.Time) hlnr.HookStatus {
-	s := fresh(q, now)
-	if old != nil && old.ID == q.Body.ID {
-		if final(old) {
-			return *old
-		}
-		s = *old
-	}
-	phase := phaseOf(q.Hook.Type, o.Yes)
+// answer is a status after an outcome. Another wording of the same no is taken over
+// once in a while only: it would cost a write each time.
+func answer(s hlnr.HookStatus, o Outcome, now time.Time) hlnr.HookStatus {
+	phase := phaseOf(s.Type, o.Yes)
 	if s.Phase == phase && s.Attempts > 0 && (s.Message == o.Message || s.Time != nil && now.Sub(s.Time.Time) < quiet) {
 		return s
 	}

@@ -149,6 +149,25 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
+	t.Run("a gate that never opened goes when the run is elsewhere", func(t *testing.T) {
+		t.Parallel()
+		if got := p.Fold(first, nil, no("no"), start.Add(time.Hour)); len(got) != 0 {
+			t.Errorf("left: %+v", got)
+		}
+	})
+	t.Run("a message that is late is noted when it arrives", func(t *testing.T) {
+		t.Parallel()
+		q := one(hlnr.HookPostRollout)
+		told := q.Questions(nil)
+		late := q.Fold(nil, told, nil, start)
+		if got := q.Fold(late, nil, nil, start.Add(time.Hour)); !cmp.Equal(late, got) {
+			t.Errorf("while it is under way: %+v", got)
+		}
+		got := q.Fold(late, nil, map[string]Outcome{told[0].Body.ID: {Yes: true, Attempts: 3}}, start.Add(time.Hour))
+		if len(got) != 1 || got[0].Phase != hlnr.HookDelivered || got[0].Attempts != 3 {
+			t.Errorf("when it arrived: %+v", got)
+		}
+	})
 	t.Run("a hook that is no more goes", func(t *testing.T) {
 		t.Parallel()
 		q := one(hlnr.HookEvent)
