@@ -4,8 +4,9 @@
 // Callers with the same repository and credential share one list and one digest
 // per tag within the age that they accept. All requests with one registry and
 // credential go through one gate: a token bucket, and a pause for everybody when
-// the registry answers 429. Pages, tags, bytes and time are bounded. Connections
-// to link-local and metadata addresses are refused after name resolution, so
+// the registry answers 429. Pages, tags, bytes and time are bounded, and the pace
+// of an answer from below; what nobody waits for any more ends. Connections to
+// link-local and metadata addresses are refused after name resolution, so
 // redirects and token servers cannot reach them either; private addresses are
 // allowed, because clusters have registries there.
 //

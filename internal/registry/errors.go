@@ -96,6 +96,7 @@ func (e *blockedError) Error() string { return "address " + e.address + " is not
 // Errors of reading an answer.
 var (
 	errTooLarge = errors.New("answer too large")
+	errTooSlow  = errors.New("answer too slow")
 	errPageLoop = errors.New("list of tags leads back to itself")
 	errSchema1  = errors.New("docker image manifest, schema 1")
 	errNoImage  = errors.New("neither an image nor an index")
@@ -119,6 +120,8 @@ func classify(op, object string, auth Credential, err error) *Error {
 		e.set(Refused, "the address "+blocked.address+" is link-local or a metadata service", "use a registry on another address")
 	case errors.Is(err, errTooLarge):
 		e.set(Malformed, "the answer is larger than a registry's may be", "check that spec.image names a registry")
+	case errors.Is(err, errTooSlow):
+		e.set(Unreachable, "the answer comes too slowly", "it is asked again; check the registry, and the way to it")
 	case errors.Is(err, errPageLoop):
 		e.set(Malformed, "the list of tags leads back to itself", "mend the registry, or the proxy before it")
 	case errors.Is(err, errSchema1):
@@ -206,7 +209,7 @@ func (e *Error) setNetwork(err error) {
 		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), again)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.set(Unreachable, "connection refused", again)
-	case errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.set(Unreachable, "the connection broke", again)
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the answer is no registry's", "check the host in spec.image")

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -45,16 +44,20 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	resp, err := g.next.RoundTrip(req)
+	ctx, cancel := context.WithCancelCause(req.Context())
+	resp, err := g.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
+		cancel(nil)
 		return nil, err
 	}
+	body := &boundedBody{ReadCloser: resp.Body, left: g.maxBody, ctx: ctx, cancel: cancel}
 	if resp.StatusCode == http.StatusTooManyRequests {
-		resp.Body.Close()
+		body.Close()
 		return nil, g.pause(resp.Header.Get("Retry-After"))
 	}
+	resp.Body = body
 	if req.Method != http.MethodHead {
-		resp.Body = &limitedBody{ReadCloser: resp.Body, left: g.maxBody}
+		go body.watch(g.clock)
 	}
 	return resp, nil
 }
@@ -115,27 +118,6 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 		pause = date.Sub(now)
 	}
 	return min(max(pause, minPause), maxPause)
-}
-
-// limitedBody fails with errTooLarge instead of giving more than left bytes.
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errTooLarge
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 {
-		return n - 1, errTooLarge
-	}
-	return n, err
 }
 
 // newTransport is the transport to registries. Addresses are checked after the

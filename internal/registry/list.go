@@ -32,7 +32,7 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 	if scan, ok := s.cachedList(key, r); ok {
 		return scan, nil
 	}
-	return share(ctx, s, key, t.timeout, func(ctx context.Context) (Scan, error) {
+	return share(ctx, &s.flights, key, t.timeout, func(ctx context.Context) (Scan, error) {
 		if scan, ok := s.cachedList(key, r); ok { // read while this caller was on its way
 			return scan, nil
 		}

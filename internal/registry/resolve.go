@@ -31,7 +31,7 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 	if !version.IsTag(tag) {
 		return Image{}, badName(opResolve, r.Repository+":"+clip(tag), "no tag", "use letters, digits, _ . and -, at most 128")
 	}
-	return share(ctx, s, "resolve "+t.key+" "+tag, t.timeout, func(ctx context.Context) (Image, error) {
+	return share(ctx, &s.flights, "resolve "+t.key+" "+tag, t.timeout, func(ctx context.Context) (Image, error) {
 		ref := t.repo.Tag(tag)
 		image, err := s.image(ctx, t, ref, r.MaxAge)
 		if err != nil {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -119,7 +118,7 @@ type Scanner struct {
 	clock   clock.Clock
 	hashKey []byte // so that hashes of credentials mean nothing elsewhere
 
-	flights singleflight.Group
+	flights flights
 	lists   listCache
 	digests *lru.Cache // of digestAt
 	images  *lru.Cache // of Image, without Time
@@ -195,6 +194,17 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	}, nil
 }
 
+// Host gives the registry of a repository, with its port, in one form: "ghcr.io",
+// and "index.docker.io" for Docker Hub by any of its names. "" when the repository
+// cannot be read.
+func Host(repository string) string {
+	repo, err := parseRepository("find the host of", repository, false)
+	if err != nil {
+		return ""
+	}
+	return repo.RegistryStr()
+}
+
 // parseRepository refuses schemes by hand: the library reads "https:" as a host.
 func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 	var options []name.Option
@@ -215,24 +225,6 @@ func (s *Scanner) hash(c Credential) string {
 		fmt.Fprintf(mac, "%d:%s", len(field), field)
 	}
 	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// share runs work once for all who ask for the same key at the same time. The
-// work outlives a caller that leaves, but not its timeout.
-func share[T any](ctx context.Context, s *Scanner, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
-	done := s.flights.DoChan(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		return work(ctx)
-	})
-	select {
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	case result := <-done:
-		value, _ := result.Val.(T)
-		return value, result.Err
-	}
 }
 
 // loginKey is what shares a gate: a registry and a credential.

@@ -568,6 +568,61 @@ func TestTokenBucketSpacesRequests(t *testing.T) {
 	}
 }
 
+// callers that wait for answers.
+func (fs *flights) callers() (n int) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.byKey {
+		n += f.waiting
+	}
+	return n
+}
+
+func eventually(t testing.TB, what string, true func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !true(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it is not so that %s", what)
+		}
+	}
+}
+
+// Work that nobody waits for ends: a bound on the callers bounds the work.
+func TestLastCallerEndsTheWork(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(5))
+	entered, gone := make(chan struct{}), make(chan struct{})
+	server.Fail(registrytest.List, 1, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		close(gone)
+	})
+	scanner := scannerAt(newClock())
+	r := Request{Repository: server.Repository("acme/web"), Timeout: time.Hour}
+	leaving, leave := context.WithCancel(t.Context())
+	left := make(chan error, 2)
+	for range 2 {
+		go func() { _, err := scanner.List(leaving, r); left <- err }()
+	}
+	<-entered
+	eventually(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
+	leave()
+	for range 2 {
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("who left got %v, want %v", err, context.Canceled)
+		}
+	}
+	select {
+	case <-gone:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the request goes on")
+	}
+	if _, err := scanner.List(t.Context(), r); err != nil {
+		t.Errorf("who comes later got %v", err)
+	}
+}
+
 func TestCallerLeavesOthersStay(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -585,6 +640,7 @@ func TestCallerLeavesOthersStay(t *testing.T) {
 	go func() { _, err := scanner.List(leaving, r); left <- err }()
 	<-entered
 	go func() { _, err := scanner.List(t.Context(), r); stayed <- err }()
+	eventually(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("who left got %v, want %v", err, context.Canceled)

@@ -1,0 +1,74 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// The floor under the pace of an answer: each window has to bring so many bytes, or
+// the end. What comes more slowly keeps a connection, and whoever waits for it, for
+// as long as its server likes.
+const (
+	paceWindow = 10 * time.Second
+	paceBytes  = 10 << 10
+)
+
+// boundedBody is an answer that fails with errTooLarge instead of giving more than
+// left bytes, and with errTooSlow when it falls below the floor.
+type boundedBody struct {
+	io.ReadCloser
+	left  int64
+	total atomic.Int64
+
+	ctx    context.Context // of the request
+	cancel context.CancelCauseFunc
+}
+
+// watch ends the request when the body falls below the floor, until it is closed.
+func (b *boundedBody) watch(c clock.Clock) {
+	timer := c.NewTimer(paceWindow)
+	defer timer.Stop()
+	for before := int64(0); ; timer.Reset(paceWindow) {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-timer.C():
+		}
+		total := b.total.Load()
+		if total-before < paceBytes {
+			b.cancel(errTooSlow)
+			return
+		}
+		before = total
+	}
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.total.Add(int64(n))
+	b.left -= int64(n)
+	switch {
+	case b.left < 0:
+		return n - 1, errTooLarge
+	case err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errTooSlow):
+		return n, errTooSlow
+	}
+	return n, err
+}
+
+// Close ends the watch too.
+func (b *boundedBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}

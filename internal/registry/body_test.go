@@ -1,0 +1,91 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// An answer below the floor ends, one that is slow and above it does not.
+func TestPaceOfABody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		windows []int // bytes in each
+		want    error
+	}{
+		"quick":                 {[]int{5}, io.EOF},
+		"at the floor":          {[]int{paceBytes, paceBytes, paceBytes, paceBytes, 1}, io.EOF},
+		"nothing":               {[]int{0, 0}, errTooSlow},
+		"a trickle":             {[]int{paceBytes - 1, 0}, errTooSlow},
+		"much, then a trickle":  {[]int{100 * paceBytes, 10, 0}, errTooSlow},
+		"much, and no patience": {[]int{100 * paceBytes, paceBytes, 0, 0}, errTooSlow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			out, in := io.Pipe()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			context.AfterFunc(ctx, func() { in.CloseWithError(context.Canceled) }) // as a transport does
+			body := &boundedBody{ReadCloser: out, left: 1 << 30, ctx: ctx, cancel: cancel}
+			go body.watch(clock)
+			done := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, body)
+				if err == nil {
+					err = io.EOF
+				}
+				done <- err
+			}()
+			sent := 0
+			for i, n := range tc.windows {
+				if i > 0 {
+					eventually(t, "the body is watched", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
+					clock.Step(paceWindow)
+					eventually(t, "the window is judged", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
+				}
+				if _, err := io.WriteString(in, strings.Repeat(" ", n)); err != nil {
+					break
+				}
+				sent += n
+				eventually(t, "the bytes are read", func() bool { return int(body.total.Load()) == sent })
+			}
+			in.Close()
+			if err := <-done; !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			body.Close()
+			eventually(t, "nothing is watched", func() bool { return !clock.HasWaiters() })
+		})
+	}
+}
+
+// A registry that begins an answer and stops is given up long before the timeout.
+func TestListGivesUpASlowAnswer(t *testing.T) {
+	t.Parallel()
+	clock, server := newClock(), registrytest.New(t)
+	server.Fail(registrytest.List, -1, registrytest.Slow())
+	done := make(chan error, 1)
+	go func() {
+		_, err := scannerAt(clock).List(t.Context(), Request{Repository: server.Repository("acme/web"), Timeout: time.Hour})
+		done <- err
+	}()
+	var err error
+	eventually(t, "the list ends", func() bool {
+		select {
+		case err = <-done:
+			return true
+		default:
+			if clock.HasWaiters() {
+				clock.Step(paceWindow)
+			}
+			return false
+		}
+	})
+	if KindOf(err) != Unreachable || !strings.Contains(err.Error(), "too slowly") {
+		t.Errorf("kind %q: %v", KindOf(err), err)
+	}
+}

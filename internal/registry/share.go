@@ -1,0 +1,78 @@
+package registry
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// flights lets all who ask for the same at the same time share one answer.
+type flights struct {
+	mu    sync.Mutex
+	byKey map[string]*flight
+}
+
+// flight is work under way. Its value and error are there when done is closed.
+type flight struct {
+	waiting int // callers
+	cancel  context.CancelFunc
+	done    chan struct{}
+	value   any
+	err     error
+}
+
+// share runs work once for all who ask for the same key at the same time. The work
+// outlives a caller that leaves, but neither its timeout nor the last caller: a
+// bound on the callers bounds the work.
+func share[T any](ctx context.Context, fs *flights, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
+	f := fs.join(ctx, key, timeout, func(ctx context.Context) (any, error) { return work(ctx) })
+	select {
+	case <-ctx.Done():
+		fs.leave(key, f)
+		var none T
+		return none, ctx.Err()
+	case <-f.done:
+		value, _ := f.value.(T)
+		return value, f.err
+	}
+}
+
+func (fs *flights) join(ctx context.Context, key string, timeout time.Duration, work func(context.Context) (any, error)) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f := fs.byKey[key]; f != nil {
+		f.waiting++
+		return f
+	}
+	f := &flight{waiting: 1, done: make(chan struct{})}
+	ctx, f.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	if fs.byKey == nil {
+		fs.byKey = map[string]*flight{}
+	}
+	fs.byKey[key] = f
+	go func() {
+		defer close(f.done)
+		f.value, f.err = work(ctx)
+		f.cancel()
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		fs.forget(key, f)
+	}()
+	return f
+}
+
+// leave ends the work when nobody waits for it any more; who comes then begins anew.
+func (fs *flights) leave(key string, f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
+		f.cancel()
+		fs.forget(key, f)
+	}
+}
+
+func (fs *flights) forget(key string, f *flight) {
+	if fs.byKey[key] == f {
+		delete(fs.byKey, key)
+	}
+}
