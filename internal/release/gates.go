@@ -43,11 +43,7 @@ func openGate(s *scope) {
 // each other; the last one stays set until the step begins.
 func (s *scope) gated(run *Run, r *Row, c Child) bool {
 	points := s.points(run, r)
-	first := slices.Index(points, run.Gate)
-	if first < 0 {
-		run.Gate, run.GateTime = "", noTime
-	}
-	for _, p := range points[max(0, first):] {
+	for _, p := range points[max(0, slices.Index(points, run.Gate)):] {
 		if run.Gate != p {
 			run.Gate, run.GateTime = p, s.now
 		}

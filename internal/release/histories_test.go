@@ -657,15 +657,36 @@ var histories = []struct {
 		h.hooks[ConfirmRollout] = "no"
 		h.push("1.1.0")
 		h.run(time.Hour)
+		h.gates()
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: a release at ConfirmRollout whose active one is lost", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("waits", map[string]string{"1.1.0": "pending 0"})
+		h.drop("1.0.0")
+		h.remove(h.object("1.0.0"))
+		h.run(time.Minute)
+		h.want("a first release", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 22: paused gives no pods to a release whose hooks agree", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Hour)
 		h.edit("pause", func(s *Spec) { s.Paused = true })
 		h.hooks[ConfirmRollout] = ""
 		h.run(time.Hour)
+		h.state("paused", "Paused", true)
 		if n := h.object("1.1.0").Replicas; n != 0 {
 			h.fail("paused, and it has %d replicas", n)
 		}
 		h.edit("end of pause", func(s *Spec) { s.Paused = false })
-		h.hooks[ConfirmRollout] = "no"
-		h.gates()
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -717,6 +738,19 @@ var histories = []struct {
 		h.hooks[ConfirmPromotion] = ""
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: a step that gives no more traffic asks nobody", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Match: true, Mirror: 20}, Step{Weight: 10, Mirror: 10, Confirm: true, Pause: time.Minute})
+		h.hooks[ConfirmTrafficIncrease] = "no"
+		h.push("1.1.0")
+		h.run(time.Second)
+		if step := h.ledger.Groups[0].Run.Step; step != 2 {
+			h.fail("it is in step %d", step)
+		}
+		h.steps(Step{Weight: 10, Mirror: 10, Pause: time.Minute}, Step{Weight: 10, Match: true, Confirm: true})
+		h.run(time.Hour)
+		h.want("chosen users are more", map[string]string{"1.1.0": "canary 10"})
 	}},
 	{"hooks: a release at its first gate that loses pods", func(h tale) {
 		h.live()

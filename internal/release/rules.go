@@ -193,7 +193,8 @@ func (s *scope) dropRow(release string) {
 	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
 }
 
-// decide applies people's decisions, each id once (rule 21).
+// decide applies people's decisions, each id once (rule 21). The stamp keeps a plan
+// that read an older decision from taking the place of this one in the ledger.
 func decide(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -203,6 +204,7 @@ func decide(s *scope) {
 			continue
 		}
 		outcome := s.applyDecision(r, *d)
+		s.touch(r.Release)
 		r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}
 		s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s of %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
 	}
