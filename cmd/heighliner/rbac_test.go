@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
@@ -123,7 +127,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	metrics := freeAddress(t)
 	mgr, err := newManager(config, options{
 		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: metrics, probeAddress: "0",
-		minDrain: time.Second, workers: 4,
+		minDrain: time.Second, workers: 4, outbound: outbound.Config{Allow: []string{"127.0.0.1"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +160,19 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Type:       "kubernetes.io/basic-auth",
 		StringData: map[string]string{"username": "robot", "password": "secret"},
 	})
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hooks"}, StringData: map[string]string{"key": "secret"}})
+	var signed atomic.Int32
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(hook.HeaderSignature) == "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		signed.Add(1)
+	}))
+	t.Cleanup(receiver.Close)
+	called := func(kind v1alpha1.HookType) v1alpha1.Hook {
+		return v1alpha1.Hook{Name: strings.ToLower(string(kind)), Type: kind, URL: receiver.URL, SecretRef: &v1alpha1.Reference{Name: "hooks"}}
+	}
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "public"}}
 	gateway.Spec.GatewayClassName = "test"
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
@@ -180,9 +197,13 @@ func TestShippedRightsSuffice(t *testing.T) {
 		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "licence"}}},
 	}
 	ms.Spec.Availability.Replicas = 2
+	ms.Spec.Availability.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 3}
 	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{
 		MinimumAvailable: 1, DrainDelay: "1s",
-		Canary: &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 50}}},
+		Canary: &v1alpha1.CanaryStrategy{
+			Steps: []v1alpha1.CanaryStep{{Weight: 50}},
+			Hooks: []v1alpha1.Hook{called(v1alpha1.HookPreRollout), called(v1alpha1.HookRollout), called(v1alpha1.HookConfirmPromotion), called(v1alpha1.HookPostRollout)},
+		},
 	}
 	create(t, ms)
 	routes := &v1alpha1.NetworkPolicy{ObjectMeta: shop}
@@ -243,6 +264,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	for _, line := range []string{
 		`heighliner_releases{status="active"} 1`, `heighliner_releases{status="deprecated"} 0`,
 		`heighliner_release_events_total{reason="Promoted"} 2`, `heighliner_release_promotion_seconds_count 2`,
+		`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 1`, `heighliner_hook_call_duration_seconds_count`,
 		`heighliner_registry_lookups_total{operation="List",result="Ok"}`, `heighliner_scan_duration_seconds_count`,
 	} {
 		if !strings.Contains(body, line) {
