@@ -9,9 +9,12 @@ import (
 	"io"
 	"log"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -491,4 +494,46 @@ func FuzzFill(f *testing.F) {
 			t.Error(diff)
 		}
 	})
+}
+
+// TestConnections: whatever is answered, connections are used again or closed.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	var open atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, err := strconv.Atoi(strings.Split(r.URL.Path, "/")[1])
+		if err != nil {
+			status = http.StatusBadRequest
+		}
+		body := `{"status":"success"}`
+		if status == http.StatusAccepted {
+			body = strings.Repeat("a", 2*outbound.DefaultMaxBody)
+		}
+		answers(status, body)(w, r)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	s := openSender(t, secrets{"shop/ca": {"ca.crt": own}})
+	for i := range 60 {
+		status := []int{200, 202, 302, 401, 429, 500}[i%6]
+		q := query{provider: providerWeb, address: fmt.Sprintf("%s/%d", server.URL, status), text: "body", namespace: "shop", authority: "ca", at: start.UnixNano()}
+		if i%2 == 0 {
+			q.provider = providerPrometheus
+		}
+		s.send(t.Context(), q)
+	}
+	for deadline := time.Now().Add(20 * time.Second); open.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left open", open.Load())
+		}
+	}
 }
