@@ -37,6 +37,7 @@ func TestObjectsStaySmall(t *testing.T) {
 		"a ledger":                           {fullMicroservice(t, ordinary), 256 * kib},
 		"a ledger with the longest name":     {fullMicroservice(t, longest), 272 * kib},
 		"an image policy":                    {fullImagePolicy(t, ordinary), 256 * kib},
+		"a release on its way":               {fullRelease(t, ordinary), 64 * kib},
 		"a network policy":                   {fullNetworkPolicy(t, ordinary), 256 * kib},
 		"a network policy, the longest name": {fullNetworkPolicy(t, longest), 256 * kib},
 	} {
@@ -114,6 +115,28 @@ func fullImagePolicy(t *testing.T, name string) client.Object {
 		})
 	}
 	return p
+}
+
+// fullRelease has all that analysis and hooks may say of it, and no template to speak of.
+func fullRelease(t *testing.T, name string) client.Object {
+	v := typed[hlnr.VersionedMicroservice](t, "VersionedMicroservice", name)
+	now := metav1.NewMicroTime(time.Now())
+	v.Status.Message = long(512)
+	v.Status.Analysis = &hlnr.ReleaseAnalysis{Run: 1, Step: 32, Since: now, Phase: hlnr.AnalysisInconclusive, Message: long(512), LastTime: &now, NextTime: &now}
+	for m := range 10 {
+		metric := hlnr.MetricStatus{Name: fmt.Sprintf("%s%d", long(62), m), Result: hlnr.MeasurementInconclusive}
+		for range 10 {
+			metric.Measurements = append(metric.Measurements, hlnr.Measurement{Time: now, Value: long(32), Result: hlnr.MeasurementInconclusive, Message: long(256)})
+		}
+		v.Status.Analysis.Metrics = append(v.Status.Analysis.Metrics, metric)
+	}
+	for h := range 16 {
+		v.Status.Hooks = append(v.Status.Hooks, hlnr.HookStatus{
+			Name: fmt.Sprintf("%s%c", long(62), 'a'+h), Type: hlnr.HookConfirmTrafficIncrease, Run: 1 << 40, Step: 32, Since: &now, ID: long(64),
+			Phase: hlnr.HookDelivered, Attempts: 1 << 20, Time: &now, Message: long(256),
+		})
+	}
+	return v
 }
 
 func fullNetworkPolicy(t *testing.T, name string) client.Object {
