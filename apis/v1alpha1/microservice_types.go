@@ -640,6 +640,8 @@ const (
 	ConditionTrafficLost         = "TrafficLost"
 	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
 	ConditionOvertaken           = "Overtaken"
+	// ConditionWeightsNotSupported says that weights of steps have no effect.
+	ConditionWeightsNotSupported = "WeightsNotSupported"
 	// ConditionDeploymentAdopted says that the Deployment which the Microservice takes
 	// over from is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"

@@ -100,6 +100,7 @@ func setConditions(w *world, problem *status.Error) {
 		status.Set(conds, gen, kind, metav1.ConditionTrue, kind, strings.Join(lines, "; "))
 	}
 	setNoTraffic(w)
+	setWeightsNotSupported(w)
 	setAdopted(w)
 	setConfigurationLost(w)
 	setFailed(ms)
@@ -193,6 +194,34 @@ func setNoTraffic(w *world) {
 	}
 	status.Set(conds, ms.Generation, v1alpha1.ConditionNoTraffic, metav1.ConditionTrue, "NoNetworkPolicy",
 		"no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits")
+}
+
+// setWeightsNotSupported says that no policy can split the traffic of a group, so
+// that the weights of steps are recorded and have no effect (protocol rule 19).
+func setWeightsNotSupported(w *world) {
+	ms := w.ms
+	var whole []string
+	if ms.Spec.UpdateStrategy.Canary != nil {
+		for _, g := range ms.Status.ReleaseGroups {
+			reported, split := false, false
+			for i := range w.policies {
+				for _, r := range w.policies[i].Status.Groups {
+					if r.Slug == g.Slug {
+						reported, split = true, split || r.Split == v1alpha1.SplitWeighted
+					}
+				}
+			}
+			if reported && !split {
+				whole = append(whole, g.Name)
+			}
+		}
+	}
+	if len(whole) == 0 {
+		status.Remove(&ms.Status.Conditions, v1alpha1.ConditionWeightsNotSupported)
+		return
+	}
+	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionWeightsNotSupported, metav1.ConditionTrue, "ServicesOnly", status.Line(fmt.Sprintf(
+		"group %s has Services only, which move as a whole at promotion: steps are waits; set spec.provider and spec.domains of its networkpolicies.hlnr.io", strings.Join(whole, ", "))))
 }
 
 func setFailed(ms *v1alpha1.Microservice) {
