@@ -39,6 +39,11 @@ import (
 var env *apiserver.Env
 
 func TestMain(m *testing.M) {
+	if v := os.Getenv(asManager); v != "" {
+		version = v
+		main()
+		return
+	}
 	ctrl.SetLogger(logr.Discard())
 	os.Exit(apiserver.Run(m, apiserver.Options{Policies: true, GatewayAPI: true, ControllerManager: true}, &env))
 }

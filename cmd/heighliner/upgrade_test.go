@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// asManager, when it is set, makes the test binary the manager of that version.
+const asManager = "HEIGHLINER_TEST_VERSION"
+
+// traffic stands between a manager and the API server, and keeps what is written.
+type traffic struct {
+	mu     sync.Mutex
+	last   time.Time
+	writes []string
+}
+
+func (p *traffic) note(r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = time.Now()
+	if r.Method != http.MethodGet {
+		p.writes = append(p.writes, fmt.Sprintf("%s %s by %s", r.Method, r.URL.Path, r.UserAgent()))
+	}
+}
+
+// clear forgets what was written, and gives it.
+func (p *traffic) clear() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	writes := p.writes
+	p.writes = nil
+	return writes
+}
+
+// quiet says that nothing was asked for a while.
+func (p *traffic) quiet(d time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.last) > d
+}
+
+// watched serves the API server on a loopback address without credentials, and gives
+// a kubeconfig for it.
+func watched(t *testing.T) (*traffic, string) {
+	t.Helper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(env.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &traffic{}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			p.note(r.In)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	address := freeAddress(t)
+	server := &http.Server{Addr: address, Handler: proxy}
+	done := make(chan error, 1)
+	go func() { done <- server.ListenAndServe() }()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+	})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters["a"] = &clientcmdapi.Cluster{Server: "http://" + address}
+	kubeconfig.Contexts["a"] = &clientcmdapi.Context{Cluster: "a"}
+	kubeconfig.CurrentContext = "a"
+	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
+		t.Fatal(err)
+	}
+	return p, file
+}
+
+// manager is a process of one build.
+type manager struct {
+	*testing.T
+	cmd     *exec.Cmd
+	metrics string
+	log     string
+}
+
+// startManager runs this binary as the manager of a version.
+func startManager(t *testing.T, version, kubeconfig, namespace string) *manager {
+	t.Helper()
+	m := &manager{T: t, metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
+	log, err := os.Create(m.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	m.cmd = exec.Command(os.Args[0], "--kubeconfig", kubeconfig, "--namespace", namespace,
+		"--metrics-insecure", "--metrics-bind-address", m.metrics, "--health-probe-bind-address", "0", "--min-drain-delay", "100ms")
+	m.cmd.Env = append(os.Environ(), asManager+"="+version)
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.stop)
+	return m
+}
+
+// stop ends the process, and waits for it.
+func (m *manager) stop() {
+	m.Helper()
+	if m.cmd.ProcessState != nil {
+		return
+	}
+	m.cmd.Process.Signal(syscall.SIGTERM)
+	if err := m.cmd.Wait(); err != nil {
+		log, _ := os.ReadFile(m.log)
+		m.Errorf("run manager: %v\n%.2000s", err, log)
+	}
+}
+
+// reconciled is how often a controller has looked at an object.
+func (m *manager) reconciled(controller string) int {
+	resp, err := http.Get("http://" + m.metrics + "/metrics")
+	if err != nil {
+		return 0 // it is on its way
+	}
+	defer resp.Body.Close()
+	sum := 0.0
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), "} ")
+		if strings.HasPrefix(name, "controller_runtime_reconcile_total{") && strings.Contains(name, `controller="`+controller+`"`) {
+			n, _ := strconv.ParseFloat(value, 64)
+			sum += n
+		}
+	}
+	return int(sum)
+}
+
+// waitFor polls until there is nothing wrong any more.
+func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	for {
+		last := wrong()
+		if last == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("wait for %s: %s", what, last)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// state is what an upgrade must not touch: the resourceVersion of each object.
+func state(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, list := range []client.ObjectList{
+		&v1alpha1.ImagePolicyList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
+		&appsv1.DeploymentList{}, &corev1.ConfigMapList{}, &corev1.ServiceList{}, &corev1.PodList{},
+	} {
+		if err := env.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			obj := item.(client.Object)
+			all[fmt.Sprintf("%T %s", obj, obj.GetName())] = obj.GetResourceVersion()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// A manager of another build, with another version in its name, that starts over a
+// cluster at rest makes no release, changes no Deployment's template, and writes
+// nothing at all.
+func TestUpgradeWritesNothing(t *testing.T) {
+	services, versions := 100, 5
+	if testing.Short() {
+		services, versions = 10, 3
+	}
+	namespace := env.Namespace(t)
+	env.PlayKubelet(t, namespace, nil)
+	images := registrytest.New(t)
+	proxy, kubeconfig := watched(t)
+
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}
+	policy.Spec.Image, policy.Spec.Interval = images.Repository("team/shop"), "5s"
+	policy.Spec.Platforms = []string{"linux/amd64"}
+	images.Push(t, "team/shop", "1.0.0")
+	create(t, policy)
+	create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "settings"}, Data: map[string]string{"a": "b"}})
+	for i := range services {
+		ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("shop-%d", i)}}
+		ms.Spec.ImagePolicyRef.Name = "shop"
+		ms.Spec.Template.Spec.Containers = []corev1.Container{{
+			Name: "shop", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+			EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+			}}},
+		}}
+		if i%2 == 0 { // half of them have no configuration
+			ms.Spec.Template.Spec.Containers[0].EnvFrom = nil
+		}
+		ms.Spec.Availability.StandbyReplicas = ptr.To(intstr.FromInt32(0))
+		ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{MinimumAvailable: int32(versions), DrainDelay: "100ms"}
+		create(t, ms)
+	}
+
+	former := startManager(t, "v1.0.0", kubeconfig, namespace)
+	for v := range versions {
+		version := fmt.Sprintf("1.%d.0", v)
+		if v > 0 {
+			images.Push(t, "team/shop", version)
+		}
+		waitFor(t, version, 3*time.Minute, func() string { return missing(t, namespace, version, services*(v+1)) })
+	}
+	waitFor(t, "rest", time.Minute, func() string {
+		if writes := proxy.clear(); len(writes) > 0 || !proxy.quiet(2*time.Second) {
+			return fmt.Sprintf("%d writes since the last look", len(writes))
+		}
+		return ""
+	})
+	before := state(t, namespace)
+	former.stop()
+
+	proxy.clear()
+	began := time.Now()
+	another := startManager(t, "v2.0.0-rc.1", kubeconfig, namespace)
+	waitFor(t, "the other build to look at everything", 2*time.Minute, func() string {
+		ms, releases := another.reconciled("microservice"), another.reconciled("versionedmicroservice")
+		if ms < services || releases < services*versions || another.reconciled("imagepolicy") < 1 || !proxy.quiet(3*time.Second) {
+			return fmt.Sprintf("it looked at %d Microservices and %d releases", ms, releases)
+		}
+		return ""
+	})
+	if diff := cmp.Diff(before, state(t, namespace)); diff != "" {
+		t.Errorf("another build changed objects (-before +after):\n%.4000s", diff)
+	}
+	if writes := proxy.clear(); len(writes) > 0 {
+		t.Errorf("another build made %d writes, the first: %q", len(writes), writes[:min(len(writes), 10)])
+	}
+	t.Logf("%d releases of %d Microservices under another build: no object changed, no write, after %s", services*versions, services, time.Since(began).Round(time.Second))
+	another.stop()
+}
+
+// missing says what is missing until a version is active everywhere and so many
+// releases are there.
+func missing(t *testing.T, namespace, version string, releases int) string {
+	t.Helper()
+	ctx := context.Background()
+	var services v1alpha1.MicroserviceList
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("VersionedMicroserviceList"))
+	for _, l := range []client.ObjectList{&services, &list} {
+		if err := env.Client.List(ctx, l, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+	}
+	lag := slices.DeleteFunc(services.Items, func(ms v1alpha1.Microservice) bool {
+		return ms.Status.Summary.Active == version && ms.Status.Summary.Canary == ""
+	})
+	if len(lag) > 0 {
+		return fmt.Sprintf("%d Microservices lag, the first with %q, canary %q: %v", len(lag), lag[0].Status.Summary.Active, lag[0].Status.Summary.Canary, lag[0].Status.Conditions)
+	}
+	if len(list.Items) != releases {
+		return fmt.Sprintf("%d releases, want %d", len(list.Items), releases)
+	}
+	return ""
+}
