@@ -384,10 +384,17 @@ func TestAnalysisOfARelease(t *testing.T) {
 			Interval: "10s",
 			Provider: hlnr.AnalysisProvider{Prometheus: &hlnr.PrometheusProvider{Address: server.URL}},
 			Metrics: []hlnr.AnalysisMetric{{
-				Name: "errors", Prometheus: &hlnr.PrometheusMetric{Query: `errors{release="{{.Release}}"}`}, ThresholdRange: hlnr.ValueRange{Max: &five},
+				Name: "errors", Prometheus: &hlnr.PrometheusMetric{Query: `errors{release="{{.Release}}",service=~"{{.Service}}"}`}, ThresholdRange: hlnr.ValueRange{Max: &five},
 			}},
 		},
 	})
+	for name, label := range map[string]string{"inside": releaseName, "outside": releaseName, "of-another": "other"} {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{hlnr.LabelRelease: label}}}
+		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		if err := world.Create(t.Context(), service); err != nil {
+			t.Fatal(err)
+		}
+	}
 	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
 	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since})
 	eventually(t, func() string {
@@ -409,7 +416,7 @@ func TestAnalysisOfARelease(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := `errors{release="` + releaseName + `"}`; len(queries) != 1 || queries[0] != want {
+	if want := `errors{release="` + releaseName + `",service=~"inside|outside"}`; len(queries) != 1 || queries[0] != want {
 		t.Errorf("asked %q, want %q once", queries, want)
 	}
 }

@@ -59,23 +59,38 @@ func (r *reconciler) observeWay(ctx context.Context, o *observed) (*underWay, er
 	if w.point == nil || w.spec() == nil {
 		return w, nil
 	}
-	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(o.release.Namespace), client.MatchingLabels{hlnr.LabelRelease: o.release.Name}); err != nil {
-		return nil, fmt.Errorf("list services of release %q: %w", o.release.Name, err)
+	canary, err := r.target(ctx, w.place, w.place.Row)
+	if err != nil {
+		return nil, err
 	}
-	w.request = analysis.Request{Spec: *w.spec(), Canary: w.target(place.Row, names(services.Items))}
-	active := slices.IndexFunc(place.Group.Releases, func(row hlnr.Release) bool { return row.Status == hlnr.ReleaseActive && row.Weight > 0 })
-	if active < 0 {
-		return w, nil
+	w.request = analysis.Request{Spec: *w.spec(), Canary: canary}
+	rows := w.place.Group.Releases
+	if i := slices.IndexFunc(rows, func(row hlnr.Release) bool { return row.Status == hlnr.ReleaseActive && row.Weight > 0 }); i >= 0 {
+		active, err := r.target(ctx, w.place, &rows[i])
+		if err != nil {
+			return nil, err
+		}
+		w.request.Active = &active
 	}
-	row := &place.Group.Releases[active]
-	services = corev1.ServiceList{}
-	if err := r.client.List(ctx, &services, client.InNamespace(o.release.Namespace), client.MatchingLabels{hlnr.LabelRelease: row.VersionedMicroservice}); err != nil {
-		return nil, fmt.Errorf("list services of release %q: %w", row.VersionedMicroservice, err)
-	}
-	target := w.target(row, names(services.Items))
-	w.request.Active = &target
 	return w, nil
+}
+
+// target is what is asked about a release. Its Services are those of all policies.
+func (r *reconciler) target(ctx context.Context, place *hook.Place, row *hlnr.Release) (analysis.Target, error) {
+	ms := place.Microservice
+	var services corev1.ServiceList
+	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingLabels{hlnr.LabelRelease: row.VersionedMicroservice}); err != nil {
+		return analysis.Target{}, fmt.Errorf("list Services of release %q: %w", row.VersionedMicroservice, err)
+	}
+	t := analysis.Target{
+		Namespace: ms.Namespace, Microservice: ms.Name, Group: place.Group.Slug,
+		Release: row.VersionedMicroservice, Version: row.SemVer.Version,
+	}
+	for i := range services.Items {
+		t.Services = append(t.Services, services.Items[i].Name)
+	}
+	slices.Sort(t.Services)
+	return t, nil
 }
 
 // pointOf is the wait that is measured: the release has, or can get, requests, and is
@@ -105,23 +120,6 @@ func (w *underWay) spec() *hlnr.CanaryAnalysis {
 	return w.place.Microservice.Spec.UpdateStrategy.Canary.Analysis
 }
 
-func (w *underWay) target(row *hlnr.Release, services []string) analysis.Target {
-	ms := w.place.Microservice
-	return analysis.Target{
-		Namespace: ms.Namespace, Microservice: ms.Name, Group: w.place.Group.Slug,
-		Release: row.VersionedMicroservice, Version: row.SemVer.Version, Services: services,
-	}
-}
-
-func names(services []corev1.Service) []string {
-	var out []string
-	for i := range services {
-		out = append(out, services[i].Name)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // listen takes in what was measured and answered, and has the rest asked. What it
 // gives is to be written; until it is, the same comes out again.
 func listen(ask asker, o *observed, now time.Time) heard {
@@ -131,7 +129,7 @@ func listen(ask asker, o *observed, now time.Time) heard {
 		ask.Forget(key)
 		return h
 	}
-	way := *o.way
+	way := o.way
 	if way.point == nil {
 		ask.Unmeasured(key)
 	} else {

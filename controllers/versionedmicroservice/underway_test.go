@@ -71,7 +71,7 @@ func see(o *observed) *observed {
 	if place := hook.PlaceOf(o.microservice, o.release); place != nil {
 		o.way = &underWay{place: place, point: pointOf(place)}
 		if o.way.point != nil && o.way.spec() != nil {
-			o.way.request = analysis.Request{Spec: *o.way.spec(), Canary: o.way.target(place.Row, nil)}
+			o.way.request = analysis.Request{Spec: *o.way.spec(), Canary: analysis.Target{Release: o.release.Name}}
 		}
 	}
 	return o
