@@ -394,6 +394,36 @@ var histories = []struct {
 		h.run(20 * time.Minute)
 		h.want("then the fifth", map[string]string{"1.4.0": "active 100"})
 	}},
+	{"rule 28: what is in its last step is finished first", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(90 * time.Minute)
+		h.want("last step", map[string]string{"1.1.0": "canary 50"})
+		h.state("nothing newer", "Overtaken", false)
+		h.push("1.1.1")
+		h.run(time.Minute)
+		h.want("goes on", map[string]string{"1.1.0": "canary 50", "1.1.1": ""})
+		h.state("something newer", "Overtaken", true)
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Second)
+		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "deprecated 0", "1.1.1": "canary 10"})
+	}},
+	{"rule 22: a pin to a kept release takes a paused canary back", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(twoSteps...)
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.push("1.3.0")
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10", "1.3.0": ""})
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": "deprecated 0"})
+	}},
 	{"rule 29: a cause outside the release is tried again by itself", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "Unschedulable"

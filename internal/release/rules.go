@@ -190,6 +190,9 @@ func vanishedOthers(s *scope) {
 }
 
 func (s *scope) dropRow(release string) {
+	if r := s.g.Row(release); r.Decision != nil {
+		s.handled[release] = r.Decision
+	}
 	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
 }
 

@@ -106,7 +106,7 @@ func start(s *scope) {
 		if !ok {
 			return
 		}
-		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: "Started", Since: s.now})
+		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: "Started", Since: s.now, Decision: s.handled[target]})
 		r = s.g.Row(target)
 	}
 	switch {
