@@ -122,7 +122,7 @@ func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) 
 		}
 		p.cancel()
 	}
-	request.Spec = *request.Spec.DeepCopy()
+	request = request.clone()
 	interval := intervalOf(&request.Spec)
 	ctx, cancel := context.WithTimeout(m.ctx, interval)
 	p := &pending{request: request, cancel: cancel}

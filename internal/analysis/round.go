@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"slices"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -17,6 +18,18 @@ type Request struct {
 	// Active is the release that metrics with a baseline are compared with; nil where
 	// there is none, or its weight is 0.
 	Active *Target
+}
+
+// clone shares nothing with r.
+func (r Request) clone() Request {
+	r.Spec = *r.Spec.DeepCopy()
+	r.Canary.Services = slices.Clone(r.Canary.Services)
+	if r.Active != nil {
+		active := *r.Active
+		active.Services = slices.Clone(active.Services)
+		r.Active = &active
+	}
+	return r
 }
 
 // Target is a release that is asked about. All fields end up in queries.

@@ -97,6 +97,9 @@ var analysisRows = map[string]row{
 	"inconclusive below":             {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 95}`)},
 	"inconclusive within":            {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 99.5}`), refused: "inconclusiveRange must be wider than thresholdRange"},
 	"inconclusive on the other side": {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {max: 100}`), refused: "have a bound only where that has one"},
+	"inconclusive as a ratio":        {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 0.95}`), refused: "write inconclusiveRange: {min: 95}, not 0.95"},
+	"inconclusive at nothing":        {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 0}`)},
+	"inconclusive in milliseconds":   {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 0.5}, inconclusiveRange: {max: 1000}`), refused: "write inconclusiveRange: {max: 1}, not 1000"},
 	"inconclusive without bounds":    {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {}`), refused: "set min, max or both"},
 	"inconclusive upside down":       {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 3, max: 2}`), refused: "min must not be above max"},
 
