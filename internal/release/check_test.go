@@ -512,6 +512,13 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			}
 		}
 	}
+	for _, p := range seen.Policies {
+		for _, g := range p.Groups {
+			if !full && slices.Contains(g.References, o.Release) {
+				w.fail("invariant 4: %s, which policy %s reported to name", what, p.Name)
+			}
+		}
+	}
 	if at, ok := w.named[o.Release]; ok && w.now.Sub(at) < w.minDrain() {
 		w.fail("invariant 4: %s, %s after the last route", what, w.now.Sub(at))
 	}

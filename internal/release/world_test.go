@@ -662,12 +662,19 @@ func (w *world) answer(n *net) bool {
 	return changed
 }
 
-// noteNamed remembers when routes last named a release.
+// noteNamed remembers when routes last named a release, but for domains with a version:
+// these protect it once a plan has read the report of that.
 func (w *world) noteNamed() {
 	for _, n := range w.nets {
 		for _, c := range n.routes {
-			for _, r := range c.names() {
+			for r := range c.written {
 				w.named[r] = w.now
+			}
+			for r := range c.accepted {
+				w.named[r] = w.now
+			}
+			if c.service != "" {
+				w.named[c.service] = w.now
 			}
 		}
 	}
