@@ -281,7 +281,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	if writes := proxy.clear(); len(writes) > 0 {
 		t.Errorf("another build made %d writes, the first: %q", len(writes), writes[:min(len(writes), 10)])
 	}
-	t.Logf("%d releases of %d Microservices under another build: no object changed, no write, after %s", services*versions, services, time.Since(began).Round(time.Second))
+	t.Logf("another build looked at %d releases of %d Microservices within %s", services*versions, services, time.Since(began).Round(time.Second))
 	another.stop()
 }
 

@@ -181,20 +181,36 @@ func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool
 	if !w.secrets {
 		return true, nil
 	}
-	secrets := metav1.PartialObjectMetadataList{}
-	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err = r.live.List(ctx, &secrets, client.InNamespace(w.ms.Namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: w.ms.Name})
+	secrets, err := r.copiesOf(ctx, resources.KindSecret, client.InNamespace(w.ms.Namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: w.ms.Name})
 	switch {
 	case apierrors.IsForbidden(err):
 		w.problem = forbidden(w.ms.Namespace, err)
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("list copies of Secrets: %w", err)
+		return false, err
 	}
-	for i := range secrets.Items {
-		w.copies[resources.Source{Kind: resources.KindSecret, Name: secrets.Items[i].Name}] = &secrets.Items[i]
+	for i := range secrets {
+		w.copies[resources.Source{Kind: resources.KindSecret, Name: secrets[i].Name}] = &secrets[i]
 	}
 	return true, nil
+}
+
+// kindsOfCopies are the kinds that a Microservice's releases may have copies of.
+func kindsOfCopies(ms *v1alpha1.Microservice) []string {
+	if c := ms.Spec.Configuration; c != nil && c.Track == v1alpha1.TrackAll {
+		return []string{resources.KindConfigMap, resources.KindSecret}
+	}
+	return []string{resources.KindConfigMap}
+}
+
+// copiesOf asks the server for copies, without their content.
+func (r *Reconciler) copiesOf(ctx context.Context, kind string, which ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+	if err := r.live.List(ctx, &list, which...); err != nil {
+		return nil, fmt.Errorf("list copies of %ss: %w", kind, err)
+	}
+	return list.Items, nil
 }
 
 // copyAll makes a release's copies of the present configuration.

@@ -663,3 +663,26 @@ func TestCrashesWithConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Deployments that stay when their Microservice goes keep the copies that their pods
+// name.
+func TestOrphanKeepsCopies(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll), func(ms *v1alpha1.Microservice) {
+		ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+	})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}})
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	s.playFor(time.Minute)
+	release := s.active()
+	s.remove()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "gone", s.removed(), true)
+	same(t, "owners of the ConfigMap", len(s.runsWith(release).OwnerReferences), 0)
+	secret := &corev1.Secret{}
+	s.get(release.Spec.Template.Spec.Volumes[0].Secret.SecretName, secret)
+	same(t, "owners of the Secret", len(secret.OwnerReferences), 0)
+}

@@ -110,7 +110,7 @@ func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) erro
 			if row.Weight == 0 && row.Status != v1alpha1.ReleaseActive && !row.Match {
 				continue
 			}
-			if err := r.orphanRelease(ctx, ms.Namespace, row.VersionedMicroservice); err != nil {
+			if err := r.orphanRelease(ctx, ms, row.VersionedMicroservice); err != nil {
 				return err
 			}
 		}
@@ -118,14 +118,17 @@ func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) erro
 	return nil
 }
 
-func (r *Reconciler) orphanRelease(ctx context.Context, namespace, name string) error {
-	var copies corev1.ConfigMapList
-	if err := r.live.List(ctx, &copies, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRelease: name}); err != nil {
-		return fmt.Errorf("list ConfigMaps of release %q: %w", name, err)
-	}
-	for i := range copies.Items {
-		if err := r.disown(ctx, &copies.Items[i]); err != nil {
+func (r *Reconciler) orphanRelease(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
+	namespace := ms.Namespace
+	for _, kind := range kindsOfCopies(ms) {
+		copies, err := r.copiesOf(ctx, kind, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRelease: name})
+		if err != nil {
 			return err
+		}
+		for i := range copies {
+			if err := r.disown(ctx, &copies[i]); err != nil {
+				return err
+			}
 		}
 	}
 	for _, o := range []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{}} {
