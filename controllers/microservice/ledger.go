@@ -141,6 +141,9 @@ func microTime(t time.Time) *metav1.MicroTime {
 // reasonTimeZoneUnknown is for windows of steps.
 const reasonTimeZoneUnknown = "TimeZoneUnknown"
 
+// reasonAnalysisInvalid is for expressions of web metrics that are no CEL.
+const reasonAnalysisInvalid = "AnalysisInvalid"
+
 // readSpec gives the planner's view of a specification, with all defaults and with
 // windows as they are now. The error is about a window that cannot be resolved, which
 // is closed.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -65,6 +66,12 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 	}
 	if err := r.observeSource(ctx, w); err != nil {
 		return nil, err
+	}
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
+		if err := analysis.Check(c.Analysis); err != nil {
+			// A canary that cannot be measured could only wait in its first step.
+			w.problem, w.facts.SourceStale = status.NewTerminal(reasonAnalysisInvalid, err), true
+		}
 	}
 	if err := r.observePolicies(ctx, w); err != nil {
 		return nil, err
