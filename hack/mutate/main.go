@@ -33,7 +33,7 @@ type mutant struct {
 func main() {
 	dir := flag.String("dir", "internal/release", "package to change")
 	only := flag.String("file", "", "change this file only")
-	run := flag.String("run", "TestHistories$|TestGolden|TestStory|TestDeadline|TestSplit|TestSimulate", "tests that are to notice")
+	run := flag.String("run", "TestHistories$|TestKnownFailures|TestAnswers|TestGolden|TestStory|TestDeadline|TestSplit|TestSimulate", "tests that are to notice")
 	jobs := flag.Int("jobs", 2, "tests at the same time")
 	flag.Parse()
 	files, err := filepath.Glob(filepath.Join(*dir, "*.go"))

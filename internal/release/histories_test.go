@@ -409,6 +409,39 @@ var histories = []struct {
 		h.run(time.Second)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "deprecated 0", "1.1.1": "canary 10"})
 	}},
+	{"an old source starts nothing, and stops no rollback", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.stale = true
+		h.push("1.3.0")
+		h.word("1.2.0", Retry, "")
+		h.run(time.Hour)
+		h.want("old", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
+		if h.ledger.Groups[0].Run != nil {
+			h.fail("something runs")
+		}
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+	}},
+	{"rule 22: a pin to a version that was never active waits for the end of paused", func(h tale) {
+		h.live()
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.state("paused", "Paused", true)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.edit("end of pause", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"rule 22: a pin to a kept release takes a paused canary back", func(h tale) {
 		h.live()
 		h.push("1.1.0")

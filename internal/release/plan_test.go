@@ -1,0 +1,59 @@
+package release
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestSameGroup changes each field of what is stored in turn, and asks that the groups
+// are not the same then: a difference that is not seen is never written.
+func TestSameGroup(t *testing.T) {
+	t.Parallel()
+	whole := func() Group {
+		return Group{Run: &Run{}, Releases: []Row{{Zero: &Zero{}, Decision: &Handled{}}}}
+	}
+	var change func(path string, v reflect.Value, at func(*Group) reflect.Value)
+	change = func(path string, v reflect.Value, at func(*Group) reflect.Value) {
+		switch {
+		case v.Type() == reflect.TypeFor[time.Time]():
+		case v.Kind() == reflect.Pointer:
+			change(path, v.Elem(), func(g *Group) reflect.Value { return at(g).Elem() })
+			return
+		case v.Kind() == reflect.Slice:
+			change(path+"[0]", v.Index(0), func(g *Group) reflect.Value { return at(g).Index(0) })
+			return
+		case v.Kind() == reflect.Struct:
+			for i := range v.NumField() {
+				change(path+"."+v.Type().Field(i).Name, v.Field(i), func(g *Group) reflect.Value { return at(g).Field(i) })
+			}
+			return
+		}
+		g := whole()
+		switch field := at(&g); field.Interface().(type) {
+		case time.Time:
+			field.Set(reflect.ValueOf(t0))
+		case bool:
+			field.SetBool(true)
+		default:
+			if field.CanInt() {
+				field.SetInt(7)
+			} else {
+				field.SetString("x")
+			}
+		}
+		if sameGroup(g, whole()) {
+			t.Errorf("a change of %s is not seen", path)
+		}
+	}
+	g := whole()
+	change("Group", reflect.ValueOf(&g).Elem(), func(g *Group) reflect.Value { return reflect.ValueOf(g).Elem() })
+	if !sameGroup(whole(), whole()) {
+		t.Error("a group is not the same as itself")
+	}
+	for name, g := range map[string]Group{"run": {Releases: whole().Releases}, "rows": {Run: &Run{}}, "mark": {Run: &Run{}, Releases: []Row{{Decision: &Handled{}}}}} {
+		if sameGroup(g, whole()) || sameGroup(whole(), g) {
+			t.Errorf("the end of %s is not seen", name)
+		}
+	}
+}
