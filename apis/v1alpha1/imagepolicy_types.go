@@ -33,10 +33,11 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout of one look, all pages included.
+	// timeout of one answer: the list with all its pages, or an image. A look as a
+	// whole takes at most two minutes.
 	// +optional
 	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="spec.timeout must be between 1s and 10m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// suspend stops looking; what is offered stays offered.

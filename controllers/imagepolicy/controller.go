@@ -1,7 +1,9 @@
 // Package imagepolicy reconciles ImagePolicies: it looks at a registry, and offers
 // the versions that exist and are allowed.
 //
-// A reconcile observes the cluster, scans the registry, decides, and reports. What
+// A reconcile observes the cluster, scans what is known of the registry, decides, and
+// reports. It never waits for a registry: looks run beside the reconciles, a bounded
+// number at a time and for each tenant, and wake the policy when they are done. What
 // is a version, and in which order, is internal/version; how a registry is read,
 // internal/registry.
 package imagepolicy
@@ -9,17 +11,23 @@ package imagepolicy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -45,6 +53,10 @@ type Options struct {
 	Scanner Scanner
 	// Workers that reconcile at the same time. Default: 8.
 	Workers int
+	// Looks at registries that are under way at the same time; one registry has at
+	// most a half of them, one credential at it a quarter, one namespace a quarter, and
+	// an eighth at one registry. Default: 16.
+	Looks int
 	// Clock is the only source of time stamps. Default: the real one.
 	Clock clock.PassiveClock
 	// Platform that images must be there for where a policy names none. Default:
@@ -61,7 +73,7 @@ type Reconciler struct {
 	events   status.Recorder
 	clock    clock.PassiveClock
 	platform string
-	memory   memory
+	looks    *looks
 	metrics  *metrics
 }
 
@@ -85,13 +97,18 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Metrics == nil {
 		o.Metrics = ctrlmetrics.Registry
 	}
-	m, err := newMetrics(o.Metrics)
+	if o.Looks == 0 {
+		o.Looks = defaultLooks
+	}
+	ls := newLooks(o.Clock, o.Looks)
+	m, err := newMetrics(o.Metrics, ls)
 	if err != nil {
 		return fmt.Errorf("register metrics of ImagePolicies: %w", err)
 	}
 	r := &Reconciler{
 		Client:   mgr.GetClient(),
 		scanner:  counted{o.Scanner, m},
+		looks:    ls,
 		metrics:  m,
 		events:   status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		clock:    o.Clock,
@@ -105,46 +122,129 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.ImagePolicy{}, asked()).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(forMicroservice), holdsChanged()).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.forNetworkPolicy), pinsChanged()).
+		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			ls.start(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
+			return nil
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
 }
 
-// Reconcile looks at one ImagePolicy's source, if it is due, and reports what is
-// offered.
+// Reconcile reports what is offered by one ImagePolicy, as far as it is known, and
+// has its registry looked at, if that is due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.ImagePolicy
 	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {
-		r.memory.forget(req.NamespacedName)
+		r.looks.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get ImagePolicy: %w", err)
 	}
 	if !policy.DeletionTimestamp.IsZero() {
+		r.looks.stop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	o, err := r.observe(ctx, &policy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	started := r.clock.Now()
-	s := r.scan(ctx, o)
-	r.metrics.scan(s, r.clock.Since(started))
-	now := r.clock.Now()
-	if err := r.report(ctx, o, s, decide(o, s, now)); err != nil {
-		return status.Again(ctx, err)
+	if err := r.look(ctx, o); err != nil {
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: r.next(o, now)}, nil
+	known := r.looks.of(req.NamespacedName)
+	s := scan(o, known.asker(o, r.clock), known.absent)
+	if s.unasked && known.task == nil {
+		r.begin(o, known.look.more(), known.absent)
+		known = r.looks.of(req.NamespacedName)
+	}
+	now := r.clock.Now()
+	if out := decide(o, s, now); reportable(o, s, out, known, now) {
+		if err := r.report(ctx, o, s, out); err != nil {
+			return status.Again(ctx, err)
+		}
+	}
+	return ctrl.Result{RequeueAfter: next(o, known, now)}, nil
 }
 
-// next is the time until the policy is due again. A problem of the specification
-// or of a Secret, which is not watched, is looked at with the interval.
-func (r *Reconciler) next(o *observed, now time.Time) time.Duration {
-	switch l := r.memory.of(client.ObjectKeyFromObject(o.policy)).look; {
+// look begins one if there is none of the present question that answers or is under
+// way.
+func (r *Reconciler) look(ctx context.Context, o *observed) error {
+	key := client.ObjectKeyFromObject(o.policy)
+	known := r.looks.of(key)
+	if !o.quiet() {
+		if known.task != nil && known.task.look.question == o.question || known.task == nil && known.look.answers(o.question, r.clock.Now()) {
+			return nil
+		}
+		if err := r.observeCredential(ctx, o); err != nil {
+			return err
+		}
+	}
+	if o.quiet() {
+		r.looks.stop(key)
+		return nil
+	}
+	r.begin(o, newLook(o.question, o.auth, o.question.requested != o.policy.Status.LastHandledRequest), known.absent)
+	return nil
+}
+
+// begin has a look filled with all that a scan of the present facts asks. The scan
+// itself is done again when the answers are there, on the facts of that time.
+func (r *Reconciler) begin(o *observed, l *look, absent map[string]time.Time) {
+	facts, absent := *o, maps.Clone(absent)
+	facts.policy = o.policy.DeepCopy() // the reconcile goes on to write its status
+	r.looks.begin(client.ObjectKeyFromObject(o.policy), l, func(ctx context.Context, l *look) {
+		started := r.clock.Now()
+		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, ctx: ctx}, absent)
+		l.close(s.err, r.clock.Now())
+		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
+	})
+}
+
+// asker gives the answers that are known, if they are of the present origin.
+func (m remembered) asker(o *observed, c clock.PassiveClock) *asker {
+	if m.look == nil || m.look.question.origin != o.question.origin {
+		return &asker{look: newLook(o.question, registry.Credential{}, false), clock: c}
+	}
+	return &asker{look: m.look, clock: c}
+}
+
+// slowLook is how long a new policy stays silent while its first look is not done.
+const slowLook = 10 * time.Second
+
+// reportable says that there is something to say: all that a pass needs is known, or
+// the rules take something back, which never waits for a registry, or the first look
+// takes long.
+func reportable(o *observed, s scanned, out outcome, known remembered, now time.Time) bool {
+	return !s.unasked || out.decided && takes(o.policy.Status.Releases, out.releases) ||
+		silent(o) && known.task != nil && now.Sub(known.task.since) >= slowLook
+}
+
+// silent says that nothing was ever reported.
+func silent(o *observed) bool {
+	return meta.FindStatusCondition(o.policy.Status.Conditions, v1alpha1.ConditionReady) == nil
+}
+
+// takes says that not all that was offered still is.
+func takes(before, now []v1alpha1.OfferedRelease) bool {
+	return slices.ContainsFunc(before, func(b v1alpha1.OfferedRelease) bool {
+		return !slices.ContainsFunc(now, func(n v1alpha1.OfferedRelease) bool { return n.Group == b.Group && n.SemVer == b.SemVer })
+	})
+}
+
+// next is the time until the policy is due again; a look that is under way wakes it
+// before. A problem of the specification or of a Secret, which is not watched, is
+// looked at with the interval.
+func next(o *observed, known remembered, now time.Time) time.Duration {
+	switch {
 	case o.policy.Spec.Suspend:
 		return 0
-	case o.problem != nil || l == nil:
+	case o.problem != nil:
 		return o.question.interval
+	case known.task != nil && silent(o):
+		return slowLook
+	case known.task != nil:
+		return 0
 	default:
-		return max(time.Second, l.due.Sub(now))
+		return max(time.Second, known.look.due.Sub(now))
 	}
 }

@@ -364,8 +364,95 @@ func TestCredentials(t *testing.T) {
 			})
 			p = s.look("shop")
 			same(t, "offered with the right credential", offered(p), []string{"1.0.0 in release"})
+			reads := s.secrets
+			for range 3 {
+				s.pass("shop")
+			}
+			same(t, "reads of Secrets by events", s.secrets, reads)
+			s.look("shop")
+			same(t, "reads of Secrets by a look", s.secrets, reads+1)
 		})
 	}
+}
+
+// A registry that does not answer holds back no word about what is known: rules that
+// take something back hold at once, and a new policy says that it waits.
+func TestNothingWaitsForARegistry(t *testing.T) {
+	hang := func(s *story) (entered chan struct{}) {
+		entered = make(chan struct{}, 10)
+		s.server.Fail(registrytest.List, -1, func(_ http.ResponseWriter, r *http.Request) {
+			entered <- struct{}{}
+			<-r.Context().Done()
+		})
+		return entered
+	}
+	t.Run("a denial", func(t *testing.T) {
+		s := begin(t)
+		s.push("1.0.0", "1.1.0", "1.2.0")
+		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Limits.ReleasesPerGroup = 2 })
+		s.microservice("shop", "shop", "release 1.2.0")
+		s.pass("shop")
+		entered := hang(s)
+		s.clock.Step(time.Minute)
+		_, next := s.once("shop")
+		same(t, "next: the look wakes it", next, time.Duration(0))
+		receive(t, "asked", entered)
+		writes := s.writes
+		s.once("shop")
+		same(t, "writes while it looks", s.writes, writes)
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"1.2.0"} })
+		p, _ := s.once("shop")
+		same(t, "offered", offered(p), []string{"1.1.0 in release"})
+		same(t, "withdrawn", taken(p), []string{"1.2.0 in release: Denied"})
+		same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
+		s.server.Heal()
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another question, asked at once
+		p, _ = s.pass("shop")
+		same(t, "offered with the next one", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	})
+	t.Run("a denial of all that is known", func(t *testing.T) {
+		s := begin(t)
+		s.push("1.0.0", "1.1.0")
+		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Limits.ReleasesPerGroup = 1 })
+		s.pass("shop")
+		s.restart()
+		entered := hang(s)
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"1.1.0"} })
+		p, _ := s.once("shop")
+		receive(t, "asked", entered)
+		same(t, "offered", offered(p), []string(nil))
+		same(t, "Reconciling", condition(p, "Reconciling"), "True Looking: the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
+	})
+	t.Run("a new policy", func(t *testing.T) {
+		s := begin(t)
+		s.push("1.0.0")
+		entered := hang(s)
+		s.policy("shop")
+		p, next := s.once("shop")
+		receive(t, "asked", entered)
+		same(t, "writes at first", s.writes, 0)
+		same(t, "next", next, slowLook)
+		s.clock.Step(slowLook)
+		p, next = s.once("shop")
+		same(t, "Reconciling", condition(p, "Reconciling"), "True Looking: the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
+		same(t, "generation", p.Status.ObservedGeneration, int64(0))
+		same(t, "next: the look wakes it", next, time.Duration(0))
+		s.once("shop")
+		same(t, "writes", s.writes, 1)
+	})
+	t.Run("a request", func(t *testing.T) {
+		s := begin(t)
+		s.push("1.0.0")
+		s.policy("shop")
+		s.pass("shop")
+		hang(s)
+		s.clock.Step(time.Second)
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) {
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationRequestedAt, "now")
+		})
+		p, _ := s.once("shop")
+		same(t, "handled before the look is done", p.Status.LastHandledRequest, "")
+	})
 }
 
 func TestBadSpecifications(t *testing.T) {

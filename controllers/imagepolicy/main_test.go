@@ -12,9 +12,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +50,7 @@ type story struct {
 	reconciler *Reconciler
 	client     client.WithWatch
 	writes     int
+	secrets    int // reads of Secrets
 	events     []string
 }
 
@@ -63,6 +66,12 @@ func begin(t *testing.T) *story {
 		x = append(x, apiserver.Index{Field: i.field, Values: i.values})
 	}
 	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, x...), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, secret := obj.(*corev1.Secret); secret {
+				s.secrets++
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.writes++
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
@@ -87,7 +96,8 @@ func (s *story) told() []string {
 // restart makes the reconciler and the scanner anew, as a manager's restart does.
 func (s *story) restart() {
 	s.Helper()
-	m, err := newMetrics(prometheus.NewRegistry())
+	ls := newLooks(s.clock, defaultLooks)
+	m, err := newMetrics(prometheus.NewRegistry(), ls)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -96,8 +106,9 @@ func (s *story) restart() {
 	})
 	s.reconciler = &Reconciler{
 		Client: s.client, scanner: counted{scanner, m}, metrics: m, clock: s.clock,
-		events: status.Recorder{Events: s}, platform: "linux/amd64",
+		events: status.Recorder{Events: s}, platform: "linux/amd64", looks: ls,
 	}
+	ls.start(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
 }
 
 // policy makes one, of the story's repository.
@@ -172,17 +183,44 @@ func (s *story) edit(name string, change func(*v1alpha1.ImagePolicy)) {
 	}
 }
 
-// pass reconciles one policy once, and gives it and the time until the next pass.
-func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
+// once reconciles one policy once, and gives it and the time until the next pass.
+func (s *story) once(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
-	key := client.ObjectKey{Namespace: s.namespace, Name: name}
-	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: key})
+	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key(name)})
 	if err != nil {
 		s.Fatalf("reconcile %s: %v", name, err)
 	}
 	p := &v1alpha1.ImagePolicy{}
 	s.get(name, p)
 	return p, result.RequeueAfter
+}
+
+func (s *story) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.namespace, Name: name}
+}
+
+// pass reconciles one policy, and again whenever its look is done, as its controller
+// does.
+func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
+	s.Helper()
+	for {
+		before := s.reconciler.looks.of(s.key(name)).look
+		p, next := s.once(name)
+		s.await(name)
+		if s.reconciler.looks.of(s.key(name)).look == before {
+			return p, next
+		}
+	}
+}
+
+// await the end of a policy's look.
+func (s *story) await(name string) {
+	s.Helper()
+	for end := time.Now().Add(30 * time.Second); s.reconciler.looks.of(s.key(name)).task != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("the look of %s does not end", name)
+		}
+	}
 }
 
 // look passes when the policy is due again.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +52,59 @@ func (s *story) run() {
 		if err := <-done; err != nil {
 			s.Errorf("run manager: %v", err)
 		}
+	})
+}
+
+// More policies than workers, over a registry that gives a byte now and then, stop
+// neither another registry of their namespace, nor a change of their own rules.
+func TestSlowRegistryStopsNobodyElse(t *testing.T) {
+	s := begin(t)
+	asked := make(chan struct{}, 100)
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v2/" {
+			return
+		}
+		asked <- struct{}{}
+		io.WriteString(w, `{"name":"x","tags":[`)
+		for pulse := time.NewTicker(100 * time.Millisecond); ; {
+			w.(http.Flusher).Flush()
+			select {
+			case <-pulse.C:
+				io.WriteString(w, " ")
+			case <-r.Context().Done():
+				pulse.Stop()
+				return
+			}
+		}
+	}))
+	t.Cleanup(slow.Close) // after the manager, and so its looks, have ended
+	for i := range 20 {
+		s.policy(fmt.Sprintf("slow-%d", i), func(p *v1alpha1.ImagePolicySpec) {
+			p.Image, p.Interval, p.Timeout = fmt.Sprintf("%s/x%d", strings.TrimPrefix(slow.URL, "http://"), i), "5s", "2m"
+		})
+	}
+	s.run()
+	for range 2 {
+		receive(t, "asked", asked)
+	}
+	s.push("1.0.0")
+	s.policy("good")
+	apiserver.Eventually(t, func(context.Context) error {
+		p := &v1alpha1.ImagePolicy{}
+		s.get("good", p)
+		if len(p.Status.Releases) == 0 {
+			return errors.New("nothing is offered")
+		}
+		return nil
+	})
+	s.edit("slow-7", func(p *v1alpha1.ImagePolicy) { p.Spec.Versioning.Range = "nonsense" })
+	apiserver.Eventually(t, func(context.Context) error {
+		p := &v1alpha1.ImagePolicy{}
+		s.get("slow-7", p)
+		if !strings.HasPrefix(condition(p, "Stalled"), "True InvalidSpec") {
+			return fmt.Errorf("Stalled is %q", condition(p, "Stalled"))
+		}
+		return nil
 	})
 }
 

@@ -3,7 +3,6 @@ package imagepolicy
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,13 +16,15 @@ import (
 //	    for another policy; operation is List, Resolve or Gone, result is Ok or the
 //	    kind of the error
 //	heighliner_scan_duration_seconds
-//	    time of one pass over a policy's source that asked the registry
+//	    time of one look of a policy at its source, once it was its turn
+//	heighliner_registry_looks{state}
+//	    looks that are Waiting for their turn, and that are Running
 type metrics struct {
 	lookups *prometheus.CounterVec
 	seconds prometheus.Histogram
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, ls *looks) (*metrics, error) {
 	m := &metrics{
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_registry_lookups_total",
@@ -31,23 +32,25 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_scan_duration_seconds",
-			Help:    "Time of one pass over the source of an ImagePolicy that asked its registry.",
+			Help:    "Time of one look of an ImagePolicy at its registry, once it was its turn.",
 			Buckets: []float64{.005, .02, .1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.lookups, m.seconds} {
+	state := func(name string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "heighliner_registry_looks", Help: "Looks at registries, by state.", ConstLabels: prometheus.Labels{"state": name},
+		}, value)
+	}
+	for _, c := range []prometheus.Collector{
+		m.lookups, m.seconds,
+		state("Waiting", func() float64 { waiting, _ := ls.size(); return float64(waiting) }),
+		state("Running", func() float64 { _, running := ls.size(); return float64(running) }),
+	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
-}
-
-// scan measures a pass that asked the registry.
-func (m *metrics) scan(s scanned, took time.Duration) {
-	if s.asked {
-		m.seconds.Observe(took.Seconds())
-	}
 }
 
 // counted counts what a Scanner is asked.

@@ -27,6 +27,8 @@ type observed struct {
 	question question
 	// pinned are the tags of a source that is written by hand; nil for a registry.
 	pinned []string
+	// auth is the credential, read where a look is to begin.
+	auth registry.Credential
 	// selector is made from the specification; nil where problem says why.
 	selector *version.Selector
 	// platforms that an image must be there for.
@@ -70,23 +72,27 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 	if src := policy.Spec.Source; src != nil && src.Pinned != nil {
 		o.pinned = src.Pinned.Versions
 	}
-	every := interval(&policy.Spec)
+	var secrets []string
+	for _, ref := range policy.Spec.ImagePullSecrets {
+		secrets = append(secrets, ref.Name)
+	}
 	o.question = question{
-		interval:  every,
-		requested: requested(policy),
-		request: registry.Request{
-			Repository: policy.Spec.Image,
-			Insecure:   policy.Spec.Insecure,
-			Timeout:    policy.Spec.Timeout.Std(registry.DefaultTimeout),
-			MaxTags:    int(policy.Spec.Limits.Tags),
-			MaxAge:     every - every/8, // looks are up to a tenth early
+		origin: origin{
+			repository: policy.Spec.Image,
+			insecure:   policy.Spec.Insecure,
+			secrets:    strings.Join(secrets, "\n"),
+			pinned:     strings.Join(o.pinned, "\n"),
 		},
+		timeout:   min(maxLook, policy.Spec.Timeout.Std(registry.DefaultTimeout)),
+		maxTags:   int(policy.Spec.Limits.Tags),
+		interval:  interval(&policy.Spec),
+		requested: requested(policy),
 	}
-	if policy.Spec.Suspend {
-		return o, nil
-	}
-	return o, r.observeCredential(ctx, o)
+	return o, nil
 }
+
+// quiet says that the registry is not to be asked.
+func (o *observed) quiet() bool { return o.problem != nil || o.policy.Spec.Suspend }
 
 // rules gives the specification in the terms of internal/version.
 func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
@@ -154,8 +160,8 @@ func tagOf(images []v1alpha1.ReleaseImage) string {
 	return ""
 }
 
-// observeCredential reads the pull secrets, one by one and past the cache. One that
-// is missing, or that has no entry for the registry, is a problem: never go on as
+// observeCredential reads the pull secrets, one by one and past the cache, which is
+// why it is done for a look and not for each pass. One that is missing, or that has no entry for the registry, is a problem: never go on as
 // nobody.
 func (r *Reconciler) observeCredential(ctx context.Context, o *observed) error {
 	var secrets []registry.Secret
@@ -179,7 +185,7 @@ func (r *Reconciler) observeCredential(ctx context.Context, o *observed) error {
 	match, err := registry.FindCredential(o.policy.Spec.Image, secrets...)
 	switch {
 	case match.Found:
-		o.question.request.Auth = match.Credential
+		o.auth = match.Credential
 	case err != nil:
 		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
 	default:

@@ -1,13 +1,12 @@
 package imagepolicy
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -25,8 +24,12 @@ const (
 
 // scanned is what the registry said, and what is offered of it.
 type scanned struct {
-	// asked says that this pass is the first of a look.
-	asked bool
+	// unasked says that the registry was not asked all that there is to know.
+	unasked bool
+	// answered is the request to look now that the look obeyed, where answered says
+	// that there was a look.
+	answered  bool
+	requested string
 	// looked says that the registry was asked and answered.
 	looked bool
 	// listed says that the tags came from the registry, and not from the spec.
@@ -56,20 +59,17 @@ func (s *scanned) fail(err error) {
 	}
 }
 
-// scan asks the registry where the policy is due, and selects. It never fails as a
-// whole: what cannot be read stays as it was.
-func (r *Reconciler) scan(ctx context.Context, o *observed) scanned {
+// scan reads a look, or fills it where the asker has a scanner, and selects. It never
+// fails as a whole: what cannot be read, or is not known yet, stays as it was. absent
+// is what looks found absent so far; it is kept up to date.
+func scan(o *observed, a *asker, absent map[string]time.Time) scanned {
 	s := scanned{images: map[string]v1alpha1.ReleaseImage{}}
 	if o.selector == nil {
 		return s
 	}
-	known := r.memory.of(client.ObjectKeyFromObject(o.policy))
-	var l *look
 	var tags []string
-	if o.problem == nil && !o.policy.Spec.Suspend {
-		l = known.begin(o.question, o.policy.Status.LastHandledRequest, r.scanner, r.clock)
-		s.asked = l.due.IsZero()
-		tags = s.list(ctx, l, o.pinned)
+	if !o.quiet() {
+		tags = s.list(a, o.pinned == nil)
 	}
 	before := offeredBefore(o)
 	missing := map[string]bool{}
@@ -81,18 +81,18 @@ func (r *Reconciler) scan(ctx context.Context, o *observed) scanned {
 	}
 	ranking := o.selector.Rank(tags)
 	refused := map[string]version.Refusal{}
-	s.offer(ctx, o, l, ranking, before, refused)
-	if l == nil {
+	s.offer(o, a, ranking, before, refused)
+	if o.quiet() {
 		return s
 	}
-	s.prove(ctx, l, known, missing, before)
+	s.prove(a, absent, missing, before)
 	if len(s.gone) > 0 {
 		tags = slices.DeleteFunc(tags, func(tag string) bool {
 			return slices.ContainsFunc(s.gone, func(h version.Held) bool { return h.Tag == tag })
 		})
 		s.result = o.selector.Rank(tags).Offer(o.held, refused)
 	}
-	l.close(s.err)
+	s.unasked = a.unasked
 	return s
 }
 
@@ -110,20 +110,24 @@ func offeredBefore(o *observed) map[string]v1alpha1.ReleaseImage {
 }
 
 // list gives the tags of the source.
-func (s *scanned) list(ctx context.Context, l *look, pinned []string) []string {
-	list, err := l.List(ctx, pinned)
+func (s *scanned) list(a *asker, fromRegistry bool) []string {
+	list, err := a.List()
+	if errors.Is(err, errUnasked) {
+		return nil
+	}
+	s.answered, s.requested = true, a.question.requested
 	if err != nil {
 		s.fail(err)
 		return nil
 	}
-	s.looked, s.listed = true, pinned == nil
+	s.looked, s.listed = true, fromRegistry
 	s.tags, s.truncated, s.checksum = len(list.Tags), list.Truncated, list.Checksum
 	return slices.Clone(list.Tags)
 }
 
 // offer selects, until every version that is offered has an image or was refused.
 // A new tag beyond maxRefusals has neither, and is not offered.
-func (s *scanned) offer(ctx context.Context, o *observed, l *look, ranking *version.Ranking, before map[string]v1alpha1.ReleaseImage, refused map[string]version.Refusal) {
+func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before map[string]v1alpha1.ReleaseImage, refused map[string]version.Refusal) {
 	for more := true; more; {
 		s.result = ranking.Offer(o.held, refused)
 		more = false
@@ -132,7 +136,7 @@ func (s *scanned) offer(ctx context.Context, o *observed, l *look, ranking *vers
 			if done || len(refused) >= maxRefusals && before[rel.Tag].Digest == "" {
 				continue
 			}
-			if refusal := s.resolve(ctx, o, l, rel.Tag, before[rel.Tag]); refusal != nil {
+			if refusal := s.resolve(o, a, rel.Tag, before[rel.Tag]); refusal != nil {
 				refused[rel.Tag] = *refusal
 				more = true
 			}
@@ -142,29 +146,36 @@ func (s *scanned) offer(ctx context.Context, o *observed, l *look, ranking *vers
 
 // resolve finds the image of a tag that is to be offered. A tag that is new and
 // does not exist, or not for the platform, is refused; one that was offered before
-// keeps its image when the registry has no better one.
-func (s *scanned) resolve(ctx context.Context, o *observed, l *look, tag string, before v1alpha1.ReleaseImage) *version.Refusal {
-	image, refusal := s.ask(ctx, o, l, tag)
+// keeps its image when the registry has no better one. One of which nothing is known
+// yet has no image.
+func (s *scanned) resolve(o *observed, a *asker, tag string, before v1alpha1.ReleaseImage) *version.Refusal {
+	image, refusal := s.ask(o, a, tag)
 	switch {
 	case refusal == nil:
 		s.images[tag] = image
 	case before.Digest != "":
 		s.images[tag] = before
+	case refusal == unknown:
 	default:
 		return refusal
 	}
 	return nil
 }
 
-func (s *scanned) ask(ctx context.Context, o *observed, l *look, tag string) (v1alpha1.ReleaseImage, *version.Refusal) {
+// unknown is no refusal: the registry was not asked yet.
+var unknown = &version.Refusal{}
+
+func (s *scanned) ask(o *observed, a *asker, tag string) (v1alpha1.ReleaseImage, *version.Refusal) {
 	refuse := func(v version.Verdict, format string, args ...any) (v1alpha1.ReleaseImage, *version.Refusal) {
 		return v1alpha1.ReleaseImage{}, &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 	}
 	if !s.looked || s.failures >= maxFailures {
 		return refuse(version.VerdictExists, "the registry could not be asked for the image")
 	}
-	image, err := l.Resolve(ctx, tag)
+	image, err := a.Resolve(tag)
 	switch {
+	case errors.Is(err, errUnasked):
+		return v1alpha1.ReleaseImage{}, unknown
 	case is(err, registry.NotFound):
 		return refuse(version.VerdictExists, "the registry has no image of this tag")
 	case is(err, registry.Malformed):
@@ -184,12 +195,8 @@ func (s *scanned) ask(ctx context.Context, o *observed, l *look, tag string) (v1
 // prove looks whether tags that the list no longer holds are gone: tag and digest
 // answer 404 while another image of the repository answers, in two looks (protocol
 // rule 4).
-func (s *scanned) prove(ctx context.Context, l *look, known *remembered, missing map[string]bool, before map[string]v1alpha1.ReleaseImage) {
-	for tag := range known.absent {
-		if !missing[tag] {
-			delete(known.absent, tag)
-		}
-	}
+func (s *scanned) prove(a *asker, absent map[string]time.Time, missing map[string]bool, before map[string]v1alpha1.ReleaseImage) {
+	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !missing[tag] })
 	witness := s.witness(missing)
 	if !s.looked || s.truncated || s.err != nil || witness == "" {
 		return
@@ -199,21 +206,24 @@ func (s *scanned) prove(ctx context.Context, l *look, known *remembered, missing
 		if !missing[rel.Tag] || digest == witness {
 			continue
 		}
-		gone, err := l.Gone(ctx, rel.Tag, digest, witness)
+		gone, err := a.Gone(rel.Tag, digest, witness)
+		if errors.Is(err, errUnasked) {
+			return
+		}
 		if err != nil {
 			s.fail(err)
 			return
 		}
 		if !gone {
-			delete(known.absent, rel.Tag)
+			delete(absent, rel.Tag)
 			continue
 		}
-		first, again := known.absent[rel.Tag]
+		first, again := absent[rel.Tag]
 		if !again {
-			known.absent[rel.Tag] = l.time
+			absent[rel.Tag] = a.time
 			continue
 		}
-		if l.time.After(first) {
+		if a.time.After(first) {
 			s.gone = append(s.gone, version.Held{Group: rel.Slug, Version: rel.Version, Tag: rel.Tag})
 		}
 	}

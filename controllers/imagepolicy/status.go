@@ -24,8 +24,11 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 	before := policy.DeepCopy()
 	st := &policy.Status
 	st.Releases, st.Withdrawn, st.Rejected, st.Candidates = out.releases, out.withdrawn, out.rejected, out.refused
-	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), source(policy)
-	if !policy.Spec.Suspend {
+	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), sourceOf(policy)
+	switch {
+	case s.answered:
+		st.LastHandledRequest = s.requested
+	case o.problem != nil && !policy.Spec.Suspend:
 		st.LastHandledRequest = o.question.requested
 	}
 	if out.decided || policy.Spec.Suspend || o.problem != nil || s.err != nil && !transient(s.err) {
@@ -115,6 +118,8 @@ func setConditions(o *observed, s scanned, out outcome) {
 	case s.err != nil && !transient(s.err):
 		reason, message := failure(s.err)
 		status.Stalled(conds, gen, reason, message+"; what is offered stays offered")
+	case s.unasked && len(out.releases) == 0:
+		status.Reconciling(conds, gen, "Looking", "the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
 	case len(out.releases) == 0 && s.err != nil:
 		reason, message := failure(s.err)
 		status.Reconciling(conds, gen, reason, message)
@@ -208,7 +213,7 @@ func latest(releases []v1alpha1.OfferedRelease) string {
 	return releases[0].SemVer.Version
 }
 
-func source(p *v1alpha1.ImagePolicy) string {
+func sourceOf(p *v1alpha1.ImagePolicy) string {
 	if p.Spec.Source != nil && p.Spec.Source.Pinned != nil {
 		return "pinned"
 	}

@@ -89,8 +89,9 @@ var imagePolicyRows = map[string]row{
 	"imgp interval microsecond": {kind: "ImagePolicy", patch: `spec: {interval: 5000000us}`, refused: "spec.interval"},
 	"imgp interval characters":  {kind: "ImagePolicy", patch: `spec: {interval: 1h00001m00001s0001ms}`, refused: "spec.interval: Too long"},
 	"imgp timeout least":        {kind: "ImagePolicy", patch: `spec: {timeout: 1s}`},
-	"imgp timeout too short":    {kind: "ImagePolicy", patch: `spec: {timeout: 999ms}`, refused: "spec.timeout must be between 1s and 10m"},
-	"imgp timeout too long":     {kind: "ImagePolicy", patch: `spec: {timeout: 11m}`, refused: "spec.timeout must be between 1s and 10m"},
+	"imgp timeout most":         {kind: "ImagePolicy", patch: `spec: {timeout: 2m}`},
+	"imgp timeout too short":    {kind: "ImagePolicy", patch: `spec: {timeout: 999ms}`, refused: "spec.timeout must be between 1s and 2m"},
+	"imgp timeout too long":     {kind: "ImagePolicy", patch: `spec: {timeout: 2m1s}`, refused: "spec.timeout must be between 1s and 2m"},
 
 	"imgp source registry":        {kind: "ImagePolicy", patch: `spec: {source: {registry: {}}}`},
 	"imgp source pinned":          {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: [1.0.0]}}}`},

@@ -1,0 +1,194 @@
+package imagepolicy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// crowd is looks that do not end by themselves.
+type crowd struct {
+	*testing.T
+	looks  *looks
+	began  chan types.NamespacedName
+	ended  chan types.NamespacedName // by their context
+	woken  chan types.NamespacedName
+	finish chan struct{} // one end, for each one sent
+}
+
+func newCrowd(t *testing.T) *crowd {
+	const many = 1000
+	return &crowd{
+		T: t, looks: newLooks(testingclock.NewFakeClock(time.Now()), 16),
+		began: make(chan types.NamespacedName, many), ended: make(chan types.NamespacedName, many), woken: make(chan types.NamespacedName, many),
+		finish: make(chan struct{}),
+	}
+}
+
+func (c *crowd) start() {
+	c.looks.start(c.Context(), func(policy types.NamespacedName) { c.woken <- policy })
+}
+
+func (c *crowd) begin(namespace, name, image, user string) {
+	l := newLook(question{origin: origin{repository: image}}, registry.Credential{Username: user}, false)
+	policy := types.NamespacedName{Namespace: namespace, Name: name}
+	c.looks.begin(policy, l, func(ctx context.Context, l *look) {
+		c.began <- policy
+		select {
+		case <-c.finish:
+		case <-ctx.Done():
+			c.ended <- policy
+		}
+	})
+}
+
+func receive[T any](t testing.TB, what string, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not %s", what)
+	}
+	return got
+}
+
+// size waits until so many looks wait and run.
+func (c *crowd) size(waiting, running int) {
+	c.Helper()
+	w, r := c.looks.size()
+	for end := time.Now().Add(10 * time.Second); (w != waiting || r != running) && time.Now().Before(end); w, r = c.looks.size() {
+		time.Sleep(time.Millisecond)
+	}
+	same(c, "waiting and running", []int{w, r}, []int{waiting, running})
+}
+
+// One tenant, one registry, and one credential take a part of the looks only; who
+// comes after them goes on.
+func TestSharesOfLooks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		many    func(*crowd, int)
+		running int
+		other   func(*crowd)
+	}{
+		"a namespace at one registry": {
+			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow.example/x%d", i), "") }, 2,
+			func(c *crowd) { c.begin("evil", "good", "good.example/x", "") },
+		},
+		"others at that registry, as nobody either": {
+			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("hub.example/x%d", i), "") }, 2,
+			func(c *crowd) { c.begin("good", "good", "hub.example/x", "") },
+		},
+		"a namespace at many registries": {
+			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow-%d.example/x", i), "") }, 4,
+			func(c *crowd) { c.begin("good", "good", "good.example/x", "") },
+		},
+		"a credential of many namespaces": {
+			func(c *crowd, i int) { c.begin(fmt.Sprint("tenant-", i), "p", "hub.example/x", "") }, 4,
+			func(c *crowd) { c.begin("good", "good", "hub.example/x", "robot") },
+		},
+		"a registry of many namespaces and credentials": {
+			func(c *crowd, i int) {
+				c.begin(fmt.Sprint("tenant-", i), "p", "down.example/x", fmt.Sprint("robot-", i))
+			}, 8,
+			func(c *crowd) { c.begin("good", "good", "good.example/x", "") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrowd(t)
+			c.start()
+			for i := range 50 {
+				test.many(c, i)
+			}
+			for range test.running {
+				receive(t, "as many as may begin", c.began)
+			}
+			c.size(50-test.running, test.running)
+			test.other(c)
+			same(t, "begins", receive(t, "the other one", c.began).Name, "good")
+			c.size(50-test.running, test.running+1)
+		})
+	}
+}
+
+func TestLooksAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	for i := range 40 {
+		c.begin(fmt.Sprint("tenant-", i), fmt.Sprint(i), fmt.Sprintf("r%d.example/x", i), "")
+	}
+	c.size(40, 0) // nothing begins before the start
+	c.start()
+	c.size(24, 16)
+	first := map[string]bool{}
+	for range 16 {
+		first[receive(t, "begun", c.began).Name] = true
+	}
+	for i := range 16 {
+		if !first[fmt.Sprint(i)] {
+			t.Errorf("%d came first, and did not begin first", i)
+		}
+	}
+	for i := range 24 {
+		c.finish <- struct{}{}
+		receive(t, "woken", c.woken)
+		c.size(23-i, 16)
+	}
+	for range 16 {
+		c.finish <- struct{}{}
+		receive(t, "woken", c.woken)
+	}
+	c.size(0, 0)
+	same(t, "places that are kept", len(c.looks.running), 0)
+}
+
+// A policy has one task. What it is not about any more ends, wakes nobody, and keeps
+// its places until it has ended.
+func TestTasksEnd(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	c.start()
+	evil := types.NamespacedName{Namespace: "evil", Name: "p"}
+	c.begin("evil", "p", "a.example/x", "")
+	receive(t, "begun", c.began)
+	c.begin("evil", "p", "b.example/x", "")
+	same(t, "ended", receive(t, "ended", c.ended), evil)
+	receive(t, "begun again", c.began)
+	same(t, "present task", c.looks.of(evil).task.look.question.repository, "b.example/x")
+	c.finish <- struct{}{}
+	receive(t, "woken", c.woken)
+	same(t, "present look", c.looks.of(evil).look.question.repository, "b.example/x")
+
+	c.begin("evil", "p", "c.example/x", "")
+	receive(t, "begun", c.began)
+	c.looks.forget(evil)
+	receive(t, "ended when forgotten", c.ended)
+	c.size(0, 0)
+	same(t, "remembered", len(c.looks.policies), 0)
+
+	for i := range 10 {
+		c.begin("evil", fmt.Sprint(i), "d.example/x", "")
+	}
+	c.size(8, 2)
+	for i := range 10 {
+		c.looks.stop(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)})
+	}
+	if waiting, _ := c.looks.size(); waiting > 0 {
+		t.Errorf("%d wait that were stopped", waiting)
+	}
+	for range 2 {
+		receive(t, "ended when stopped", c.ended)
+	}
+	select {
+	case policy := <-c.woken:
+		t.Errorf("%s was woken for nothing", policy)
+	default:
+	}
+}
