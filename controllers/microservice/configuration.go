@@ -170,7 +170,6 @@ func forbidden(namespace string, err error) *status.Error {
 // observeCopies finds the copies that are there: ConfigMaps in the cache, and of
 // Secrets the names only.
 func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool, err error) {
-	w.copies = map[resources.Source]client.Object{}
 	var list corev1.ConfigMapList
 	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexCopies: w.ms.Name}); err != nil {
 		return false, fmt.Errorf("list copies of ConfigMaps: %w", err)
@@ -193,6 +192,26 @@ func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool
 		w.copies[resources.Source{Kind: resources.KindSecret, Name: secrets[i].Name}] = &secrets[i]
 	}
 	return true, nil
+}
+
+// proveLost asks the server about copies that the cache does not hold: one that lags
+// must not look as if somebody had deleted them.
+func (r *Reconciler) proveLost(ctx context.Context, w *world) error {
+	for _, child := range w.children {
+		for _, s := range w.lost(child) {
+			if s.Kind == resources.KindSecret {
+				continue // they were listed by the server
+			}
+			obj, err := r.source(ctx, w.ms.Namespace, s, true)
+			switch {
+			case err != nil:
+				return fmt.Errorf("get copy %s: %w", s, err)
+			case obj != nil:
+				w.copies[s] = obj
+			}
+		}
+	}
+	return nil
 }
 
 // kindsOfCopies are the kinds that a Microservice's releases may have copies of.

@@ -417,6 +417,35 @@ func TestDeletedCopies(t *testing.T) {
 	same(t, "ConfigurationLost when it is known again", condition(s.ms(), "ConfigurationLost"), "")
 }
 
+// A cache that has not heard of copies yet makes no second ones, and cries no loss.
+func TestCopiesThatTheCacheLacks(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"))
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	lags := interceptor.NewClient(s.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*corev1.ConfigMapList); ok {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	s.reconciler = s.make(lags, s.client)
+	s.play()
+	same(t, "creations", len(slices.DeleteFunc(slices.Clone(s.writes), func(w string) bool { return !strings.HasPrefix(w, "create") })), 2)
+	s.delete(&corev1.ConfigMap{}, "settings")
+	s.play()
+	same(t, "ConfigurationLost", condition(s.ms(), "ConfigurationLost"), "")
+	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ContainerName = "web" })
+	s.play()
+	same(t, "Ready of a bad template", wording(condition(s.ms(), "Ready")), "False ContainerNotFound")
+	same(t, "ConfigurationLost of a bad template", condition(s.ms(), "ConfigurationLost"), "")
+	if !metav1.IsControlledBy(s.runsWith(s.active()), s.active()) {
+		t.Error("the copy has no owner")
+	}
+}
+
 // A copy whose release was never made goes.
 func TestCopiesWithoutARelease(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 		ms:       ms,
 		children: map[string]*v1alpha1.VersionedMicroservice{},
 		offered:  map[string]*v1alpha1.OfferedRelease{},
+		copies:   map[resources.Source]client.Object{},
 		facts:    release.Observed{Spec: spec, Ledger: readLedger(&ms.Status), Began: r.began.at(r.clock.Now())},
 	}
 	if err != nil {
@@ -65,6 +66,9 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 		return nil, err
 	}
 	if err := r.observeSource(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.proveLost(ctx, w); err != nil {
 		return nil, err
 	}
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
