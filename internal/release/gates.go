@@ -18,8 +18,8 @@ func (s *scope) answer(run *Run, c Child) GateFact {
 	return GateFact{}
 }
 
-// openGate lets a release have its pods when the hooks of ConfirmRollout agree, or
-// have no say any more. Its clock starts then.
+// openGate lets a release have its pods: at once, or, where hooks are asked, when they
+// agree or have no say any more. Its clock starts then.
 func openGate(s *scope) {
 	run, r, c := s.running()
 	if run == nil || run.Gate != ConfirmRollout {

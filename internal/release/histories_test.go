@@ -280,6 +280,36 @@ var histories = []struct {
 			h.fail("the kept release that never had traffic has %d replicas", n)
 		}
 	}},
+	{"rule 18: without a policy steps only wait", func(h tale) {
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("step 1", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.state("no traffic to lose", "TrafficLost", false)
+		h.run(2 * time.Minute)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 10: a canary that loses its last policy waits for one, and fails without", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
+		h.push("1.1.0")
+		h.run(6 * time.Minute)
+		h.removePolicy("web")
+		h.run(time.Minute)
+		h.state("lost", "TrafficLost", true)
+		h.policy("web")
+		h.run(9 * time.Minute)
+		h.want("the pause begins anew", map[string]string{"1.1.0": "canary 10"})
+		h.run(2 * time.Minute)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.removePolicy("web")
+		h.run(15 * time.Minute)
+		h.want("given up", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+	}},
 	{"a kept release that had traffic stands by", func(h tale) {
 		h.live()
 		h.push("1.1.0")
@@ -930,8 +960,13 @@ var histories = []struct {
 		h.live()
 		h.autoscale(h.object("1.0.0"), 12)
 		h.steps(Step{Weight: 50, Pause: time.Minute})
+		h.startup = time.Minute
 		h.push("1.1.0")
 		h.run(time.Second)
+		if n := h.object("1.1.0").Replicas; n != 12 {
+			h.fail("it starts with %d pods", n)
+		}
+		h.run(time.Minute)
 		h.want("step", map[string]string{"1.1.0": "canary 50"})
 		if a, c := h.object("1.0.0").Replicas, h.object("1.1.0").ready; a != 12 || c != 12 {
 			h.fail("the active release keeps %d, the canary has %d", a, c)

@@ -117,12 +117,9 @@ func start(s *scope) {
 		s.turn(r, Pending, "Started")
 	}
 	s.touch(target)
-	s.g.Run = &Run{Release: target, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
+	s.g.Run = &Run{Release: target, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps()), Gate: ConfirmRollout, GateTime: s.now}
 	if active = s.g.ActiveRow(); active != nil {
 		s.g.Run.Floor = s.serving(active)
-	}
-	if s.judged(r) && s.asks(ConfirmRollout) {
-		s.g.Run.Gate, s.g.Run.GateTime = ConfirmRollout, s.now
 	}
 	s.event(r, false, "Started", fmt.Sprintf("%s starts in group %s", r.Version, s.g.Name))
 }
