@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -177,4 +178,43 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 			t.Errorf("copy %s has owners %v", name, c.OwnerReferences)
 		}
 	}
+}
+
+// Row 25: a Deployment that was taken over comes back as it was: its replicas, and
+// nothing of ours left on it.
+func TestDeploymentComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	before := s.former(3)
+	before.Annotations = map[string]string{"example.com/note": "mine"}
+	before.Labels = map[string]string{"team": "shop"}
+	if err := env.Client.Update(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	s.run(3)
+	s.get("web", before)
+	s.offer("1.0.0")
+	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.run(0)
+	s.play()
+	s.remove()
+	for range 20 {
+		result, err := s.pass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.removed() {
+			break
+		}
+		s.run(s.formerReplicas())
+		s.clock.Step(result.RequeueAfter)
+	}
+	same(t, "gone", s.removed(), true)
+	now := &appsv1.Deployment{}
+	s.get("web", now)
+	same(t, "specification", now.Spec, before.Spec)
+	for _, d := range []*appsv1.Deployment{before, now} {
+		d.ResourceVersion, d.Generation, d.ManagedFields = "", 0, nil
+	}
+	same(t, "metadata", now.ObjectMeta, before.ObjectMeta)
 }
