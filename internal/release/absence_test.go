@@ -14,16 +14,20 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 		deadline time.Duration
 		// began is when the manager began to look, now the time of the plan: both after the start of the run; 0: always.
 		began, now time.Duration
-		failed     bool
-		wake       time.Duration
+		// grace is the end of the moment that was given before.
+		grace  time.Duration
+		failed bool
+		wake   time.Duration
 	}{
 		"never away, in time":             {deadline: time.Minute, now: 59 * time.Second, wake: time.Minute},
 		"never away, late":                {deadline: time.Minute, now: time.Minute, failed: true},
 		"back within the deadline":        {deadline: time.Minute, began: 10 * time.Second, now: 50 * time.Second, wake: time.Minute},
-		"back shortly before it":          {deadline: time.Minute, began: 50 * time.Second, now: time.Minute, wake: 80 * time.Second},
-		"back after it":                   {deadline: time.Minute, began: time.Hour, now: time.Hour, wake: time.Hour + 30*time.Second},
-		"back after it, and still late":   {deadline: time.Minute, began: time.Hour, now: time.Hour + 30*time.Second, failed: true},
-		"no longer than a short deadline": {deadline: 10 * time.Second, began: time.Hour, now: time.Hour + 10*time.Second, failed: true},
+		"back shortly before it":          {deadline: time.Minute, began: 55 * time.Second, now: time.Minute, wake: 70 * time.Second},
+		"back after it":                   {deadline: time.Minute, began: time.Hour, now: time.Hour, wake: time.Hour + 10*time.Second},
+		"back after it, and still late":   {deadline: time.Minute, began: time.Hour, now: time.Hour + 10*time.Second, failed: true},
+		"back again, in the moment":       {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour + time.Second, wake: time.Hour + time.Second},
+		"back again, after the moment":    {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour, failed: true},
+		"no longer than a short deadline": {deadline: 5 * time.Second, began: time.Hour, now: time.Hour + 5*time.Second, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,6 +50,9 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 			if test.began > 0 {
 				o.Began = started.Add(test.began)
 			}
+			if test.grace > 0 {
+				o.Ledger.Groups[0].Run.Grace = started.Add(test.grace)
+			}
 			plan := Make(o, started.Add(test.now))
 			row := plan.Ledger.Groups[0].Row("new")
 			if failed := row.Status == Error; failed != test.failed {
@@ -56,4 +63,30 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A manager that is ended every few seconds puts no deadline off for ever.
+func TestDeadlineUnderRestarts(t *testing.T) {
+	t.Parallel()
+	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	o := Observed{
+		Spec:       Spec{Replicas: 1, MinimumAvailable: 3, Deadline: time.Minute},
+		Config:     "c",
+		Candidates: []Candidate{{Slug: "release", Name: "release", Version: "1.0.0", Release: "new"}},
+		Children:   []Child{{Release: "new", Slug: "release", Name: "release", Version: "1.0.0", Config: "c", Replicas: 1}},
+	}
+	for at := time.Duration(0); at < 5*time.Minute; at += 3 * time.Second {
+		now := started.Add(at)
+		o.Began = now
+		plan := Make(o, now)
+		o.Ledger = plan.Ledger
+		if o.Ledger.Groups[0].Row("new").Status != Error {
+			continue
+		}
+		if at > 75*time.Second {
+			t.Errorf("failed %s after the start, want at most the deadline of 1m and a moment", at)
+		}
+		return
+	}
+	t.Error("never failed")
 }

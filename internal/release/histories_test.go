@@ -167,6 +167,16 @@ var histories = []struct {
 		h.run(time.Hour)
 		h.want("mended", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"a dead first release whose policy comes later does not keep its mend from going live", func(h tale) {
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Second)
+		h.policy("web")
+		h.push("1.1.0")
+		h.run(5 * time.Minute)
+		h.want("mended", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"a failed rollback leaves the release among the kept", func(h tale) {
 		h.live()
 		h.push("1.1.0")

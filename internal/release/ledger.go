@@ -50,8 +50,10 @@ type Group struct {
 	SettledRevision int64
 	// Overtaken counts displaced releases since the last promotion (rule 28).
 	Overtaken int
-	Run       *Run
-	Releases  []Row
+	// Failed marks the failures that were forgotten for want of room.
+	Failed   Failed
+	Run      *Run
+	Releases []Row
 }
 
 // Target is the release that a group moves to.
@@ -85,6 +87,9 @@ type Run struct {
 	// Continued is the step that has nothing to wait for any more: a person released
 	// it, or its waits were over before there were replicas for the next one.
 	Continued int
+	// Grace is until when the step may be unhealthy beyond its deadline, because the
+	// manager was away when that passed; zero: it was not.
+	Grace time.Time
 	// Gate is the point at which the run waits for hooks, since GateTime; "": none.
 	Gate     Point
 	GateTime time.Time
@@ -153,6 +158,7 @@ func (g Group) clone() Group {
 		run.Started = stored(run.Started)
 		run.WaitingSince = stored(run.WaitingSince)
 		run.GateTime = stored(run.GateTime)
+		run.Grace = stored(run.Grace)
 		g.Run = &run
 	}
 	rows := make([]Row, len(g.Releases))

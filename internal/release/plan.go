@@ -2,6 +2,7 @@ package release
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -189,12 +190,22 @@ func cloneGroups(groups []Group) []Group {
 // are in no order with other groups.
 func (b *book) open() {
 	known := map[string]bool{}
+	var beyond []string
 	add := func(slug, name, level string) {
-		if !known[slug] {
+		switch {
+		case known[slug]:
+		case len(b.groups) >= maxGroups:
+			beyond = append(beyond, name)
+		default:
 			b.groups = append(b.groups, Group{Slug: slug, Name: name, Level: level, Phase: Live})
 		}
 		known[slug] = true
 	}
+	defer func() {
+		if len(beyond) > 0 {
+			b.note(Note{Warning: true, Reason: "TooManyGroups", Message: fmt.Sprintf("status.releaseGroups holds %d groups, and no more start (%s first): take versions out of the ImagePolicy, or group them by less", maxGroups, beyond[0])})
+		}
+	}()
 	for _, g := range b.groups {
 		known[g.Slug] = true
 	}
@@ -412,7 +423,7 @@ func (s *scope) endRun() {
 // sameGroup compares what is stored of two groups.
 func sameGroup(a, b Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.Phase == b.Phase && a.Target == b.Target &&
-		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Overtaken == b.Overtaken &&
+		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Overtaken == b.Overtaken && a.Failed == b.Failed &&
 		same(a.Run, b.Run) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
 }
 

@@ -6,10 +6,6 @@ import (
 	"slices"
 )
 
-// maxRows is how many rows a group may have in the status; maxErrors bounds the
-// failures among them that are not offered any more.
-const maxRows = 32
-
 // forgetErrors drops failures whose identity cannot be chosen again (rule 3):
 // those that are withdrawn, below the active release, of another template, or of
 // a tag that moved. A kept release to which a rollback failed stays.
@@ -21,18 +17,13 @@ func forgetErrors(s *scope) {
 	_, free := s.withdrawn(active.Version) // then the target may be below it
 	kept := s.kept()
 	for _, r := range slices.Clone(s.g.Releases) {
-		if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) || !s.drained(r) {
-			continue
-		}
-		if p := s.pin(); p != nil && p.Version == r.Version {
+		if !s.forgettable(r, kept) {
 			continue
 		}
 		_, out := s.withdrawn(r.Version)
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
 		below := active.Release != "" && !free && compare(r.Version, active.Version) < 0
-		_, offered := s.offered(r.Release)
-		crowded := len(s.g.Releases) >= maxRows && !offered
-		if out || moved || below || crowded || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
+		if out || moved || below || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
 			s.dropRow(r.Release)
 		}
 	}
@@ -63,7 +54,7 @@ func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, s.o.Spec.MinimumAvailable)
+	return max(1, min(s.o.Spec.MinimumAvailable, s.share()-2)) // and one that runs, and one that goes
 }
 
 // kept are the releases that were active and are kept: the newest

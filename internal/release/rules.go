@@ -39,6 +39,7 @@ var rules = []rule{
 	{"Revise", revise},
 	{"Forget errors", forgetErrors},
 	{"Let go", letGo},
+	{"Within limits", withinLimits},
 }
 
 // rebuild makes rows for a group that has children but no record (rule 31), because
@@ -81,6 +82,15 @@ func rebuild(s *scope) {
 	if len(cs) > 0 {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
+	for len(cs) > s.share() {
+		i := 0
+		for i < len(cs)-1 && (i == active || s.referenced(cs[i].Release)) {
+			i++
+		}
+		if cs = slices.Delete(cs, i, i+1); i < active {
+			active--
+		}
+	}
 	for i, c := range cs {
 		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: "Rebuilt", Status: Pending}
 		row.Routed = len(s.reports) > 0 && c.Replicas > 0
@@ -107,10 +117,10 @@ func leftovers(s *scope) {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
 			continue
 		}
-		if s.g.Row(c.Release) == nil {
+		if s.g.Row(c.Release) == nil && s.room() {
 			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
 		}
-		if r := s.g.Row(c.Release); r.Reason == leftover {
+		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {
 			s.state(r, true, "OrphanReferenced", fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
 		}
 	}

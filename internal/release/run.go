@@ -106,6 +106,10 @@ func start(s *scope) {
 		if !ok {
 			return
 		}
+		if !s.room() {
+			s.crowded(cand.Version)
+			return
+		}
 		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: "Started", Since: s.now, Decision: s.handled[target]})
 		r = s.g.Row(target)
 	}
@@ -151,7 +155,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 		return false, "TrafficNotProgrammed", noTime
 	case s.masked(r.Release):
 		return false, "AvailabilityLost", noTime
-	case run.Interrupted && run.WaitingSince.IsZero():
+	case run.Interrupted:
 		return true, "", s.now
 	case !run.WaitingSince.IsZero():
 		return true, "", run.WaitingSince
@@ -183,36 +187,20 @@ func or(a, b string) string {
 // off or goes on (rules 13 and 23).
 func keepClock(s *scope) {
 	run, r, c := s.running()
-	if run == nil || run.Step == 0 && run.WaitingSince.IsZero() && !run.Interrupted {
+	if run == nil {
 		return
 	}
-	healthy, cause, since := s.health(run, r, c)
+	healthy, cause, _ := s.health(run, r, c)
 	switch {
-	case healthy && run.Interrupted:
-		run.Interrupted, run.WaitingSince = false, s.now
-	case healthy && run.WaitingSince.IsZero() && s.waits(run.Step):
-		// Kept, because a policy that masks the release confirms anew.
-		run.WaitingSince = since
-	case !healthy && cause == "TrafficLost":
+	case cause == "TrafficLost":
 		run.Waited, run.WaitingSince, run.Interrupted = 0, noTime, true
 		s.state(r, true, "TrafficLost", "the canary had traffic, and there is no NetworkPolicy any more: it waits for one")
-	case !healthy && !run.Interrupted && s.confirmed(run.StepRevision):
-		if since = run.WaitingSince; since.IsZero() {
-			since = s.confirmedTime(run.StepRevision, run.Started)
-		}
-		run.Waited += max(0, s.now.Sub(since))
+	case healthy && run.Interrupted:
+		run.Interrupted, run.WaitingSince = false, s.now
+	case !healthy && !run.WaitingSince.IsZero() && s.confirmed(run.StepRevision):
+		run.Waited += max(0, s.now.Sub(run.WaitingSince))
 		run.Interrupted, run.WaitingSince = true, noTime
 	}
-}
-
-// waits says that a step has a wait of its own.
-func (s *scope) waits(step int) bool {
-	steps := s.steps()
-	if step < 1 || step > len(steps) {
-		return false
-	}
-	st := steps[step-1]
-	return st.Pause > 0 || st.Approval || s.o.Spec.Analysis && st.traffic()
 }
 
 // traffic says that the canary can get requests in a step.
@@ -249,7 +237,13 @@ func fail(s *scope) {
 	if healthy || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
 		return
 	}
-	end := s.deadline(run.Started.Add(run.Waited))
+	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	if !s.now.Before(end) && run.Grace.IsZero() && s.began() {
+		run.Grace = stored(s.now.Add(s.moment()))
+	}
+	if run.Grace.After(end) {
+		end = run.Grace
+	}
 	if s.now.Before(end) {
 		s.wakeAt(end)
 		return
@@ -284,17 +278,20 @@ func (s *scope) condemned(run *Run, c Child) (reason, message string) {
 }
 
 // moment is how long a manager that has just begun gives what it finds to report.
-const moment = 30 * time.Second
+// One that was away for longer than a deadline has seen nothing of it, and nothing
+// could get on. A step gets it once (Run.Grace): a manager that is ended over and
+// over must not put its deadlines off for ever.
+func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
-// deadline of what started at since. A manager that was away for longer has seen
-// nothing of it, and nothing could get on: it waits a moment, which renews no
-// deadline.
+// began says that this manager has just begun.
+func (s *scope) began() bool {
+	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
+}
+
+// deadline of traffic that was to be confirmed since, at rest.
 func (s *scope) deadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
-	if s.o.Began.IsZero() {
-		return end
-	}
-	if first := s.o.Began.Add(min(moment, s.o.Spec.Deadline)); end.Before(first) {
+	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {
 		return first
 	}
 	return end
@@ -361,7 +358,7 @@ func (s *scope) stepName(step int) string {
 // begin sets the clock of a step, from 1.
 func (run *Run) begin(step int, now time.Time) {
 	run.Step, run.Started = step, now
-	run.Waited, run.WaitingSince, run.Interrupted, run.Continued = 0, noTime, false, 0
+	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Grace = 0, noTime, false, 0, noTime
 	run.Gate, run.GateTime = "", noTime
 }
 

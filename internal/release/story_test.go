@@ -64,10 +64,10 @@ func TestStory(t *testing.T) {
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 90}, "1.1.0": [2]any{Canary, 10}})
 	o.Policies[0].Groups[0].Revision = o.Ledger.Groups[0].TrafficRevision
-	o.Policies[0].Groups[0].Confirmed = now
+	o.Policies[0].Groups[0].Confirmed = now.Add(-3 * time.Second)
 	o.Policies[0].Groups[0].References = []string{"shop-100", "shop-110"}
 	p = do()
-	if want := now.Add(10 * time.Second); !p.Wake.Equal(want) {
+	if want := now.Add(7 * time.Second); !p.Wake.Equal(want) {
 		t.Fatalf("wake at %s, want %s", p.Wake, want)
 	}
 	now = now.Add(10 * time.Second)

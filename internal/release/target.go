@@ -158,7 +158,7 @@ func (s *scope) latest() Target {
 		if _, out := s.withdrawn(c.Version); out {
 			continue
 		}
-		if r := s.g.Row(c.Release); r != nil && s.failed(r) {
+		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) {
 			continue
 		}
 		if !free && compare(c.Version, active.Version) < 0 {
