@@ -212,7 +212,7 @@ func (s *story) close(e judgement) {
 			}
 			s.say("   measured %s: %s", m.Name, strings.Join(values, ", "))
 			if len(m.Measurements) > 0 {
-				last = append(last, fmt.Sprintf("%s %s %s", m.Name, m.Measurements[0].Value, m.Measurements[0].Result))
+				last = append(last, m.Name+" "+values[len(values)-1])
 			}
 		}
 		e.measured = strings.Join(last, "; ")
