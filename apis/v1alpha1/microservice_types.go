@@ -426,6 +426,11 @@ type ReleaseRun struct {
 	// gateTime is when the run came to gate.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
+
+	// graceTime is until when the step may be unhealthy beyond its deadline, because
+	// no manager ran when that passed.
+	// +optional
+	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 }
 
 // HandledDecision is a person's word that was honoured or turned down.
