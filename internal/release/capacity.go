@@ -10,8 +10,8 @@ func (s *scope) full() int {
 	return n
 }
 
-// share is the part of the full size that a percentage of the requests needs.
-func (s *scope) share(percent int) int {
+// portion is the part of the full size that a percentage of the requests needs.
+func (s *scope) portion(percent int) int {
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
@@ -28,7 +28,7 @@ func (s *scope) raiseFloor(run *Run, active *Row) { run.Floor = max(run.Floor, s
 // nextSize is what a release needs before it may have what comes next.
 func (s *scope) nextSize(run *Run) int {
 	if steps := s.steps(); run.Step < len(steps) {
-		return s.share(steps[run.Step].Weight + steps[run.Step].Mirror)
+		return s.portion(steps[run.Step].Weight + steps[run.Step].Mirror)
 	}
 	return s.full()
 }
@@ -44,7 +44,7 @@ func (s *scope) available(r Row, c Child) bool {
 	if !s.grows(r) {
 		return c.ok()
 	}
-	need := s.share(r.Weight + r.Mirror)
+	need := s.portion(r.Weight + r.Mirror)
 	if s.g.Run.Step == 0 {
 		need = s.nextSize(s.g.Run)
 	}
