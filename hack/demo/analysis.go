@@ -118,6 +118,9 @@ func (s *story) decided(ctx context.Context, version, decision string, status v1
 	if err := s.run(ctx, "get", "msvc,vsvc", "-n", namespace); err != nil {
 		return err
 	}
+	if err := s.run(ctx, "get", "msvc", service, "-n", namespace, "-o", `jsonpath={.status.conditions[?(@.type=="Progressing")].message}`); err != nil {
+		return err
+	}
 	self := &authenticationv1.SelfSubjectReview{}
 	if err := s.cluster.Client.Create(ctx, self); err != nil {
 		return err
@@ -132,7 +135,7 @@ func (s *story) decided(ctx context.Context, version, decision string, status v1
 	}
 	e.about, e.after = "silent", time.Since(began)
 	s.close(e)
-	s.note(fmt.Sprintf("%s is %s by a person's word", version, status), true, "")
+	s.note(fmt.Sprintf("%s ended as %s by a person's word", version, status), true, "")
 	return nil
 }
 
