@@ -4,6 +4,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ImagePolicySpec says which versions of an image are allowed.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and leave tagFilter.extract out"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
 	// image is the repository to look in, without tag or digest:
@@ -152,8 +153,43 @@ const (
 	GroupByPatch GroupBy = "Patch"
 )
 
-// Versioning admits and groups semantic versions (semver 2.0.0).
+// VersionScheme says how a version is read from a tag.
+// +kubebuilder:validation:Enum=SemVer;Tuple;Regexp
+type VersionScheme string
+
+// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple a fixed number
+// of numbers, Regexp the named groups of tagFilter.pattern.
+const (
+	SchemeSemVer VersionScheme = "SemVer"
+	SchemeTuple  VersionScheme = "Tuple"
+	SchemeRegexp VersionScheme = "Regexp"
+)
+
+// Versioning reads, admits and groups versions.
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts is for versioning.scheme Tuple: leave it out, or set the scheme"
+// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts is for versioning.scheme SemVer: leave it out; with Tuple set versioning.parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || self.scheme != 'Tuple'",message="spec.versioning.level must be Release with versioning.scheme Tuple: numbers alone make no pre-release"
+// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || self.scheme != 'Regexp'",message="spec.versioning.suffix is not for versioning.scheme Regexp: write it into tagFilter.pattern"
+// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major needs versioning.parts of at least 2, Minor and Patch of at least 3"
 type Versioning struct {
+	// scheme says how a version is read from a tag.
+	// +optional
+	// +kubebuilder:default=SemVer
+	Scheme VersionScheme `json:"scheme,omitempty"`
+
+	// parts is how many numbers a version of scheme Tuple has, from 1 to 6. Default: 3.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=6
+	Parts int32 `json:"parts,omitempty"`
+
+	// suffix that a tag must end in, such as "-alpine"; it is no part of the version.
+	// Absent: what follows the first hyphen of a semantic version is a pre-release.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[._-][A-Za-z0-9._-]*$`
+	Suffix string `json:"suffix,omitempty"`
+
 	// level is the least mature thing admitted: Release takes final versions,
 	// Candidate takes final versions and pre-releases. A pre-release belongs to
 	// the group of the version that it leads to.
@@ -162,7 +198,8 @@ type Versioning struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'Preview'",message="spec.versioning.level must be Release or Candidate: previews come from pull requests only"
 	Level ReleaseLevel `json:"level,omitempty"`
 
-	// range of versions, for example ">=1.0.0 <2.0.0". Absent: all.
+	// range of versions, for example ">=1.0.0 <2.0.0". It judges the first three
+	// numbers, and the pre-release. Absent: all.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256

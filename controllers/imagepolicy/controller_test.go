@@ -56,6 +56,58 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	}
 }
 
+// A version of another scheme stays when it is held, and is found by its text.
+func TestSchemes(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*v1alpha1.ImagePolicySpec)
+		tags []string
+		want []string // the second of which is held
+	}{
+		"calendar": {
+			func(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemeTuple },
+			[]string{"2024.01.05", "2024.01.10", "2024.02.01"},
+			[]string{"2024.2.1 in release", "2024.1.10 in release", "2024.1.5 in release"},
+		},
+		"four numbers": {
+			func(p *v1alpha1.ImagePolicySpec) {
+				p.Versioning.Scheme, p.Versioning.Parts = v1alpha1.SchemeTuple, 4
+			},
+			[]string{"1.2.3.4", "1.2.3.5", "1.2.3.10"},
+			[]string{"1.2.3.10 in release", "1.2.3.5 in release", "1.2.3.4 in release"},
+		},
+		"named groups": {
+			func(p *v1alpha1.ImagePolicySpec) {
+				p.Versioning.Scheme = v1alpha1.SchemeRegexp
+				p.TagFilter = &v1alpha1.TagFilter{Pattern: `^build-(?P<major>\d+)$`}
+			},
+			[]string{"build-8", "build-9", "build-10"},
+			[]string{"10.0.0 in release", "9.0.0 in release", "8.0.0 in release"},
+		},
+		"suffix": {
+			func(p *v1alpha1.ImagePolicySpec) { p.Versioning.Suffix = "-alpine" },
+			[]string{"1.0.0-alpine", "1.1.0-alpine", "1.2.0-alpine", "1.3.0"},
+			[]string{"1.2.0 in release", "1.1.0 in release", "1.0.0 in release"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.push(test.tags...)
+			s.policy("shop", test.edit)
+			p, _ := s.pass("shop")
+			same(t, "offered", offered(p), test.want)
+			second := p.Status.Releases[1].SemVer.Version
+			s.microservice("shop", "shop", "release "+second)
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
+			p = s.look("shop")
+			same(t, "offered with a limit", offered(p), []string{test.want[0], test.want[1] + " held"})
+			same(t, "withdrawn", taken(p), []string(nil))
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{second} })
+			p = s.look("shop")
+			same(t, "withdrawn when denied", taken(p), []string{second + " in release: Denied"})
+		})
+	}
+}
+
 func TestSteadyStateWritesNothing(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0")

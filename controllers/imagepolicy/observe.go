@@ -97,6 +97,9 @@ func (o *observed) quiet() bool { return o.problem != nil || o.policy.Spec.Suspe
 // rules gives the specification in the terms of internal/version.
 func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 	rules := version.Rules{
+		Scheme:   version.Scheme(spec.Versioning.Scheme),
+		Parts:    int(spec.Versioning.Parts),
+		Suffix:   spec.Versioning.Suffix,
 		Level:    version.Level(spec.Versioning.Level),
 		Range:    spec.Versioning.Range,
 		GroupBy:  version.GroupBy(spec.Versioning.GroupBy),

@@ -8,7 +8,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// constraint is a range of versions. Final versions are judged by Masterminds'
+// constraint is a range of versions; of numbers it judges the first three. Final versions are judged by Masterminds'
 // semver. Pre-releases are judged here, comparison by comparison, because no
 // setting of the library keeps 2.0.0-rc.1 out of "<2.0.0" and 1.2.0-rc.1 out of
 // ">=1.2.0" at the same time:

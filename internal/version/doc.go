@@ -7,7 +7,7 @@
 //	Name       the tag is no tag by the OCI specification
 //	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
 //	TagFilter  tagFilter.pattern does not match
-//	Parse      what is left is no semantic version
+//	Parse      what is left is no version by versioning.scheme and versioning.suffix
 //	Level      a pre-release, and versioning.level is Release
 //	Range      outside versioning.range
 //	Deny       named by deny

@@ -2,8 +2,6 @@ package version
 
 import (
 	"strings"
-
-	"github.com/Masterminds/semver/v3"
 )
 
 // Verdict names the filter that refused a tag.
@@ -27,8 +25,9 @@ const (
 // candidate is a tag on its way through the filters.
 type candidate struct {
 	tag     string
-	text    string          // what the version is read from
-	version *semver.Version // nil until parsed
+	text    string   // what the version is read from
+	match   []int    // of tagFilter.pattern in the tag
+	version *Version // nil until parsed
 }
 
 // filter is one row of the table in the package's documentation: refuses gives
@@ -67,13 +66,14 @@ var filters = []filter{
 		if m == nil {
 			return s.reasons.tagFilter
 		}
+		c.match = m
 		if s.extract != "" {
 			c.text = string(s.match.ExpandString(nil, s.extract, c.tag, m))
 		}
 		return ""
 	}},
 	{VerdictParse, func(s *Selector, c *candidate) string {
-		v, err := Parse(c.text, s.rules.TwoParts)
+		v, err := s.parse(c)
 		if err != nil {
 			return err.Error()
 		}
@@ -90,7 +90,7 @@ var versionFilters = []filter{
 		return ""
 	}},
 	{VerdictRange, func(s *Selector, c *candidate) string {
-		if s.within != nil && !s.within.allows(c.version) {
+		if s.within != nil && !s.within.allows(&c.version.Version) {
 			return s.reasons.within
 		}
 		return ""

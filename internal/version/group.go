@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
-
-	"github.com/Masterminds/semver/v3"
 )
 
 // GroupBy says which versions replace each other.
@@ -42,7 +40,7 @@ func (k groupKey) compare(o groupKey) int {
 
 // keyOf gives the group of a version; a pre-release is in the group of the
 // version that it leads to.
-func (r Rules) keyOf(v *semver.Version) groupKey {
+func (r Rules) keyOf(v *Version) groupKey {
 	switch r.GroupBy {
 	case GroupByMajor:
 		return groupKey{v.Major(), 0, 0}
@@ -85,7 +83,7 @@ func Slug(name string) string {
 	return strings.TrimRight(slug[:maxSlug-len(hash)-1], "-") + "-" + hash
 }
 
-func levelOf(v *semver.Version) Level {
+func levelOf(v *Version) Level {
 	if v.Prerelease() != "" {
 		return LevelCandidate
 	}

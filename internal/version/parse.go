@@ -34,7 +34,7 @@ const maxLength = 128
 // are dropped, so that 2024.01.05 is 2024.1.5. Numbers are below 2^64.
 // The version's Original is its normal form, as String gives it. The error says
 // what is missing and is the same for the same text.
-func Parse(text string, parts TwoParts) (*semver.Version, error) {
+func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong
 	}
@@ -67,7 +67,7 @@ func Parse(text string, parts TwoParts) (*semver.Version, error) {
 	if err != nil {
 		return nil, errSyntax
 	}
-	return v, nil
+	return &Version{Version: *v}, nil
 }
 
 // Compare orders two versions as they are offered ("1.2.3-rc.1+b.2"): by
@@ -75,14 +75,17 @@ func Parse(text string, parts TwoParts) (*semver.Version, error) {
 // texts that are no versions below all others and among each other by their
 // bytes. It is total: 0 only for versions that are the same.
 //
+// Versions with more than three numbers, as other schemes than SemVer give, are
+// ordered by them all: 1.2.3 < 1.2.3.1 < 1.2.3.2 < 1.2.4.
+//
 // Precedence follows semver 2.0.0 to the letter, so rc10 is below rc9 and
 // rc.10 above rc.9.
 func Compare(a, b string) int {
 	if a == b {
 		return 0
 	}
-	va, errA := Parse(a, TwoPartsAllow)
-	vb, errB := Parse(b, TwoPartsAllow)
+	va, errA := read(a)
+	vb, errB := read(b)
 	switch {
 	case errA != nil && errB != nil:
 		return strings.Compare(a, b)
@@ -92,10 +95,6 @@ func Compare(a, b string) int {
 		return 1
 	}
 	return cmp.Or(compare(va, vb), strings.Compare(a, b))
-}
-
-func compare(a, b *semver.Version) int {
-	return cmp.Or(a.Compare(b), compareBuild(a.Metadata(), b.Metadata()))
 }
 
 // compareBuild orders build metadata by the rules of pre-releases, except that

@@ -95,6 +95,7 @@ func TestCompare(t *testing.T) {
 		"1.2.3-1", "1.2.3-2", "1.2.3-10", "1.2.3-RC", "1.2.3-alpine", "1.2.3-beta",
 		"1.2.3-rc", "1.2.3-rc.9", "1.2.3-rc.10", "1.2.3-rc10", "1.2.3-rc9", // rc10 < rc9: words go by their bytes
 		"1.2.3", "1.2.3+1", "1.2.3+2", "1.2.3+10", "1.2.3+10.1", "1.2.3+a", "1.2.3+b",
+		"1.2.3.0", "1.2.3.1", "1.2.3.2-rc.1", "1.2.3.2", "1.2.3.10", "1.2.3.10.1", "1.2.3.10.1.7",
 		"1.2.4", "1.10.0", "2.0.0-rc.1", "2.0.0", "10.0.0",
 	}
 	for i, a := range ascending {
@@ -119,6 +120,7 @@ var versions = rapid.Custom(func(t *rapid.T) string {
 	n := rapid.SampledFrom([]string{"0", "1", "2", "10"})
 	text := rapid.SampledFrom([]string{"", "v"}).Draw(t, "v") + n.Draw(t, "major") + "." + n.Draw(t, "minor") + "." + n.Draw(t, "patch")
 	text += rapid.SampledFrom([]string{"", "", "-rc.1", "-rc.2", "-rc.10", "-1", "-alpine"}).Draw(t, "pre")
+	text += rapid.SampledFrom([]string{"", "", "", ".1", ".2-rc.1", ".10", ".1.2"}).Draw(t, "more")
 	return text + rapid.SampledFrom([]string{"", "", "_1", "_2", "_10", "_a.01", "_a.1"}).Draw(t, "build")
 })
 

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/Masterminds/semver/v3"
 )
 
 // Rules say which tags are versions that an ImagePolicy offers. The zero value
@@ -22,6 +20,13 @@ type Rules struct {
 	Level Level
 	// Range of versions, as in ">=1.0.0 <2.0.0"; "" admits all.
 	Range string
+	// Scheme says how a version is read; "" is SchemeSemVer.
+	Scheme Scheme
+	// Parts is how many numbers a version of SchemeTuple has; 0 is DefaultParts.
+	Parts int
+	// Suffix that a version must end in, and that is left out before it is read:
+	// "-alpine". Not for SchemeRegexp.
+	Suffix string
 	// GroupBy says which versions replace each other; "" is GroupByAll.
 	GroupBy GroupBy
 	// TwoParts says whether "1.2" is a version; "" is TwoPartsDeny.
@@ -101,7 +106,9 @@ type Selector struct {
 	extract string
 	within  *constraint
 	deny    []denial
+	groups  [5]int // of match, by groupsOfVersion; -1 for none
 	reasons struct{ tagFilter, within, perGroup string }
+	errors  struct{ suffix, parts error }
 }
 
 type pattern struct {
@@ -111,28 +118,31 @@ type pattern struct {
 
 // denial is one entry of deny: a version or a range.
 type denial struct {
-	version *semver.Version
+	version *Version
 	within  *constraint
 	reason  string
 }
 
-func (d denial) names(v *semver.Version) bool {
+func (d denial) names(v *Version) bool {
 	if d.version == nil {
-		return d.within.allows(v)
+		return d.within.allows(&v.Version)
 	}
-	return v.Equal(d.version) && (d.version.Metadata() == "" || d.version.Metadata() == v.Metadata())
+	return d.version.names(v)
 }
 
 func compile(r Rules) (*Selector, []FieldError) {
 	r.Level = cmp.Or(r.Level, LevelRelease)
 	r.GroupBy = cmp.Or(r.GroupBy, GroupByAll)
 	r.TwoParts = cmp.Or(r.TwoParts, TwoPartsDeny)
+	r.Scheme = cmp.Or(r.Scheme, SchemeSemVer)
+	r.Parts = cmp.Or(r.Parts, DefaultParts)
 	r.Limits.Groups = cmp.Or(r.Limits.Groups, DefaultGroups)
 	r.Limits.ReleasesPerGroup = cmp.Or(r.Limits.ReleasesPerGroup, DefaultReleasesPerGroup)
 
 	s := &Selector{rules: r}
 	var errs []FieldError
 	errs = append(errs, s.compileTagFilter(r.TagFilter)...)
+	errs = append(errs, s.compileScheme(r)...)
 	errs = append(errs, oneOf("versioning.level", r.Level, LevelRelease, LevelCandidate)...)
 	errs = append(errs, s.compileRange(r.Range)...)
 	errs = append(errs, oneOf("versioning.groupBy", r.GroupBy, GroupByAll, GroupByMajor, GroupByMinor, GroupByPatch)...)
@@ -220,7 +230,7 @@ func (s *Selector) compileDeny(entries []string) (errs []FieldError) {
 		field := fmt.Sprintf("deny[%d]", i)
 		d := denial{reason: fmt.Sprintf("denied by %s %q", field, text)}
 		// "1.2" is the range 1.2.x, and a version only where those are admitted.
-		v, err := Parse(text, s.rules.TwoParts)
+		v, err := s.parseText(text)
 		if err != nil {
 			c, problem, mend := parseConstraint(text)
 			if problem != "" {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/Masterminds/semver/v3"
 )
 
 // Release is a version that is offered.
@@ -52,7 +50,7 @@ type Rejection struct {
 	Verdict Verdict
 	Reason  string
 
-	parsed *semver.Version
+	parsed *Version
 }
 
 // Count of the tags that one filter refused.
@@ -94,7 +92,7 @@ type Ranking struct {
 // ranked is kept small: there are many, and few are offered.
 type ranked struct {
 	tag     string
-	version *semver.Version
+	version *Version
 }
 
 // Rank puts the tags through all filters that need no registry. A tag that is
@@ -126,7 +124,7 @@ func (s *Selector) Rank(tags []string) *Ranking {
 	return r
 }
 
-func rejection(tag string, v *semver.Version, verdict Verdict, reason string) Rejection {
+func rejection(tag string, v *Version, verdict Verdict, reason string) Rejection {
 	x := Rejection{Tag: tag, Verdict: verdict, Reason: reason, parsed: v}
 	if v != nil {
 		x.Version = v.Original()
@@ -294,7 +292,7 @@ func (h holdings) version(slug, version string) bool { return h.versions[[2]stri
 func (s *Selector) index(held []Held) holdings {
 	h := holdings{map[string]bool{}, map[[2]string]bool{}, map[string]bool{}}
 	for _, x := range held {
-		v, err := Parse(x.Version, TwoPartsAllow)
+		v, err := read(x.Version)
 		if err != nil {
 			continue
 		}
@@ -308,6 +306,6 @@ func (s *Selector) index(held []Held) holdings {
 	return h
 }
 
-func (s *Selector) slugOf(v *semver.Version) string {
+func (s *Selector) slugOf(v *Version) string {
 	return Slug(s.rules.nameOf(s.rules.keyOf(v)))
 }

@@ -275,7 +275,12 @@ func TestSlug(t *testing.T) {
 }
 
 var someRules = rapid.Custom(func(t *rapid.T) Rules {
+	scheme := rapid.SampledFrom([]Rules{
+		{}, {}, {Scheme: SchemeTuple}, {Scheme: SchemeTuple, Parts: 4}, {Suffix: "-alpine"},
+		{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `^v?(?P<major>\d+)\.(?P<minor>\d+)(\.(?P<patch>\d+))?(\.(?P<revision>\d+))?(-(?P<prerelease>.+))?$`}},
+	}).Draw(t, "scheme")
 	return Rules{
+		Scheme: scheme.Scheme, Parts: scheme.Parts, Suffix: scheme.Suffix, TagFilter: scheme.TagFilter,
 		Level:    rapid.SampledFrom([]Level{"", LevelRelease, LevelCandidate}).Draw(t, "level"),
 		GroupBy:  rapid.SampledFrom([]GroupBy{"", GroupByMajor, GroupByMinor, GroupByPatch}).Draw(t, "groupBy"),
 		Range:    rapid.SampledFrom([]string{"", ">=1.0.0", "<2.0.0", "1.x", "^1.1.0 || 10.x"}).Draw(t, "range"),
@@ -285,14 +290,14 @@ var someRules = rapid.Custom(func(t *rapid.T) Rules {
 	}
 })
 
-var someTags = rapid.SliceOfN(rapid.OneOf(versions, rapid.SampledFrom([]string{"latest", "1", "1.2", "v1.2", "x y", "sha256-00.sig", "1.01.0"})), 0, 40)
+var someTags = rapid.SliceOfN(rapid.OneOf(versions, rapid.SampledFrom([]string{"latest", "1", "1.2", "v1.2", "x y", "sha256-00.sig", "1.01.0", "1-1-0", "1.1.0-1", "1.1.0.2", "10.1.0.10", "1.1.0.2-alpine"})), 0, 40)
 
 func someHeld(t *rapid.T, s *Selector, tags []string) (held []Held) {
 	for _, tag := range tags {
 		if rapid.IntRange(0, 5).Draw(t, "hold") > 0 {
 			continue
 		}
-		if v, err := Parse(tag, TwoPartsAllow); err == nil {
+		if v, err := read(tag); err == nil {
 			held = append(held, Held{s.slugOf(v), v.String(), rapid.SampledFrom([]string{"", tag}).Draw(t, "tag")})
 		}
 	}
@@ -499,6 +504,7 @@ func BenchmarkSelect(b *testing.B) {
 	for name, rules := range map[string]Rules{
 		"defaults":  {},
 		"candidate": {Level: LevelCandidate, GroupBy: GroupByMinor, Range: ">=1.0.0 <5.0.0", Deny: []string{"2.3.x", "4.0.0"}},
+		"tuple":     {Scheme: SchemeTuple},
 		"filter":    {TagFilter: TagFilter{Pattern: `^v?(?P<version>\d+\.\d+\.\d+)$`, Extract: "$version", Exclude: []string{"nightly"}}},
 	} {
 		for _, n := range []int{1_000, 10_000} {

@@ -91,7 +91,7 @@ func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	if w.offered[key] {
 		return ""
 	}
-	v, err := Parse(h.Version, TwoPartsAllow)
+	v, err := read(h.Version)
 	if err == nil {
 		for _, d := range w.selector.deny {
 			if d.names(v) {
@@ -124,7 +124,7 @@ func (s *Selector) refusesTag(tag, version string) bool {
 // normal gives the group that holds a version, the version in normal form, and
 // the group into which the present grouping puts it ("" where it is none).
 func (s *Selector) normal(h Held) (group, text, own string) {
-	v, err := Parse(h.Version, TwoPartsAllow)
+	v, err := read(h.Version)
 	if err != nil {
 		return h.Group, h.Version, ""
 	}

@@ -169,7 +169,7 @@ func TestDefaults(t *testing.T) {
 image: registry.example.com/shop
 interval: 5m
 timeout: 30s
-versioning: {level: Release, groupBy: All, twoParts: Deny}
+versioning: {scheme: SemVer, level: Release, groupBy: All, twoParts: Deny}
 limits: {groups: 3, releasesPerGroup: 10, tags: 10000}`,
 		"Microservice": `
 imagePolicyRef: {name: shop}

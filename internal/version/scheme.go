@@ -1,0 +1,255 @@
+package version
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Scheme says how a version is read from a text. Whatever the scheme, its normal
+// form has at least three numbers, so that ranges, groups and the order are the same
+// for all.
+type Scheme string
+
+// The schemes.
+const (
+	// SchemeSemVer, the default, reads semantic versions; see Parse.
+	SchemeSemVer Scheme = "SemVer"
+	// SchemeTuple reads Rules.Parts numbers separated by ".", "-" or "_", for versions
+	// by the calendar or by build: "2024.01.05", "20240105-123045".
+	SchemeTuple Scheme = "Tuple"
+	// SchemeRegexp reads the named groups of TagFilter.Pattern: major, minor, patch,
+	// revision and prerelease. A number that is not there, or empty, is 0.
+	SchemeRegexp Scheme = "Regexp"
+)
+
+// DefaultParts and MaxParts are the numbers of a tuple.
+const (
+	DefaultParts = 3
+	MaxParts     = 6
+)
+
+// Version is a version of any scheme: a semantic version that may have more than
+// three numbers.
+type Version struct {
+	semver.Version
+	more []uint64 // numbers after the third
+}
+
+// Original is the normal form: "1.2.3-rc.1+build", "2024.1.5.2".
+func (v *Version) Original() string {
+	if len(v.more) == 0 {
+		return v.Version.Original()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d.%d.%d", v.Major(), v.Minor(), v.Patch())
+	for _, n := range v.more {
+		fmt.Fprintf(&b, ".%d", n)
+	}
+	if pre := v.Prerelease(); pre != "" {
+		b.WriteString("-" + pre)
+	}
+	return b.String()
+}
+
+// String is the normal form.
+func (v *Version) String() string { return v.Original() }
+
+// names says that v, as a person wrote it, means o: "1.2.3" all its builds and
+// revisions, "1.2.3+b" and "1.2.3.4" that one.
+func (v *Version) names(o *Version) bool {
+	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && (len(v.more) == 0 || slices.Equal(v.more, o.more))
+}
+
+// compare orders versions by their numbers, the one that has more above an equal
+// one that has fewer, then by pre-release and by build.
+func compare(a, b *Version) int {
+	if len(a.more) > 0 || len(b.more) > 0 {
+		if c := cmp.Or(
+			cmp.Compare(a.Major(), b.Major()), cmp.Compare(a.Minor(), b.Minor()), cmp.Compare(a.Patch(), b.Patch()),
+			slices.Compare(a.more, b.more),
+		); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(a.Version.Compare(&b.Version), compareBuild(a.Metadata(), b.Metadata()))
+}
+
+// ofNumbers makes a version of one to six numbers.
+func ofNumbers(numbers []uint64, prerelease string) *Version {
+	var first [3]uint64
+	n := copy(first[:], numbers)
+	return &Version{Version: *semver.New(first[0], first[1], first[2], prerelease, ""), more: slices.Clone(numbers[n:])}
+}
+
+// read reads a version as it is offered, whatever the scheme.
+func read(text string) (*Version, error) {
+	v, err := Parse(text, TwoPartsAllow)
+	if err == nil {
+		return v, nil
+	}
+	core, prerelease, _ := strings.Cut(text, "-")
+	if numbers, bad := readNumbers(core, "."); bad == nil && len(numbers) > 3 && (prerelease == "" || isPrerelease(prerelease)) {
+		return ofNumbers(numbers, prerelease), nil
+	}
+	return nil, err
+}
+
+var (
+	errNumbers = errors.New("no version: not numbers alone")
+	errRange   = errors.New("no version: a number is too large")
+)
+
+// readNumbers reads one to six numbers between separators.
+func readNumbers(text, separators string) ([]uint64, error) {
+	var numbers []uint64
+	for {
+		i := strings.IndexAny(text, separators)
+		part := text
+		if i >= 0 {
+			part = text[:i]
+		}
+		n, err := strconv.ParseUint(part, 10, 64)
+		switch {
+		case !isNumber(part):
+			return nil, errNumbers
+		case err != nil:
+			return nil, errRange
+		case len(numbers) == MaxParts:
+			return nil, errNumbers
+		}
+		numbers = append(numbers, n)
+		if i < 0 {
+			return numbers, nil
+		}
+		text = text[i+1:]
+	}
+}
+
+// isPrerelease says that a text can be the pre-release of a semantic version.
+func isPrerelease(text string) bool {
+	_, err := semver.StrictNewVersion("0.0.0-" + text)
+	return err == nil && !strings.Contains(text, "+")
+}
+
+// parse reads the version of a candidate by the scheme of the rules.
+func (s *Selector) parse(c *candidate) (*Version, error) {
+	if s.rules.Scheme == SchemeRegexp {
+		return s.parseGroups(c)
+	}
+	text, ok := strings.CutSuffix(c.text, s.rules.Suffix)
+	if !ok {
+		return nil, s.errors.suffix
+	}
+	return s.parseText(text)
+}
+
+// parseText reads a version without its suffix, as one writes it in deny.
+func (s *Selector) parseText(text string) (*Version, error) {
+	switch s.rules.Scheme {
+	case SchemeTuple:
+		numbers, err := readNumbers(strings.TrimPrefix(text, "v"), ".-_")
+		if err == nil && len(numbers) != s.rules.Parts || errors.Is(err, errNumbers) {
+			err = s.errors.parts
+		}
+		if err != nil {
+			return nil, err
+		}
+		return ofNumbers(numbers, ""), nil
+	case SchemeRegexp:
+		return read(text)
+	default:
+		return Parse(text, s.rules.TwoParts)
+	}
+}
+
+// groupsOfVersion are the named groups of a pattern that SchemeRegexp reads; the
+// numbers come first, in the order of their weight.
+var groupsOfVersion = []string{"major", "minor", "patch", "revision", "prerelease"}
+
+// parseGroups reads the named groups of the pattern in a tag.
+func (s *Selector) parseGroups(c *candidate) (*Version, error) {
+	var numbers [4]uint64
+	for i, at := range s.groups[:4] {
+		text := c.group(at)
+		if text == "" {
+			continue
+		}
+		if !isNumber(text) {
+			return nil, fmt.Errorf("no version: group %q is %q, and no number", groupsOfVersion[i], text)
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return nil, errRange
+		}
+		numbers[i] = n
+	}
+	prerelease := c.group(s.groups[4])
+	if prerelease != "" && !isPrerelease(prerelease) {
+		return nil, fmt.Errorf("no version: group \"prerelease\" is %q, and no pre-release of a semantic version", prerelease)
+	}
+	if s.groups[3] < 0 {
+		return ofNumbers(numbers[:3], prerelease), nil
+	}
+	return ofNumbers(numbers[:], prerelease), nil
+}
+
+// group gives what a group of the pattern matched; "" for none.
+func (c *candidate) group(at int) string {
+	if at < 0 || c.match[2*at] < 0 {
+		return ""
+	}
+	return c.tag[c.match[2*at]:c.match[2*at+1]]
+}
+
+func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
+	errs = oneOf("versioning.scheme", r.Scheme, SchemeSemVer, SchemeTuple, SchemeRegexp)
+	s.errors.suffix = fmt.Errorf("no version: it does not end in versioning.suffix %q", r.Suffix)
+	s.errors.parts = fmt.Errorf("no version: not %d numbers separated by '.', '-' or '_' (versioning.parts)", r.Parts)
+	if r.Scheme == SchemeTuple {
+		if r.Parts < 1 || r.Parts > MaxParts {
+			errs = append(errs, FieldError{"versioning.parts", fmt.Sprintf("%d is not between 1 and %d", r.Parts, MaxParts), "write how many numbers a version has"})
+		}
+		if need := map[GroupBy]int{GroupByMajor: 2, GroupByMinor: 3, GroupByPatch: 3}[r.GroupBy]; r.Parts < need {
+			errs = append(errs, FieldError{"versioning.groupBy", fmt.Sprintf("%s needs %d numbers, and a version has %d", r.GroupBy, need, r.Parts), "write All, or raise versioning.parts"})
+		}
+	}
+	if r.Scheme == SchemeRegexp {
+		errs = append(errs, s.compileGroups(r)...)
+	}
+	return errs
+}
+
+func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
+	const field = "tagFilter.pattern"
+	if r.Suffix != "" {
+		errs = append(errs, FieldError{"versioning.suffix", "is not read with versioning.scheme Regexp", "write it into tagFilter.pattern"})
+	}
+	if r.TagFilter.Extract != "" {
+		errs = append(errs, FieldError{"tagFilter.extract", "is not read with versioning.scheme Regexp", "name the groups of tagFilter.pattern major, minor, patch, revision and prerelease"})
+	}
+	re, err := regexp.Compile(r.TagFilter.Pattern)
+	if err != nil {
+		return errs // told of by the tag filter
+	}
+	for i, name := range groupsOfVersion {
+		s.groups[i] = re.SubexpIndex(name)
+	}
+	if s.groups[0] < 0 {
+		errs = append(errs, FieldError{field, fmt.Sprintf("%q has no group major, which versioning.scheme Regexp reads", r.TagFilter.Pattern), `name its groups, as in "^v(?P<major>[0-9]+)-(?P<minor>[0-9]+)$"`})
+	}
+	seen := map[string]bool{}
+	for _, name := range re.SubexpNames() {
+		if name != "" && (seen[name] || !slices.Contains(groupsOfVersion, name)) {
+			errs = append(errs, FieldError{field, fmt.Sprintf("the group %q is not read, or is there twice", name), "name groups major, minor, patch, revision and prerelease, each once; leave the others without a name"})
+		}
+		seen[name] = true
+	}
+	return errs
+}
