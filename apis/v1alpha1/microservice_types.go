@@ -535,6 +535,16 @@ type Release struct {
 	Decision *HandledDecision `json:"decision,omitempty"`
 }
 
+// FailedVersions marks failures that have no row any more.
+type FailedVersions struct {
+	// version up to which nothing is tried by itself that has no row.
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+	// config with which they failed; with another one all are tried again.
+	// +kubebuilder:validation:MaxLength=64
+	Config string `json:"config"`
+}
+
 // ReleaseGroup is a stream of versions that replace each other.
 type ReleaseGroup struct {
 	// name of the stream: "1.x", "1.2.x", "release".
@@ -578,6 +588,10 @@ type ReleaseGroup struct {
 	// promotion.
 	// +optional
 	Overtaken int32 `json:"overtaken,omitempty"`
+
+	// failed marks the failures that were forgotten because the group was full.
+	// +optional
+	Failed *FailedVersions `json:"failed,omitempty"`
 
 	// run is the way to active that is under way.
 	// +optional

@@ -24,11 +24,19 @@ func readLedger(s *v1alpha1.MicroserviceStatus) release.Ledger {
 			TrafficTime:     timeOf(g.TrafficTime),
 			SettledRevision: g.SettledRevision,
 			Overtaken:       int(g.Overtaken),
+			Failed:          readFailed(g.Failed),
 			Run:             readRun(g.Run),
 			Releases:        readRows(g.Releases),
 		})
 	}
 	return l
+}
+
+func readFailed(f *v1alpha1.FailedVersions) release.Failed {
+	if f == nil {
+		return release.Failed{}
+	}
+	return release.Failed(*f)
 }
 
 func readRun(r *v1alpha1.ReleaseRun) *release.Run {
@@ -80,6 +88,7 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 			TrafficTime:     microTime(g.TrafficTime),
 			SettledRevision: g.SettledRevision,
 			Overtaken:       int32(g.Overtaken),
+			Failed:          writeFailed(g.Failed),
 			Run:             writeRun(g.Run),
 		}
 		if a := g.ActiveRow(); a != nil {
@@ -90,6 +99,14 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 		}
 		s.ReleaseGroups = append(s.ReleaseGroups, out)
 	}
+}
+
+func writeFailed(f release.Failed) *v1alpha1.FailedVersions {
+	if f == (release.Failed{}) {
+		return nil
+	}
+	out := v1alpha1.FailedVersions(f)
+	return &out
 }
 
 func writeRun(r *release.Run) *v1alpha1.ReleaseRun {

@@ -72,6 +72,7 @@ func group(t *rapid.T) release.Group {
 		Target:          release.Target{Release: word(t, "target"), Reason: word(t, "why"), ResolvedFrom: word(t, "from")},
 		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
 		SettledRevision: int64(count(t, "settled")), Overtaken: count(t, "overtaken"),
+		Failed:   release.Failed{Version: word(t, "forgotten"), Config: word(t, "forgotten config")},
 		Releases: rapid.SliceOfN(rapid.Custom(row), 0, 3).Draw(t, "rows"),
 	}
 	if flag(t, "runs") {

@@ -22,8 +22,13 @@ var transitions = map[Status][]Status{
 // check holds the world against the invariants that speak of the moment.
 func (w *world) check() {
 	w.stats.steps++
+	all := 0
 	for i := range w.ledger.Groups {
 		w.checkGroup(&w.ledger.Groups[i])
+		all += len(w.ledger.Groups[i].Releases)
+	}
+	if n := len(w.ledger.Groups); n > 256 || all > 512 { // the bounds of the schema
+		w.fail("the status holds %d groups and %d rows", n, all)
 	}
 	// 4: the planner takes no pod from under a route.
 	for _, n := range w.nets {
@@ -43,6 +48,9 @@ func (w *world) check() {
 
 // checkGroup holds one group against invariants 1 and 2.
 func (w *world) checkGroup(g *Group) {
+	if n := len(g.Releases); n > 32 { // the bound of the schema
+		w.fail("group %s has %d rows", g.Slug, n)
+	}
 	active, canaries, sum := 0, 0, 0
 	for _, r := range g.Releases {
 		switch r.Status {
@@ -159,6 +167,11 @@ func childOf(o Observed, release string) Child {
 	return Child{}
 }
 
+// forgot says that the mark of forgotten failures covers a version.
+func (g *Group) forgot(version, config string) bool {
+	return g.Failed.Version != "" && g.Failed.Config == config && compare(version, g.Failed.Version) <= 0
+}
+
 func (l *Ledger) group(slug string) *Group {
 	for i := range l.Groups {
 		if l.Groups[i].Slug == slug {
@@ -212,7 +225,7 @@ func (w *world) checkLedger(o Observed, old, next Ledger) {
 		if g == nil {
 			g = &Group{Slug: h.Slug, Phase: Live}
 		}
-		w.checkChange(o, g, h)
+		w.checkChange(o, g, h, min(32, 512/max(1, len(next.Groups))))
 	}
 	for i := range old.Groups {
 		g := &old.Groups[i]
@@ -225,11 +238,16 @@ func (w *world) checkLedger(o Observed, old, next Ledger) {
 	}
 }
 
-func (w *world) checkChange(o Observed, g, h *Group) {
+// checkChange holds the change of one group, which may have quota rows, against the
+// invariants.
+func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	for i := range h.Releases {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
 		if was == nil {
+			if g.forgot(r.Version, r.Config) && r.Status == Pending && h.Target.Reason != "Pinned" {
+				w.fail("rule 3: %s, which may have failed before, starts by itself", r.Release)
+			}
 			if r.Status != Pending && !hasChild(o, r.Release) || r.Reason == leftover && r.Status != Deprecated {
 				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
 			}
@@ -266,7 +284,7 @@ func (w *world) checkChange(o Observed, g, h *Group) {
 				after++
 			}
 		}
-		minimum := o.Spec.MinimumAvailable
+		minimum := max(1, min(o.Spec.MinimumAvailable, quota-2)) // and one that runs, and one that goes
 		if h.Level == preview {
 			minimum = 1
 		}
@@ -421,7 +439,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })
 		a := h.ActiveRow()
 		withdrawn := slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == r.Version })
-		if offered && !withdrawn && r.Config == o.Config && (a == nil || compare(r.Version, a.Version) > 0) {
+		if offered && !withdrawn && r.Config == o.Config && !h.forgot(r.Version, r.Config) && (a == nil || compare(r.Version, a.Version) > 0) {
 			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
 	case r.Status == Pending: // overtaken, and as it never had traffic gone at once

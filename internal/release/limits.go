@@ -23,8 +23,8 @@ type Failed struct {
 	Config string
 }
 
-// share is how many rows each group may have.
-func (b *book) share() int { return min(maxRows, maxAllRows/min(max(1, len(b.groups)), maxGroups)) }
+// quota is how many rows each group may have.
+func (b *book) quota() int { return min(maxRows, maxAllRows/min(max(1, len(b.groups)), maxGroups)) }
 
 // rows of all groups.
 func (b *book) rows() (n int) {
@@ -37,7 +37,7 @@ func (b *book) rows() (n int) {
 // room makes room for one more row, and says whether there is any: a full group
 // forgets failures. What serves, is kept, or is named by a route stays.
 func (s *scope) room() bool {
-	for len(s.g.Releases) >= s.share() || s.rows() >= maxAllRows {
+	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
 			return false
 		}
@@ -73,6 +73,23 @@ func (s *scope) forget() bool {
 	return true
 }
 
+// fit leaves out of what a lost record is rebuilt from what there is no room for:
+// the oldest that are in no route, then the oldest, and never the active one.
+func (s *scope) fit(cs []Child, active int) ([]Child, int) {
+	for _, routed := range []bool{false, true} {
+		for i := 0; i < len(cs) && len(cs) > s.quota(); {
+			if i == active || s.referenced(cs[i].Release) && !routed {
+				i++
+				continue
+			}
+			if cs = slices.Delete(cs, i, i+1); i < active {
+				active--
+			}
+		}
+	}
+	return cs, active
+}
+
 // forgettable says that a row is a failure that nothing refers to.
 func (s *scope) forgettable(r Row, kept []string) bool {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
@@ -94,7 +111,7 @@ func (s *scope) forgotten(c Candidate) bool {
 // withinLimits keeps a group within its share of the status, and drops the mark of
 // forgotten failures when nothing below it could be chosen any more.
 func withinLimits(s *scope) {
-	for len(s.g.Releases) > s.share() && s.forget() {
+	for len(s.g.Releases) > s.quota() && s.forget() {
 	}
 	f := s.g.Failed
 	if f.Version == "" {

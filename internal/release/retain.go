@@ -54,7 +54,7 @@ func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, min(s.o.Spec.MinimumAvailable, s.share()-2)) // and one that runs, and one that goes
+	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // and one that runs, and one that goes
 }
 
 // kept are the releases that were active and are kept: the newest

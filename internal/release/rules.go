@@ -82,15 +82,7 @@ func rebuild(s *scope) {
 	if len(cs) > 0 {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
-	for len(cs) > s.share() {
-		i := 0
-		for i < len(cs)-1 && (i == active || s.referenced(cs[i].Release)) {
-			i++
-		}
-		if cs = slices.Delete(cs, i, i+1); i < active {
-			active--
-		}
-	}
+	cs, active = s.fit(cs, active)
 	for i, c := range cs {
 		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: "Rebuilt", Status: Pending}
 		row.Routed = len(s.reports) > 0 && c.Replicas > 0

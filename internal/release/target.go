@@ -147,7 +147,7 @@ func (s *scope) resolve(p Pin) string {
 
 // latest finds the highest version that is offered, has not failed as it is now,
 // and is not below the active one; a withdrawn active lets the target go below
-// it (rules 3 and 4).
+// it (rules 3 and 4). The commits of a pull request have no order.
 func (s *scope) latest() Target {
 	active := s.g.ActiveRow()
 	free := active == nil
@@ -161,7 +161,7 @@ func (s *scope) latest() Target {
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) {
 			continue
 		}
-		if !free && compare(c.Version, active.Version) < 0 {
+		if !free && s.g.Level != preview && compare(c.Version, active.Version) < 0 {
 			break
 		}
 		return Target{Release: c.Release, Reason: "Latest"}

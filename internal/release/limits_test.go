@@ -1,0 +1,254 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// limits are histories that fill the status. They are long, so they are no part of the
+// histories that are played with crashes at each write.
+var limits = []struct {
+	name string
+	play func(tale)
+}{
+	{"more versions fail than a group has rows", func(h tale) {
+		h.live()
+		for i := 1; i <= 40; i++ {
+			h.fails(fmt.Sprintf("1.%d.0", i))
+		}
+		g := &h.ledger.Groups[0]
+		if n := len(g.Releases); n != 32 {
+			h.fail("%d rows", n)
+		}
+		h.want("the newest are remembered", map[string]string{"1.0.0": "active 100", "1.9.0": "", "1.10.0": "error 0", "1.40.0": "error 0"})
+		if g.Failed != (Failed{Version: "1.9.0", Config: "c1"}) {
+			h.fail("the mark is %v", g.Failed)
+		}
+		h.state("full", "FailuresForgotten", true)
+		failures := h.stats.failures
+		h.run(48 * time.Hour)
+		if h.stats.failures != failures {
+			h.fail("%d releases failed again", h.stats.failures-failures)
+		}
+		h.push("1.41.0")
+		h.run(time.Hour)
+		h.want("a good one", map[string]string{"1.41.0": "active 100", "1.40.0": "", "1.10.0": ""})
+		if g.Failed != (Failed{}) && h.ledger.Groups[0].Failed != (Failed{}) {
+			h.fail("the mark is still %v", h.ledger.Groups[0].Failed)
+		}
+		h.state("after", "FailuresForgotten", false)
+	}},
+	{"a forgotten failure can be pinned, and another configuration tries it", func(h tale) {
+		h.live()
+		for i := 1; i <= 34; i++ {
+			h.fails(fmt.Sprintf("1.%d.0", i))
+		}
+		h.want("forgotten", map[string]string{"1.2.0": "", "1.4.0": "error 0"})
+		delete(h.broken, "1.2.0")
+		h.pin(Pin{Group: "1.x", Version: "1.2.0"})
+		h.run(time.Hour)
+		h.want("pinned", map[string]string{"1.2.0": "active 100"})
+		h.pin()
+		h.run(time.Hour)
+		h.want("and nothing else", map[string]string{"1.2.0": "active 100"})
+		clear(h.broken)
+		h.configure("c2")
+		h.run(time.Hour)
+		h.want("another configuration", map[string]string{"1.34.0": "active 100"})
+	}},
+	{"a forgotten failure that is pinned fails once more, and waits for a person", func(h tale) {
+		h.live()
+		for i := 1; i <= 34; i++ {
+			h.fails(fmt.Sprintf("1.%d.0", i))
+		}
+		failures := h.stats.failures
+		h.pin(Pin{Group: "1.x", Version: "1.2.0"})
+		h.run(48 * time.Hour)
+		if n := h.stats.failures - failures; n != 1 {
+			h.fail("it failed %d times", n)
+		}
+		h.state("failed", "PinnedReleaseFailed", true)
+	}},
+	{"what is below the mark is tried when the configuration comes back, once", func(h tale) {
+		h.live()
+		for i := 1; i <= 33; i++ {
+			h.fails(fmt.Sprintf("1.%d.0", i))
+		}
+		h.configure("c2")
+		h.run(24 * time.Hour)
+		h.want("another configuration fails too", map[string]string{"1.33.0": "error 0"})
+		failures := h.stats.failures
+		h.run(48 * time.Hour)
+		if n := h.stats.failures - failures; n != 0 {
+			h.fail("%d failed again", n)
+		}
+	}},
+	{"the active release that is withdrawn lets no forgotten failure start", func(h tale) {
+		h.push("1.0.0")
+		h.live()
+		h.push("1.5.0")
+		h.run(time.Hour)
+		for i := 6; i <= 40; i++ {
+			h.fails(fmt.Sprintf("1.%d.0", i))
+		}
+		h.withdraw("1.5.0", Denied)
+		failures := h.stats.failures
+		h.run(24 * time.Hour)
+		if n := h.stats.failures - failures; n != 0 {
+			h.fail("%d failed again", n)
+		}
+		h.want("the kept one serves", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"commits of a pull request that fail", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-c100")
+		h.run(time.Minute)
+		h.drop("pr-7-c100") // only the head is offered
+		for i := 40; i > 0; i-- { // their order means nothing
+			h.drop(fmt.Sprintf("pr-7-c%d", 10+i+1))
+			h.fails(fmt.Sprintf("pr-7-c%d", 10+i))
+		}
+		h.drop("pr-7-c11")
+		h.push("pr-7-c10")
+		h.run(time.Hour)
+		h.want("a good one", map[string]string{"pr-7-c10": "active 100"})
+	}},
+	{"as many are kept as there is room for", func(h tale) {
+		h.live()
+		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 40 })
+		for i := 1; i <= 40; i++ {
+			h.push(fmt.Sprintf("1.%d.0", i))
+			h.run(5 * time.Minute)
+		}
+		h.want("end", map[string]string{"1.40.0": "active 100"})
+		if n := len(h.ledger.Groups[0].Releases); n != 30 {
+			h.fail("%d rows", n)
+		}
+	}},
+	{"domains name more versions than a group has rows", func(h tale) {
+		h.live()
+		for i := 1; i <= 40; i++ {
+			v := fmt.Sprintf("1.%d.0", i)
+			h.push(v)
+			h.run(5 * time.Minute)
+			h.nets["web"].pins = append(h.nets["web"].pins, v)
+		}
+		h.state("full", "TooManyReleases", true)
+		active := h.ledger.Groups[0].ActiveRow().Version
+		for i := 2; i <= 20; i++ {
+			if h.object(fmt.Sprintf("1.%d.0", i)).ready == 0 {
+				h.fail("1.%d.0, which a domain names, has no pods", i)
+			}
+		}
+		h.nets["web"].pins = nil
+		h.run(2 * time.Hour)
+		h.state("room", "TooManyReleases", false)
+		h.want("room", map[string]string{"1.40.0": "active 100"})
+		if active == "1.40.0" {
+			h.fail("it was never full")
+		}
+	}},
+	{"more groups than the status holds", func(h tale) {
+		for i := 1; i <= 260; i++ {
+			h.push(fmt.Sprintf("%d.0.0", i))
+		}
+		h.run(time.Minute)
+		if n := len(h.ledger.Groups); n != 256 {
+			h.fail("%d groups", n)
+		}
+		h.want("the newest", map[string]string{"260.0.0": "active 100", "5.0.0": "active 100", "4.0.0": ""})
+		h.state("older ones do not start at all", "TooManyGroups", false)
+		h.push("261.0.0")
+		h.run(time.Minute)
+		h.want("a newer one", map[string]string{"261.0.0": ""})
+		h.state("full", "TooManyGroups", true)
+		h.broken["260.1.0"], h.broken["260.2.0"] = "CrashLoopBackOff", "CrashLoopBackOff"
+		for _, v := range []string{"260.1.0", "260.2.0", "260.3.0"} {
+			h.push(v)
+			h.run(15 * time.Minute)
+		}
+		h.want("a full status takes new versions", map[string]string{"260.3.0": "active 100"})
+		h.withdrawGroup("260-x", Closed)
+		h.run(time.Minute)
+		h.want("one ended", map[string]string{"260.0.0": "", "261.0.0": "active 100"})
+		h.state("room", "TooManyGroups", false)
+	}},
+	{"groups that grow share the rows", func(h tale) {
+		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 10 })
+		for g := 1; g <= 60; g++ {
+			h.push(fmt.Sprintf("%d.0.0", g))
+		}
+		h.run(time.Minute)
+		for i := 1; i <= 12; i++ {
+			for g := 1; g <= 60; g++ {
+				h.push(fmt.Sprintf("%d.%d.0", g, i))
+			}
+			h.run(2 * time.Minute)
+		}
+		h.want("end", map[string]string{"1.12.0": "active 100", "60.12.0": "active 100"})
+		for _, g := range h.ledger.Groups {
+			if n := len(g.Releases); n != 6 { // 512/60, less one that runs and one that goes
+				h.fail("group %s has %d rows", g.Slug, n)
+			}
+		}
+	}},
+	{"a record of more releases than a group has rows is lost", func(h tale) {
+		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 30 })
+		h.live()
+		for i := 1; i <= 29; i++ {
+			h.push(fmt.Sprintf("1.%d.0", i))
+			h.run(2 * time.Minute)
+		}
+		active := h.object("1.29.0")
+		for i := 1; i <= 9; i++ { // somebody brings old ones back
+			o := *active
+			o.Version, o.Release = fmt.Sprintf("0.%d.0", i), fmt.Sprintf("0.%d.0-c1", i)
+			o.uid, o.rv, o.Stamp = h.id(), h.id(), active.Stamp
+			h.objects[o.Release] = &o
+		}
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("rebuilt", map[string]string{"1.29.0": "active 100"})
+		if n := len(h.ledger.Groups[0].Releases); n > 30 || n < 29 {
+			h.fail("%d rows", n)
+		}
+	}},
+}
+
+// fails pushes a version that does not come up, and waits for its end.
+func (h tale) fails(version string) {
+	h.broken[version] = "CrashLoopBackOff"
+	h.push(version)
+	h.run(15 * time.Minute)
+	if r := h.ledger.Groups[0].Row(h.release(version)); r == nil || r.Status != Error {
+		h.fail("%s has not failed: %v", version, r)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	for _, h := range limits {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.quick = true // plans of hundreds of groups are not made several times
+			if h.play(tale{w}); w.err != nil {
+				said := w.told()
+				t.Errorf("%v\n%s", w.err, said[max(0, len(said)-2000):])
+			}
+		})
+	}
+}
+
+// TestQuota asks that the shares of all groups never exceed the status.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	for n := range maxGroups + 1 {
+		b := book{groups: slices.Repeat([]Group{{}}, n)}
+		if q := b.quota(); q < 2 || q > maxRows || q*n > maxAllRows {
+			t.Errorf("%d groups may have %d rows each", n, q)
+		}
+	}
+}
