@@ -88,7 +88,15 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 
 func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 	var list v1alpha1.VersionedMicroserviceList
-	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexReleases: w.ms.Name}); err != nil {
+	var err error
+	if w.facts.Ledger.Sequence == 0 {
+		// The record is new, or lost and rebuilt from what there is: a cache that lags
+		// would leave releases out for ever.
+		err = r.live.List(ctx, &list, client.InNamespace(w.ms.Namespace))
+	} else {
+		err = r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexReleases: w.ms.Name})
+	}
+	if err != nil {
 		return fmt.Errorf("list releases: %w", err)
 	}
 	for i := range list.Items {
