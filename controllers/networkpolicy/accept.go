@@ -181,12 +181,11 @@ func carries(old, want *gatewayv1.HTTPRoute) bool {
 	return slices.EqualFunc(old.Spec.Rules, want.Spec.Rules, sameRule)
 }
 
-// sameRule says whether two rules lead the same requests to the same place. Of
-// backends only what we write is compared, and not what a server may add.
+// sameRule says whether two rules lead the same requests to the same place. Only what
+// we write is compared: what a server adds anew after each write, such as a default
+// for timeouts, must not keep a route from ever being confirmed.
 func sameRule(a, b gatewayv1.HTTPRouteRule) bool {
 	return equality.Semantic.DeepEqual(a.Matches, b.Matches) &&
-		equality.Semantic.DeepEqual(a.Timeouts, b.Timeouts) && equality.Semantic.DeepEqual(a.Retry, b.Retry) &&
-		equality.Semantic.DeepEqual(a.SessionPersistence, b.SessionPersistence) &&
 		slices.EqualFunc(a.BackendRefs, b.BackendRefs, func(a, b gatewayv1.HTTPBackendRef) bool {
 			return sameObject(a.BackendObjectReference, b.BackendObjectReference) && deref(a.Weight) == deref(b.Weight) && len(a.Filters) == len(b.Filters)
 		}) &&

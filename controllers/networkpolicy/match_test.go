@@ -158,3 +158,32 @@ func TestCookieMatch(t *testing.T) {
 		want(t, value, pattern.MatchString(value), chosen)
 	}
 }
+
+// Row 14 of the known failures: the order of a list that has none is no difference.
+func TestTheOrderOfMatchedValuesIsNoDifference(t *testing.T) {
+	w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
+	w.policy.Spec.Domains[0].CanaryMatches = beta()
+	w.ready["a"], w.ready["b"] = 1, 1
+	w.settle()
+	writes := w.writes
+	slices.Reverse(w.policy.Spec.Domains[0].CanaryMatches[0].Headers)
+	w.settle()
+	want(t, "writes", w.writes, writes)
+}
+
+// Row 15: what a server adds to a rule anew after each write keeps nothing back.
+func TestARouteWithWhatTheServerAddsIsConfirmed(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.settle()
+	want := onlyRoute(t, w)
+	have := want.DeepCopy()
+	have.Spec.Rules[0].Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: new(gatewayv1.Duration("30s"))}
+	if !carries(have, want) {
+		t.Error("a default for timeouts makes another route")
+	}
+	have.Spec.Rules[0].Matches[0].Headers = []gatewayv1.HTTPHeaderMatch{{Name: "never", Value: "sent"}}
+	if carries(have, want) {
+		t.Error("a route that takes other requests is taken for ours")
+	}
+}

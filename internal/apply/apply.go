@@ -176,6 +176,9 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		}
 		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 	}
+	if intent.GetResourceVersion() == live.GetResourceVersion() {
+		return Unchanged, nil // The server, or a webhook, puts back what differs.
+	}
 	return Updated, nil
 }
 

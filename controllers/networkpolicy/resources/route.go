@@ -124,12 +124,13 @@ func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 		return ""
 	}
 	var parts []string
+	byName := func(a, b v1alpha1.MatchValue) int { return cmp.Compare(a.Name, b.Name) }
 	for _, m := range matches {
 		parts = append(parts, "match")
-		for _, h := range m.Headers {
+		for _, h := range slices.SortedFunc(slices.Values(m.Headers), byName) {
 			parts = append(parts, "header", strings.ToLower(h.Name), string(matchType(h.Type)), h.Value)
 		}
-		for _, q := range m.QueryParams {
+		for _, q := range slices.SortedFunc(slices.Values(m.QueryParams), byName) {
 			parts = append(parts, "query", q.Name, string(matchType(q.Type)), q.Value)
 		}
 		if m.Cookie != nil {
