@@ -12,9 +12,22 @@ import (
 const maxNote = 1023
 
 // Recorder emits events on transitions only. The zero Recorder emits nothing.
+//
+// Recorders of events.k8s.io fold an event into a series when type, action, reason,
+// the object at its version, and the related object are those of an earlier one: its
+// note is lost, and the series is written once more minutes later. Whoever tells of
+// several things at one version of an object tells them apart by Related or action.
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
+	// Related is another object that the events are about; nil: none.
+	Related runtime.Object
+}
+
+// About is a Recorder whose events are about another object as well.
+func (r Recorder) About(related runtime.Object) Recorder {
+	r.Related = related
+	return r
 }
 
 // Normal tells of a transition that is as it should be. action is the CamelCase
@@ -52,5 +65,5 @@ func (r Recorder) emit(obj runtime.Object, kind, reason, action, note string) {
 	if r.Events == nil {
 		return
 	}
-	r.Events.Eventf(obj, nil, kind, reason, action, "%s", LineOf(note, maxNote))
+	r.Events.Eventf(obj, r.Related, kind, reason, action, "%s", LineOf(note, maxNote))
 }
