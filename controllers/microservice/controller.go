@@ -159,6 +159,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	problem := status.Classify(errors.Join(refused, cared))
 	if err := r.report(ctx, w, problem); err != nil {
+		if stuck := new(status.Error); errors.As(err, &stuck) {
+			return ctrl.Result{RequeueAfter: stuck.After}, nil
+		}
 		return r.fail(ctx, err)
 	}
 	if err := r.takeDown(ctx, w); err != nil {

@@ -30,10 +30,13 @@ func (r *Reconciler) report(ctx context.Context, w *world, refused *status.Error
 	setConditions(w, problem)
 	summarise(w.ms)
 	wrote, err := r.write(ctx, w.ms, before)
-	if err == nil && wrote && w.plan.Changed {
+	if err != nil {
+		return r.refusedLedger(ctx, w, before, err)
+	}
+	if wrote && w.plan.Changed {
 		r.tell(w)
 	}
-	return err
+	return nil
 }
 
 // complain says what keeps a plan from being carried out. The ledger stays as it is.
@@ -76,6 +79,7 @@ func (r *Reconciler) tell(w *world) {
 // states are the notes of a plan that stand as conditions of their own.
 var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
+	"FailuresForgotten", "TooManyReleases", "TooManyGroups",
 	v1alpha1.ConditionPinned, v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,

@@ -1,0 +1,63 @@
+package microservice
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A ledger that the server refuses is told on Ready, and nothing comes after it: no
+// release goes that a record names.
+func TestRefusedLedger(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.upgrade(func(string, string) {})
+	s.offer("1.3.0", "1.1.1")
+	before := s.ledger()
+	refused := true
+	s.before = func(what string) error {
+		// The conditions are accepted: it is the second write of such a pass.
+		if what == "ledger" && refused {
+			refused = false
+			return apierrors.NewInvalid(schema.GroupKind{Group: "hlnr.io", Kind: "Microservice"}, "shop",
+				field.ErrorList{field.TooMany(field.NewPath("status", "releaseGroups").Index(0).Child("releases"), 33, 32)})
+		}
+		return nil
+	}
+	for range 3 {
+		refused = true
+		result, err := s.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())})
+		if err != nil || result.RequeueAfter != afterLedgerRefused {
+			t.Errorf("a refused ledger ends in %v, %v", result, err)
+		}
+		if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False LedgerRefused: ") || !strings.Contains(got, "Too many: 33") {
+			t.Errorf("Ready is %q", got)
+		}
+		if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True LedgerRefused: ") {
+			t.Errorf("Stalled is %q", got)
+		}
+	}
+	after := strings.Split(s.ledger(), "\n")
+	if got := strings.Join(after[:len(after)-1], "\n"); got != before || after[len(after)-1] != "without a row: 1.3.0" {
+		t.Errorf("it was\n%s\nand is\n%s", before, s.ledger())
+	}
+	s.before = func(what string) error {
+		if what == "ledger" {
+			return apierrors.NewInternalError(errors.New("down"))
+		}
+		return nil
+	}
+	if _, err := s.pass(); err == nil {
+		t.Error("another error of the write is not tried again")
+	}
+	s.before = nil
+	s.play()
+	same(t, "active in the end", s.active().Spec.SemVer.Version, "1.3.0")
+	same(t, "Stalled in the end", condition(s.ms(), "Stalled"), "")
+}
