@@ -1,0 +1,105 @@
+package imagepolicy
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// shelf is a registry of one repository, with an image for each tag.
+type shelf struct{ scan registry.Scan }
+
+func (s *shelf) List(context.Context, registry.Request) (registry.Scan, error) { return s.scan, nil }
+
+func (s *shelf) Resolve(_ context.Context, _ registry.Request, tag string) (registry.Image, error) {
+	return registry.Image{Digest: fmt.Sprintf("sha256:%064x", len(tag)), Platforms: []string{"linux/amd64"}, Time: s.scan.Time}, nil
+}
+
+func (*shelf) Gone(context.Context, registry.Request, string, string, string) (bool, error) {
+	return false, nil
+}
+
+// newShelf has n tags as they are found: three quarters versions, the others
+// commits, signatures and floating tags.
+func newShelf(n int, at time.Time) *shelf {
+	tags := make([]string, n)
+	for i := range tags {
+		switch i % 8 {
+		case 0:
+			tags[i] = fmt.Sprintf("%040x", i)
+		case 1:
+			tags[i] = fmt.Sprintf("sha256-%064x.sig", i)
+		case 2:
+			tags[i] = fmt.Sprintf("v%d.%d.%d-rc.%d", i%7, i%50, i/100, i%9)
+		default:
+			tags[i] = fmt.Sprintf("%d.%d.%d", i%7, i%50, i/100)
+		}
+	}
+	slices.Sort(tags)
+	tags = slices.Compact(tags)
+	return &shelf{registry.Scan{Tags: tags, Checksum: "a", Time: at}}
+}
+
+// BenchmarkLook is a whole look of each of twenty policies over one repository, with
+// the pass that reports it: what is told is the processor time of one of them, and
+// the memory that all together keep until the next.
+func BenchmarkLook(b *testing.B) {
+	for _, n := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			const policies = 20
+			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			clock := testingclock.NewFakeClock(now)
+			registry := newShelf(n, now)
+			rules := []v1alpha1.ImagePolicySpec{
+				{},
+				{Versioning: v1alpha1.Versioning{Level: v1alpha1.LevelCandidate, GroupBy: v1alpha1.GroupByMinor, Range: ">=1.0.0 <5.0.0"}, Deny: []string{"2.3.x", "4.0.0"}},
+				{TagFilter: &v1alpha1.TagFilter{Pattern: `^v?(?P<version>\d+\.\d+\.\d+)$`, Extract: "$version", Exclude: []string{"nightly"}}},
+				{Versioning: v1alpha1.Versioning{Scheme: v1alpha1.SchemeTuple, GroupBy: v1alpha1.GroupByMajor}},
+			}
+			var all []*observed
+			for i := range policies {
+				o := &observed{policy: &v1alpha1.ImagePolicy{Spec: rules[i%len(rules)]}, platforms: []string{"linux/amd64"}}
+				o.policy.Spec.Image = "registry.example.com/shop"
+				o.selector = compile(b, &o.policy.Spec)
+				o.question = question{origin: origin{repository: o.policy.Spec.Image}, interval: time.Minute, maxTags: n}
+				all = append(all, o)
+			}
+			kept := make([]*look, policies)
+			live := heap()
+			b.ReportAllocs()
+			for b.Loop() {
+				for i, o := range all {
+					l := newLook(o.question, o.auth, false)
+					s := scan(o, &asker{look: l, clock: clock, scanner: registry, ctx: b.Context()}, map[string]time.Time{})
+					l.close(s.err, now)
+					kept[i] = l
+					s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{})
+					out := decide(o, s, now)
+					if o.policy.Status.Releases = out.releases; len(out.releases) == 0 || s.unasked {
+						b.Fatalf("policy %d offers %d, unasked: %v", i, len(out.releases), s.unasked)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N*policies), "ms/look")
+			b.ReportMetric(float64(heap()-live)/1024, "KiB-live")
+			runtime.KeepAlive(kept)
+		})
+	}
+}
+
+// heap is the memory in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
