@@ -64,6 +64,9 @@ func makePlan(o Observed, now time.Time, rules []rule) Plan {
 	b := newBook(o, now)
 	was := cloneGroups(o.Ledger.Groups)
 	b.groups = copyGroups(was)
+	for i := range was {
+		b.before[was[i].Slug] = asked{traffic(&was[i]), was[i].TrafficRevision, was[i].TrafficTime}
+	}
 	for range maxPasses {
 		before := copyGroups(b.groups)
 		b.pass(rules)
@@ -102,6 +105,7 @@ type book struct {
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the same, by slug
 	reports  map[string][]Report    // what each policy says, by slug
+	before   map[string]asked       // of the routes, by slug, when the plan began
 	notes    []Note
 	wake     time.Time
 	force    bool // the ledger must be written though its groups are the same
@@ -116,7 +120,7 @@ type book struct {
 func newBook(o Observed, now time.Time) *book {
 	b := &book{
 		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, handled: map[string]*Handled{}, next: o.Ledger.Sequence + 1,
-		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{},
+		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, before: map[string]asked{},
 	}
 	for _, c := range o.Children {
 		b.children[c.Release] = c
@@ -198,6 +202,7 @@ func (b *book) open() {
 			beyond = append(beyond, name)
 		default:
 			b.groups = append(b.groups, Group{Slug: slug, Name: name, Level: level, Phase: Live})
+			b.before[slug] = asked{load: load{phase: Live}}
 		}
 		known[slug] = true
 	}
@@ -306,14 +311,12 @@ type scope struct {
 	g          *Group
 	candidates []Candidate // highest version first
 	reports    []Report    // by policy
-	// before is what routes had to carry before this pass.
-	before load
 	// stepped says that this pass gave the run's step its weight.
 	stepped bool
 }
 
 func (b *book) scope(g *Group) *scope {
-	return &scope{book: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug), before: traffic(g)}
+	return &scope{book: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug)}
 }
 
 // reportsOf gives what each policy says of a group.

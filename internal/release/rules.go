@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // rule is one named decision about one group. Rules apply in order; each reads
@@ -99,7 +100,7 @@ func rebuild(s *scope) {
 		s.touch(c.Release)
 		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
 	}
-	s.before = traffic(s.g) // routes may carry what is active now
+	s.before[s.g.Slug] = asked{traffic(s.g), s.g.TrafficRevision, s.g.TrafficTime} // routes may carry what is active now
 }
 
 // leftovers gives a row to a child without one that a route names: it is drained like
@@ -329,7 +330,6 @@ func (b *book) closeExcluded(g *Group) {
 			continue
 		}
 		if a == nil || compare(ha.Version, a.Version) >= 0 {
-			s.before = traffic(g)
 			s.close("Excluded")
 			revise(s)
 			return
@@ -357,6 +357,13 @@ func noteAvailability(s *scope) {
 type load struct {
 	phase Phase
 	lanes []lane
+}
+
+// asked is what routes had to carry, from which revision on.
+type asked struct {
+	load
+	revision int64
+	since    time.Time
 }
 
 // lane is what routes have to carry for one release.
@@ -391,13 +398,14 @@ func (l load) equal(m load) bool {
 // sequence of the ledger write that makes it: no two are alike, also where a group
 // ends and begins anew.
 func revise(s *scope) {
-	after := traffic(s.g)
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
 	}
-	if !s.before.equal(after) {
-		s.g.TrafficRevision = s.next
-		s.g.TrafficTime = s.now
+	before := s.before[s.g.Slug]
+	if before.equal(traffic(s.g)) {
+		s.g.TrafficRevision, s.g.TrafficTime = before.revision, before.since
+	} else {
+		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
 	if s.stepped && s.g.Run != nil {
 		s.g.Run.StepRevision = s.g.TrafficRevision
@@ -405,7 +413,7 @@ func revise(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		serving := r.Weight > 0 || r.Status == Active || r.Status == Canary
-		served := s.before.has(r.Release)
+		served := before.has(r.Release)
 		switch {
 		case serving:
 			r.Zero = nil
