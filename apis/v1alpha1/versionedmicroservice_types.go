@@ -173,6 +173,12 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Image string `json:"image,omitempty"`
 
+	// templateHash is the hash of the Deployment's pod template as the server stored it.
+	// A Deployment whose template has another one was edited.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TemplateHash string `json:"templateHash,omitempty"`
+
 	// step of the canary, as in "2/3 Paused".
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -1,6 +1,7 @@
 package versionedmicroservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 type outcome struct {
 	// moved says that the Deployment was written: what was observed of it is old.
 	moved bool
+	// template is the hash of the Deployment's pod template, where that was written.
+	template string
 	// deployment is why the Deployment could not be written; nil: nothing is wrong.
 	deployment *status.Error
 	// budget is the same for the PodDisruptionBudget.
@@ -59,6 +62,9 @@ func (r *reconciler) apply(ctx context.Context, o *observed, p plan) outcome {
 	}
 	moved, err := r.applyDeployment(ctx, o, p)
 	did.moved, did.deployment = moved, classify(err)
+	if written := cmp.Or(p.create, p.restore); written != nil && err == nil {
+		did.template = written.Annotations[resources.AnnotationTemplate]
+	}
 	if p.create != nil && err == nil {
 		did.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
 	}

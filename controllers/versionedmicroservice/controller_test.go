@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -246,7 +247,13 @@ func TestDeploymentIsKept(t *testing.T) {
 		"template restarted": func(d *appsv1.Deployment) {
 			resources.Annotate(&d.Spec.Template, "kubectl.kubernetes.io/restartedAt", "now")
 		},
-		"image changed":  func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" },
+		"image changed": func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" },
+		"image changed, with the hash of that": func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Image = "other"
+			if err := stamp(d, d); err != nil {
+				t.Error(err)
+			}
+		},
 		"scaled by hand": func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32) },
 		"paused":         func(d *appsv1.Deployment) { d.Spec.Paused = true },
 		"labels removed": func(d *appsv1.Deployment) { d.Labels = nil },
@@ -401,12 +408,7 @@ func TestLedgerIsMirrored(t *testing.T) {
 	play(t, release, 1, waitingPod("CreateContainerConfigError", `configmap "shop" not found`))
 	reads(t, release, "0/1 "+failing(hlnr.FailureCreateContainerConfigError))
 
-	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: release.Namespace}}
-	ms.Spec.ImagePolicyRef.Name = "shop"
-	ms.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop"}}}}
-	ms.Spec.Availability.Replicas = 1
-	ms.Spec.UpdateStrategy = hlnr.UpdateStrategy{MinimumAvailable: 3, ProgressDeadlineSeconds: 600, DrainDelay: "30s", Canary: &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{
-		{Weight: 10}, {Weight: 50, Pause: &hlnr.CanaryPause{Duration: "1m"}}}}}
+	ms := microserviceOf(release.Namespace)
 	if err := world.Create(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
@@ -437,4 +439,56 @@ func TestLedgerIsMirrored(t *testing.T) {
 		return cmp.Diff(lines("error 0/0", hlnr.FailureCreateContainerConfigError, hlnr.FailureCreateContainerConfigError, `container "shop": configmap "shop" not found`),
 			lines(string(release.Status.Release)+" "+release.Status.Ready, release.Status.Failure, ready.Reason, release.Status.Message))
 	})
+}
+
+// A release whose container runs and never becomes ready says which probe failed, with
+// what answer, before its deadline, and still does when its pods are gone.
+func TestReadinessFailing(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, nil)
+	ms := microserviceOf(ns)
+	ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = 30
+	if err := world.Create(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	release := create(t, newRelease(ns, 1))
+	play(t, release, 1, func(pod *corev1.Pod) {
+		event := &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "unready"}, Type: corev1.EventTypeWarning, Reason: "Unhealthy",
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: pod.Name, UID: pod.UID, FieldPath: "spec.containers{shop}"},
+			Message:        "Readiness probe failed: HTTP probe failed with statuscode: 503",
+		}
+		if err := world.Create(t.Context(), event); client.IgnoreAlreadyExists(err) != nil {
+			t.Error(err)
+		}
+		readyPod(pod)
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		pod.Status.ContainerStatuses[0].Ready = false
+		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-16 * time.Second))
+	})
+	reads(t, release, "0/1 "+failing(hlnr.FailureReadinessFailing))
+	const want = `container "shop" runs, and its readiness probe does not succeed: HTTP probe failed with statuscode: 503`
+	if release.Status.Message != want {
+		t.Errorf("message %q, want %q", release.Status.Message, want)
+	}
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: hlnr.GroupLive, Releases: []hlnr.Release{{
+		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: hlnr.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: hlnr.FailureReadinessFailing}}}}
+	if err := world.Status().Update(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, release, strings.ReplaceAll("0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", hlnr.FailureReadinessFailing))
+	if release.Status.Message != want {
+		t.Errorf("message %q when the pods are gone, want %q", release.Status.Message, want)
+	}
+}
+
+func microserviceOf(namespace string) *hlnr.Microservice {
+	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: namespace}}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop"}}}}
+	ms.Spec.Availability.Replicas = 1
+	ms.Spec.UpdateStrategy = hlnr.UpdateStrategy{MinimumAvailable: 3, ProgressDeadlineSeconds: 600, DrainDelay: "30s", Canary: &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{
+		{Weight: 10}, {Weight: 50, Pause: &hlnr.CanaryPause{Duration: "1m"}}}}}
+	return ms
 }

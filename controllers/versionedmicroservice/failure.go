@@ -42,13 +42,13 @@ var ranks = map[string]int{
 	hlnr.FailureReadinessFailing:           11,
 }
 
-// diagnose finds the failure that explains most why the pods of release are not
+// diagnose finds the failure that explains most why the pods of a release are not
 // available.
-func diagnose(release *hlnr.VersionedMicroservice, deployment *appsv1.Deployment, pods []corev1.Pod, now time.Time) failure {
-	all := []failure{refused(deployment)}
-	for i := range pods {
-		if pods[i].DeletionTimestamp == nil {
-			all = append(all, diagnosePod(release, &pods[i], now)...)
+func diagnose(o *observed, row mirror, now time.Time) failure {
+	all := []failure{refused(o.own())}
+	for i := range o.pods {
+		if o.pods[i].DeletionTimestamp == nil {
+			all = append(all, diagnosePod(o, row, &o.pods[i], now)...)
 		}
 	}
 	var look time.Time
@@ -97,7 +97,7 @@ func refusal(message string) failure {
 	return failure{reason: hlnr.FailurePodRejected, message: message}
 }
 
-func diagnosePod(release *hlnr.VersionedMicroservice, pod *corev1.Pod, now time.Time) []failure {
+func diagnosePod(o *observed, row mirror, pod *corev1.Pod, now time.Time) []failure {
 	var found []failure
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
@@ -110,7 +110,7 @@ func diagnosePod(release *hlnr.VersionedMicroservice, pod *corev1.Pod, now time.
 	for _, c := range pod.Status.ContainerStatuses {
 		f := stuck(c, "container")
 		if f.reason == "" {
-			f = unready(release, c, now)
+			f = unready(o, row, c, now)
 		}
 		found = append(found, f)
 	}
@@ -174,27 +174,45 @@ func crashed(c corev1.ContainerStatus, who string) failure {
 	return failure{reason: hlnr.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
 }
 
-// grace is what a container without probes of its own in the template is given.
+// grace is what a container without probes of its own in the template is given, and
+// what others are given at least.
 const grace = 30 * time.Second
 
-// unready tells of a container that runs and has had the time that its probes give.
-func unready(release *hlnr.VersionedMicroservice, c corev1.ContainerStatus, now time.Time) failure {
+// graceOf shortens the grace to half of the progress deadline, so that the cause is
+// known when the deadline comes.
+func graceOf(ms *hlnr.Microservice) time.Duration {
+	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
+		return grace
+	}
+	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
+}
+
+// unready tells of a container that runs and has had the time that its probes give. A
+// release that was given up has had its time.
+func unready(o *observed, row mirror, c corev1.ContainerStatus, now time.Time) failure {
 	if c.Ready || c.State.Running == nil {
 		return failure{}
 	}
-	startup, readiness := probes(release, c.Name)
+	startup, readiness := probes(o.release, c.Name)
 	probe := "readiness"
 	if startup != nil && (c.Started == nil || !*c.Started) {
 		probe = "startup"
 	}
-	due := c.State.Running.StartedAt.Add(max(grace, patience(startup)+patience(readiness)))
-	if now.Before(due) {
+	due := c.State.Running.StartedAt.Add(max(graceOf(o.microservice), patience(startup)+patience(readiness)))
+	if now.Before(due) && !o.failed(row) {
 		return failure{look: due}
 	}
-	return failure{
+	f := failure{
 		reason:  hlnr.FailureReadinessFailing,
 		message: fmt.Sprintf("container %q runs, and its %s probe does not succeed", c.Name, probe),
 	}
+	// The answer that was found first stays: others differ in addresses only.
+	if old := o.release.Status; old.Failure == f.reason && strings.HasPrefix(old.Message, f.message) {
+		f.message = old.Message
+		return f
+	}
+	f.message = join(f.message, o.answers[c.Name])
+	return f
 }
 
 func probes(release *hlnr.VersionedMicroservice, container string) (startup, readiness *corev1.Probe) {

@@ -42,37 +42,61 @@ func TestDiagnose(t *testing.T) {
 	initDone := pod(running(time.Second))
 	initDone.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "migrate", Ready: true, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 
+	deadline := func(seconds int32) func(*observed) {
+		return func(o *observed) {
+			o.microservice = ledger(hlnr.Release{Status: hlnr.ReleasePending}, nil)
+			o.microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds = seconds
+		}
+	}
+	givenUp := func(reason string) func(*observed) {
+		return func(o *observed) {
+			o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: reason}, nil)
+			o.microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds = 30
+		}
+	}
 	for name, test := range map[string]struct {
 		deployment *appsv1.Deployment
 		pods       []corev1.Pod
 		probe      *corev1.Probe
 		startup    *corev1.Probe
+		seen       func(*observed)
 		want       failure
 	}{
-		"nothing known":    {},
-		"a pod that goes":  {pods: []corev1.Pod{going}},
-		"just made":        {pods: []corev1.Pod{waiting("ContainerCreating", "")}},
-		"image 404":        {pods: []corev1.Pod{waiting("ErrImagePull", `failed to pull: r/shop:1: not found`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
-		"image 404 later":  {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1": ErrImagePull: failed to pull: r/shop:1: not found`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
-		"manifest unknown": {pods: []corev1.Pod{waiting("ErrImagePull", `manifest unknown: manifest unknown`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": manifest unknown: manifest unknown`}},
-		"old back-off":     {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
-		"registry is down": {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
-		"no right to pull": {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
-		"bad image name":   {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: hlnr.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
-		"no ConfigMap":     {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: hlnr.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
-		"no such command":  {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: hlnr.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
-		"crash, next try":  {pods: []corev1.Pod{pod(again)}, want: failure{reason: hlnr.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
-		"init fails":       {pods: []corev1.Pod{initPod}, want: failure{reason: hlnr.FailureCrashLoopBackOff, message: `init container "migrate" exited with code 2 (Error): no database` + "\n"}},
-		"init done":        {pods: []corev1.Pod{initDone}, want: failure{look: noon.Add(29 * time.Second)}},
-		"no node":          {pods: []corev1.Pod{unschedulable}, want: failure{reason: hlnr.FailureUnschedulable, message: "0/1 nodes are available"}},
-		"quota":            {deployment: refusing(`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1`), want: failure{reason: hlnr.FailureQuotaExceeded, message: "exceeded quota: small, requested: pods=1"}},
-		"pod security":     {deployment: refusing(`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": x`), want: failure{reason: hlnr.FailurePodSecurityViolation, message: `violates PodSecurity "restricted:latest": x`}},
-		"limits":           {deployment: refusing(`pods "shop-x1" is forbidden: maximum cpu usage per Container is 1`), want: failure{reason: hlnr.FailurePodRejected, message: "maximum cpu usage per Container is 1"}},
-		"webhook":          {deployment: refusing(`admission webhook "x" denied the request: no`), want: failure{reason: hlnr.FailurePodRejected, message: `admission webhook "x" denied the request: no`}},
-		"young":            {pods: []corev1.Pod{pod(running(10 * time.Second))}, want: failure{look: noon.Add(20 * time.Second)}},
-		"never ready":      {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed`}},
-		"patient probe":    {pods: []corev1.Pod{pod(running(30 * time.Second))}, probe: &corev1.Probe{InitialDelaySeconds: 60}, want: failure{look: noon.Add(time.Minute)}},
-		"never started":    {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its startup probe does not succeed`}},
+		"nothing known":                  {},
+		"a pod that goes":                {pods: []corev1.Pod{going}},
+		"just made":                      {pods: []corev1.Pod{waiting("ContainerCreating", "")}},
+		"image 404":                      {pods: []corev1.Pod{waiting("ErrImagePull", `failed to pull: r/shop:1: not found`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
+		"image 404 later":                {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1": ErrImagePull: failed to pull: r/shop:1: not found`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
+		"manifest unknown":               {pods: []corev1.Pod{waiting("ErrImagePull", `manifest unknown: manifest unknown`)}, want: failure{reason: hlnr.FailureImageNotFound, message: `container "shop": image "r/shop:1": manifest unknown: manifest unknown`}},
+		"old back-off":                   {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
+		"registry is down":               {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
+		"no right to pull":               {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: hlnr.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
+		"bad image name":                 {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: hlnr.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
+		"no ConfigMap":                   {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: hlnr.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
+		"no such command":                {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: hlnr.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
+		"crash, next try":                {pods: []corev1.Pod{pod(again)}, want: failure{reason: hlnr.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
+		"init fails":                     {pods: []corev1.Pod{initPod}, want: failure{reason: hlnr.FailureCrashLoopBackOff, message: `init container "migrate" exited with code 2 (Error): no database` + "\n"}},
+		"init done":                      {pods: []corev1.Pod{initDone}, want: failure{look: noon.Add(29 * time.Second)}},
+		"no node":                        {pods: []corev1.Pod{unschedulable}, want: failure{reason: hlnr.FailureUnschedulable, message: "0/1 nodes are available"}},
+		"quota":                          {deployment: refusing(`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1`), want: failure{reason: hlnr.FailureQuotaExceeded, message: "exceeded quota: small, requested: pods=1"}},
+		"pod security":                   {deployment: refusing(`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": x`), want: failure{reason: hlnr.FailurePodSecurityViolation, message: `violates PodSecurity "restricted:latest": x`}},
+		"limits":                         {deployment: refusing(`pods "shop-x1" is forbidden: maximum cpu usage per Container is 1`), want: failure{reason: hlnr.FailurePodRejected, message: "maximum cpu usage per Container is 1"}},
+		"webhook":                        {deployment: refusing(`admission webhook "x" denied the request: no`), want: failure{reason: hlnr.FailurePodRejected, message: `admission webhook "x" denied the request: no`}},
+		"young":                          {pods: []corev1.Pod{pod(running(10 * time.Second))}, want: failure{look: noon.Add(20 * time.Second)}},
+		"never ready":                    {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed`}},
+		"half the deadline":              {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(20), want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed`}},
+		"young for its deadline":         {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(30), want: failure{look: noon.Add(5 * time.Second)}},
+		"given up while it was young":    {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: givenUp("ProgressDeadlineExceeded"), want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed`}},
+		"turned down while it was young": {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: givenUp("TurnedDown"), want: failure{look: noon.Add(5 * time.Second)}},
+		"what the probe got": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
+			o.answers = map[string]string{"shop": "HTTP probe failed with statuscode: 503", "proxy": "no"}
+		},
+			want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed: HTTP probe failed with statuscode: 503`}},
+		"what the probe got first": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
+			o.release.Status.Failure, o.release.Status.Message = hlnr.FailureReadinessFailing, `container "shop" runs, and its readiness probe does not succeed: refused`
+		}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its readiness probe does not succeed: refused`}},
+		"patient probe": {pods: []corev1.Pod{pod(running(30 * time.Second))}, probe: &corev1.Probe{InitialDelaySeconds: 60}, want: failure{look: noon.Add(time.Minute)}},
+		"never started": {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: hlnr.FailureReadinessFailing, message: `container "shop" runs, and its startup probe does not succeed`}},
 		"the worst of all": {
 			deployment: refusing("exceeded quota"),
 			pods:       []corev1.Pod{unschedulable, pod(running(time.Second)), pod(again), waiting("ErrImagePull", "x")},
@@ -83,7 +107,15 @@ func TestDiagnose(t *testing.T) {
 			t.Parallel()
 			release := newRelease("default", 1)
 			release.Spec.Template.Spec.Containers[0].ReadinessProbe, release.Spec.Template.Spec.Containers[0].StartupProbe = test.probe, test.startup
-			got := diagnose(release, test.deployment, test.pods, noon)
+			release.UID = "release"
+			if test.deployment != nil {
+				test.deployment.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(release, hlnr.GroupVersion.WithKind("VersionedMicroservice"))}
+			}
+			o := &observed{release: release, deployment: test.deployment, pods: test.pods}
+			if test.seen != nil {
+				test.seen(o)
+			}
+			got := diagnose(o, mirrorOf(o.microservice, releaseName), noon)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(failure{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -277,7 +277,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	asks.hooks.Start(t.Context(), func(client.ObjectKey) { woken <- struct{}{} })
 	next := func() {
 		t.Helper()
-		o, err := (&reconciler{client: world.manager.GetClient(), journal: &status.Journal{}, ask: asks}).observe(t.Context(), client.ObjectKeyFromObject(s.release))
+		o, err := (&reconciler{client: world.manager.GetClient(), journal: &status.Journal{}, ask: asks, now: time.Now}).observe(t.Context(), client.ObjectKeyFromObject(s.release))
 		if err != nil {
 			t.Fatal(err)
 		}

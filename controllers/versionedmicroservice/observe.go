@@ -3,12 +3,15 @@ package versionedmicroservice
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
@@ -23,6 +26,7 @@ type observed struct {
 	autoscaler   *autoscalingv2.HorizontalPodAutoscaler // nil: absent
 	microservice *hlnr.Microservice                     // nil: absent
 	pods         []corev1.Pod                           // read only while they may explain something
+	answers      map[string]string                      // what failing probes got, by container
 	way          *underWay                              // nil: it has no row in the ledger
 }
 
@@ -56,12 +60,16 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.way, err = r.observeWay(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.short() {
+	row := mirrorOf(o.microservice, release.Name)
+	if o.short() || o.failed(row) && release.Status.Message == "" {
 		var pods corev1.PodList
 		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{hlnr.LabelRelease: release.Name}); err != nil {
 			return nil, fmt.Errorf("list pods of release %q: %w", release.Name, err)
 		}
 		o.pods = pods.Items
+	}
+	if f := diagnose(o, row, r.now()); f.reason == hlnr.FailureReadinessFailing && release.Status.Failure != f.reason {
+		o.answers = r.answers(ctx, o)
 	}
 	return o, nil
 }
@@ -94,6 +102,11 @@ func (o *observed) short() bool {
 	return available < o.release.Spec.Replicas
 }
 
+// failed says that the ledger has given the release up because of its pods.
+func (o *observed) failed(row mirror) bool {
+	return row.release == hlnr.ReleaseError && (row.reason == "ProgressDeadlineExceeded" || row.reason == "AvailabilityLost")
+}
+
 // settled says that the Deployment's status speaks of what is wanted now.
 func (o *observed) settled() bool {
 	d := o.own()
@@ -110,6 +123,31 @@ func sized(release *hlnr.VersionedMicroservice, d *appsv1.Deployment) bool {
 		return *d.Spec.Replicas >= release.Spec.Replicas
 	}
 	return *d.Spec.Replicas == release.Spec.Replicas
+}
+
+// answers reads what the probes of containers that are not ready got, which only the
+// kubelet's events tell. They are read once for a failure, and live: a cache of events
+// would hold those of all pods. Without them the failure is only less well explained.
+func (r *reconciler) answers(ctx context.Context, o *observed) map[string]string {
+	found := map[string]string{}
+	for i := range o.pods {
+		var list eventsv1.EventList
+		if err := r.live.List(ctx, &list, client.InNamespace(o.release.Namespace), client.Limit(100),
+			client.MatchingFields{"regarding.uid": string(o.pods[i].UID), "reason": "Unhealthy"}); err != nil {
+			ctrl.LoggerFrom(ctx).V(1).Info("cannot read why a probe fails", "error", err.Error())
+			return found
+		}
+		for _, e := range list.Items {
+			container, ok := strings.CutPrefix(e.Regarding.FieldPath, "spec.containers{")
+			if _, answer, cut := strings.Cut(e.Note, " probe failed: "); ok && cut {
+				found[strings.TrimSuffix(container, "}")] = answer
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return found
 }
 
 // get reads an object; the nil object where there is none.

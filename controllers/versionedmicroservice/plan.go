@@ -1,12 +1,15 @@
 package versionedmicroservice
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 )
@@ -47,8 +50,7 @@ func decideDeployment(o *observed, p *plan) {
 	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, o.release) {
 		return // apply says why
 	}
-	hash, err := apply.Hash(live.Spec.Template)
-	if err != nil || hash != live.Annotations[resources.AnnotationTemplate] {
+	if edited(o.release, live) {
 		p.restore = resources.Restore(live, o.release)
 	}
 	if amended := resources.Amend(live, o.release); p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
@@ -57,6 +59,14 @@ func decideDeployment(o *observed, p *plan) {
 	if want := o.release.Spec.Replicas; !sized(o.release, live) {
 		p.scale = &want
 	}
+}
+
+// edited says that the pod template may be another one than was written. Whoever edits
+// it may write the annotation too, but not the release's status.
+func edited(release *hlnr.VersionedMicroservice, live *appsv1.Deployment) bool {
+	hash, err := apply.Hash(live.Spec.Template)
+	known := cmp.Or(release.Status.TemplateHash, hash)
+	return err != nil || hash != live.Annotations[resources.AnnotationTemplate] || hash != known
 }
 
 // decideBudget leaves the comparison of an existing budget to the writer.

@@ -30,12 +30,22 @@ func report(o *observed, did outcome, said heard, now time.Time) (hlnr.Versioned
 	row := mirrorOf(o.microservice, o.release.Name)
 	row.into(&next)
 	next.Analysis, next.Hooks = said.analysis, said.hooks
+	f := fault(o, did, row, now)
 	if did.deployment == nil && (did.moved || !o.settled()) {
 		// The Deployment does not speak of this generation yet. A half-true report would
-		// be believed; the old one says by its generation that it is old.
+		// be believed; the old one says by its generation that it is old. What is known of
+		// a release that has failed is said while there are pods that show it.
+		if o.failed(row) && f.message != "" {
+			next.Failure, next.Message = f.reason, status.Line(f.message)
+		}
+		if next.TemplateHash != "" {
+			next.TemplateHash = cmp.Or(did.template, next.TemplateHash)
+		}
 		return next, time.Time{}
 	}
-	f := fault(o, did, row, now)
+	if d := o.own(); d != nil {
+		next.TemplateHash = cmp.Or(next.TemplateHash, d.Annotations[resources.AnnotationTemplate])
+	}
 	next.ObservedGeneration = o.release.Generation
 	next.Selector = metav1.FormatLabelSelector(resources.Selector(o.release))
 	if images := o.release.Spec.Images; len(images) > 0 {
@@ -55,7 +65,7 @@ func fault(o *observed, did outcome, row mirror, now time.Time) failure {
 		if did.deployment != nil && did.deployment.Class == status.Terminal {
 			return failure{reason: did.deployment.Reason, message: did.deployment.Error()}
 		}
-		return diagnose(o.release, o.own(), o.pods, now)
+		return diagnose(o, row, now)
 	}
 	if o.release.Spec.Replicas > 0 {
 		return failure{}
@@ -65,6 +75,11 @@ func fault(o *observed, did outcome, row mirror, now time.Time) failure {
 	old := o.release.Status
 	switch row.release {
 	case hlnr.ReleaseError:
+		if o.failed(row) && old.Message == "" {
+			if f := diagnose(o, row, now); f.reason != "" {
+				return f
+			}
+		}
 		return failure{reason: cmp.Or(old.Failure, row.reason, reasonFailed), message: old.Message}
 	case hlnr.ReleasePending, hlnr.ReleaseCanary:
 		return failure{reason: old.Failure, message: old.Message}
@@ -131,7 +146,7 @@ func ready(o *observed, did outcome, next *hlnr.VersionedMicroserviceStatus) {
 	switch {
 	case next.Release == hlnr.ReleaseError:
 		reason := cmp.Or(next.Failure, mirrorOf(o.microservice, o.release.Name).reason, reasonFailed)
-		status.Stalled(conds, generation, reason, cmp.Or(next.Message, "the release failed: decision Retry starts it again"))
+		status.Stalled(conds, generation, reason, cmp.Or(next.Message, fmt.Sprintf("the release failed (%s): decision Retry starts it again", reason)))
 	case available.Status == metav1.ConditionTrue, available.Reason == reasonScaledToZero:
 		status.Ready(conds, generation, available.Reason, available.Message)
 	default:

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -106,6 +107,19 @@ func TestReport(t *testing.T) {
 				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "X"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
+		"given up, and its pods still show why": {
+			seen: with(scene(0, 0), func(o *observed) {
+				o.release.Status = hlnr.VersionedMicroserviceStatus{ObservedGeneration: 2, Ready: "0/2"}
+				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
+				o.pods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "shop", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}}}}
+			}), did: outcome{moved: true},
+			want: "2: error 0/2 ReadinessFailing"},
+		"given up, and its pods are gone": {
+			seen: with(scene(0, 0), func(o *observed) {
+				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
+			}),
+			want: strings.ReplaceAll("3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", "ProgressDeadlineExceeded")},
 		"taken away before the word of it": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status.Failure = hlnr.FailureCrashLoopBackOff
@@ -215,12 +229,21 @@ func TestDecide(t *testing.T) {
 		seen *observed
 		want string
 	}{
-		"steady":            {scene(2, 2), ""},
-		"nothing there":     {with(scene(2, 0), func(o *observed) { o.deployment = nil }), "create"},
-		"scaled":            {with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 0 }), "scale 0"},
-		"labels gone":       {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
-		"revived":           {with(scene(2, 2), func(o *observed) { o.release.Annotations[hlnr.AnnotationAttempt] = "9" }), "amend"},
-		"edited":            {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
+		"steady":        {scene(2, 2), ""},
+		"nothing there": {with(scene(2, 0), func(o *observed) { o.deployment = nil }), "create"},
+		"scaled":        {with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 0 }), "scale 0"},
+		"labels gone":   {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
+		"revived":       {with(scene(2, 2), func(o *observed) { o.release.Annotations[hlnr.AnnotationAttempt] = "9" }), "amend"},
+		"edited":        {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
+		"edited, with the hash of that": {with(scene(2, 2), func(o *observed) {
+			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
+			o.deployment.Spec.Template.Spec.HostNetwork = true
+			hash, _ := apply.Hash(o.deployment.Spec.Template)
+			resources.Annotate(o.deployment, resources.AnnotationTemplate, hash)
+		}), "restore"},
+		"of the hash that is known": {with(scene(2, 2), func(o *observed) {
+			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
+		}), ""},
 		"edited and scaled": {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true; o.release.Spec.Replicas = 1 }), "restore scale 1"},
 		"foreign":           {with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil; o.release.Spec.Replicas = 1 }), ""},
 		"going": {with(scene(2, 2), func(o *observed) {
