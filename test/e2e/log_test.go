@@ -29,6 +29,7 @@ type managerLog struct {
 	mu        sync.Mutex
 	following map[string]bool // by container
 	lines     map[string]bool // suspicious ones
+	restarts  []time.Time     // of the API server
 	count     int
 }
 
@@ -44,10 +45,18 @@ var explained = []struct {
 		"the API server is ended and started by a test"},
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
-	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`),
-		"an API server that has just started has not read the roles yet"},
+	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
 	{regexp.MustCompile(`because it is being terminated`), "a namespace is deleted by a test under a release on its way"},
 }
+
+// rolesUnread explains refusals.
+const rolesUnread = "an API server that has just started has not read the roles yet"
+
+// refusal of the manager for a right, and the time of a line.
+var (
+	refusal = regexp.MustCompile(`is forbidden: User \\?"system:serviceaccount:heighliner-system:`)
+	stamp   = regexp.MustCompile(`"ts":"([^"]+)"`)
+)
 
 func followManager(config *rest.Config) (*managerLog, error) {
 	c, err := kubernetes.NewForConfig(config)
@@ -129,7 +138,7 @@ func (l *managerLog) unexplained() (lines []string, others map[string][]string) 
 	defer l.mu.Unlock()
 	others = map[string][]string{}
 	for _, line := range slices.Sorted(maps.Keys(l.lines)) {
-		if why := explanation(line); why != "" {
+		if why := l.explanation(line); why != "" {
 			others[why] = append(others[why], line)
 			continue
 		}
@@ -138,11 +147,29 @@ func (l *managerLog) unexplained() (lines []string, others map[string][]string) 
 	return lines, others
 }
 
-// explanation of a line; a panic has none.
-func explanation(line string) string {
+// restarted tells that a test has started the API server again.
+func (l *managerLog) restarted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.restarts = append(l.restarts, time.Now())
+}
+
+// explanation of a line; a panic has none. The caller holds the lock.
+func (l *managerLog) explanation(line string) string {
+	if strings.Contains(line, "panic") || strings.Contains(line, "goroutine ") {
+		return ""
+	}
 	for _, e := range explained {
-		if e.pattern.MatchString(line) && !strings.Contains(line, "panic") && !strings.Contains(line, "goroutine ") {
+		if e.pattern.MatchString(line) {
 			return e.why
+		}
+	}
+	if found := stamp.FindStringSubmatch(line); found != nil && refusal.MatchString(line) {
+		at, err := time.Parse(time.RFC3339, found[1])
+		for _, restart := range l.restarts {
+			if err == nil && at.Sub(restart).Abs() < 5*time.Second {
+				return rolesUnread
+			}
 		}
 	}
 	return ""

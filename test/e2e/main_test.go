@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -107,6 +108,9 @@ func localcluster(t *testing.T, args ...string) {
 	cmd.Dir = env.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("localcluster %v: %v\n%s", args, err, out)
+	}
+	if slices.Equal(args, []string{"restart", "kube-apiserver"}) {
+		env.log.restarted()
 	}
 }
 
