@@ -195,7 +195,7 @@ type Versioning struct {
 	// the group of the version that it leads to.
 	// +optional
 	// +kubebuilder:default=Release
-	// +kubebuilder:validation:XValidation:rule="self != 'Preview'",message="spec.versioning.level must be Release or Candidate: previews come from pull requests only"
+	// +kubebuilder:validation:Enum=Release;Candidate
 	Level ReleaseLevel `json:"level,omitempty"`
 
 	// range of versions, for example ">=1.0.0 <2.0.0". It judges the first three
@@ -253,6 +253,7 @@ type OfferedRelease struct {
 	Group string `json:"group"`
 
 	// level is the maturity of this version.
+	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level"`
 
 	// images of the release.

@@ -557,6 +557,7 @@ type ReleaseGroup struct {
 
 	// level is the maturity of the group's newest version.
 	// +optional
+	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level,omitempty"`
 
 	// phase of the group's life.

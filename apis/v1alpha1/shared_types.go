@@ -53,7 +53,6 @@ type SemVer struct {
 }
 
 // ReleaseLevel is the maturity of a version.
-// +kubebuilder:validation:Enum=Release;Candidate;Preview
 type ReleaseLevel string
 
 // The levels of maturity, most mature first. Preview versions come from pull

@@ -111,7 +111,7 @@ var imagePolicyRows = map[string]row{
 	"imgp too many exclusions":        {kind: "ImagePolicy", patch: `spec: {tagFilter: {exclude: ` + repeat("a", 17) + `}}`, refused: "spec.tagFilter.exclude: Too many"},
 	"imgp exclusion empty":            {kind: "ImagePolicy", patch: `spec: {tagFilter: {exclude: [""]}}`, refused: "spec.tagFilter.exclude[0]"},
 	"imgp level candidate":            {kind: "ImagePolicy", patch: `spec: {versioning: {level: Candidate}}`},
-	"imgp level preview":              {kind: "ImagePolicy", patch: `spec: {versioning: {level: Preview}}`, refused: "spec.versioning.level must be Release or Candidate"},
+	"imgp level preview":              {kind: "ImagePolicy", patch: `spec: {versioning: {level: Preview}}`, refused: `spec.versioning.level: Unsupported value: "Preview"`},
 	"imgp level in lower case":        {kind: "ImagePolicy", patch: `spec: {versioning: {level: release}}`, refused: "spec.versioning.level"},
 	"imgp range":                      {kind: "ImagePolicy", patch: `spec: {versioning: {range: ">=1.0.0 <2.0.0"}}`},
 	"imgp range empty":                {kind: "ImagePolicy", patch: `spec: {versioning: {range: ""}}`, refused: "spec.versioning.range"},
