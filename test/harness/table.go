@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// WriteTable writes the requests of each report: sent, answered and failed, per phase and in total, and under each the
+// WriteTable writes the requests of each report: sent, answered and failed, per phase that had any and in total, and under each the
 // versions that answered, with their shares and latencies; then the failures whose details were kept.
 func WriteTable(out io.Writer, reports ...Report) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -19,6 +19,9 @@ func WriteTable(out io.Writer, reports ...Report) error {
 	for _, report := range reports {
 		host := report.Host
 		for _, phase := range append(slices.Clone(report.Phases), report.Total) {
+			if phase.Sent == 0 && phase.Name != report.Total.Name {
+				continue
+			}
 			writePhase(table, host, phase)
 			host = "" // named once
 		}

@@ -36,8 +36,7 @@ HOST                PHASE      VERSION     SENT  ANSWERED  FAILED  SHARE  P50   
                                1.0.0             2         0       67%    2.0ms  2.0ms  2.0ms
                                1.1.0             1         1       33%    4.0ms  4.0ms  4.0ms
                                no version        0         1       0%     -      -      -
-2.x.shop.localhost  start                  0     0         0              -      -      -
-                    total                  0     0         0              -      -      -
+2.x.shop.localhost  total                  0     0         0              -      -      -
 
 Failed requests to 1.x.shop.localhost:
   15:04:05.000  canary 50  no version  after 1000.0ms: connection refused
