@@ -44,6 +44,11 @@ func TestDemoSurvivesKills(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	defer func() {
+		for i, at := range k.log() {
+			t.Logf("kill %2d: %s", i+1, at)
+		}
+	}()
 	for n := 1; !k.enough(); n++ {
 		began := time.Now()
 		out, err := demo(ctx)
@@ -63,9 +68,6 @@ func TestDemoSurvivesKills(t *testing.T) {
 			}
 		default:
 		}
-	}
-	for i, at := range k.log() {
-		t.Logf("kill %2d: %s", i+1, at)
 	}
 }
 
