@@ -114,18 +114,23 @@ func (s *story) broken(ctx context.Context) error {
 	if err := s.push(ctx, "1.2.0", map[string]string{"FAIL_READINESS": "true"}); err != nil {
 		return err
 	}
-	var reason string
+	var reason, object string
 	err := s.until(ctx, "1.2.0 to end in error", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", "1.2.0")
 		if r == nil {
 			return false, "not seen yet"
 		}
-		reason = r.Reason
+		reason, object = r.Reason, r.VersionedMicroservice
 		return r.Status == v1alpha1.ReleaseError, string(r.Status)
 	})
 	if err != nil {
 		return err
 	}
+	var child v1alpha1.VersionedMicroservice
+	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: object}, &child); err != nil {
+		return err
+	}
+	s.note("its status tells which probe failed, and what it got", reason == v1alpha1.FailureReadinessFailing && child.Status.Failure == reason && strings.Contains(child.Status.Message, "503"), child.Status.Message)
 	share := s.loads[0].Split("1.2.0 broken")
 	s.note("1.2.0 ended in error, and 1.1.0 served on", share.Fraction("1.2.0") == 0 && share.Fraction("1.1.0") == 1, reason)
 	return s.show(ctx)
