@@ -65,7 +65,7 @@ func makePlan(o Observed, now time.Time, rules []rule) Plan {
 	was := cloneGroups(o.Ledger.Groups)
 	b.groups = copyGroups(was)
 	for i := range was {
-		b.before[was[i].Slug] = asked{traffic(&was[i]), was[i].TrafficRevision, was[i].TrafficTime}
+		b.before[was[i].Slug] = askedOf(&was[i])
 	}
 	for range maxPasses {
 		before := copyGroups(b.groups)

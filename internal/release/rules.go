@@ -100,7 +100,7 @@ func rebuild(s *scope) {
 		s.touch(c.Release)
 		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
 	}
-	s.before[s.g.Slug] = asked{traffic(s.g), s.g.TrafficRevision, s.g.TrafficTime} // routes may carry what is active now
+	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
 }
 
 // leftovers gives a row to a child without one that a route names: it is drained like
@@ -359,11 +359,21 @@ type load struct {
 	lanes []lane
 }
 
-// asked is what routes had to carry, from which revision on.
+// asked is what routes had to carry, from which revision on, and which releases were
+// to be in none.
 type asked struct {
 	load
 	revision int64
 	since    time.Time
+	zero     map[string]*Zero
+}
+
+func askedOf(g *Group) asked {
+	a := asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, zero: map[string]*Zero{}}
+	for _, r := range g.Releases {
+		a.zero[r.Release] = r.Zero
+	}
+	return a
 }
 
 // lane is what routes have to carry for one release.
@@ -413,11 +423,13 @@ func revise(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		serving := r.Weight > 0 || r.Status == Active || r.Status == Canary
-		served := before.has(r.Release)
+		if r.Zero == nil {
+			r.Zero = before.zero[r.Release]
+		}
 		switch {
 		case serving:
 			r.Zero = nil
-		case served, r.Zero == nil && s.referenced(r.Release):
+		case before.has(r.Release), r.Zero == nil && s.referenced(r.Release):
 			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
 		}
 	}
