@@ -12,7 +12,8 @@ import (
 )
 
 // TestBrokenActive lets the active release lose all its pods' readiness while a canary has a tenth of the traffic: all of it
-// goes to what works, the status says so, and the canary's way to active is not blocked.
+// goes to what works, the status says so, and the canary's way to active is not blocked. Requests fail only until the routes
+// follow the endpoints.
 func TestBrokenActive(t *testing.T) {
 	s := newService(t, "broken").steps(asking("some", 10))
 	s.push("1.0.0", "FAIL_READINESS", "60s")
@@ -24,6 +25,15 @@ func TestBrokenActive(t *testing.T) {
 
 	l.Mark("the active release breaks")
 	s.sees(l, "1.1.0")
+	calm(t, l, 3*time.Second)
+	lost := l.Report()
+	if n := len(lost.Failures); n > 0 {
+		gap := lost.Failures[n-1].At.Sub(lost.Failures[0].At)
+		t.Logf("%d requests failed from the loss of the last endpoint to the change of the routes, for %s", lost.Total.Failed, gap)
+		if gap > 2*time.Second || lost.FailuresOmitted > 0 {
+			t.Errorf("requests failed for %s: %v", gap, lost.Failures)
+		}
+	}
 	l.Mark("the canary serves alone")
 	var masked []string
 	wait(t, "the status to name the broken release", func(ctx context.Context) (bool, string, error) {
@@ -39,5 +49,7 @@ func TestBrokenActive(t *testing.T) {
 	s.serves(l, 5*time.Second)
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "some")
 	s.active("1.1.0")
-	verdict(t, l)
+	if report := l.Stop(); report.Total.Failed != lost.Total.Failed {
+		t.Errorf("%d requests failed after the routes were changed: %v", report.Total.Failed-lost.Total.Failed, report.Failures)
+	}
 }
