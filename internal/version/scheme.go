@@ -78,7 +78,10 @@ func compare(a, b *Version) int {
 			return c
 		}
 	}
-	return cmp.Or(a.Version.Compare(&b.Version), compareBuild(a.Metadata(), b.Metadata()))
+	if c := a.Version.Compare(&b.Version); c != 0 {
+		return c
+	}
+	return compareBuild(a.Metadata(), b.Metadata())
 }
 
 // ofNumbers makes a version of one to six numbers.

@@ -102,7 +102,9 @@ type ranked struct {
 // nothing when the caller adds the tags that it offered before.
 func (s *Selector) Rank(tags []string) *Ranking {
 	sorted := slices.Clone(tags)
-	slices.Sort(sorted)
+	if !slices.IsSorted(sorted) {
+		slices.Sort(sorted)
+	}
 	sorted = slices.Compact(sorted)
 	r := &Ranking{selector: s, ranked: make([]ranked, 0, len(sorted))}
 	for _, tag := range sorted {
@@ -118,7 +120,10 @@ func (s *Selector) Rank(tags []string) *Ranking {
 		}
 	}
 	slices.SortFunc(r.ranked, func(a, b ranked) int {
-		return cmp.Or(compare(b.version, a.version), compareTags(a.tag, b.tag))
+		if c := compare(b.version, a.version); c != 0 {
+			return c
+		}
+		return compareTags(a.tag, b.tag)
 	})
 	slices.SortFunc(r.rejected, compareRejections)
 	return r
@@ -145,7 +150,10 @@ func compareTags(a, b string) int {
 func compareRejections(a, b Rejection) int {
 	switch {
 	case a.parsed != nil && b.parsed != nil:
-		return cmp.Or(compare(b.parsed, a.parsed), compareTags(a.Tag, b.Tag))
+		if c := compare(b.parsed, a.parsed); c != 0 {
+			return c
+		}
+		return compareTags(a.Tag, b.Tag)
 	case a.parsed != nil:
 		return -1
 	case b.parsed != nil:
