@@ -301,7 +301,7 @@ var histories = []struct {
 		h.run(2 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 10: a canary that loses its last policy waits for one, and fails without", func(h tale) {
+	{"rule 10: a canary that loses its last policy waits for one, and its pause begins anew", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.push("1.1.0")
@@ -317,8 +317,13 @@ var histories = []struct {
 		h.push("1.2.0")
 		h.run(time.Minute)
 		h.removePolicy("web")
-		h.run(15 * time.Minute)
-		h.want("given up", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.run(24 * time.Hour)
+		h.want("it waits", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
+		h.policy("web").stuck = true
+		h.run(9 * time.Minute)
+		h.want("its deadline begins anew", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
+		h.run(2 * time.Minute)
+		h.want("and ends", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
 	{"a kept release that had traffic stands by", func(h tale) {
 		h.live()

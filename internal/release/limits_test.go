@@ -105,7 +105,7 @@ var limits = []struct {
 		h.policy("web")
 		h.push("pr-7-c100")
 		h.run(time.Minute)
-		h.drop("pr-7-c100") // only the head is offered
+		h.drop("pr-7-c100")       // only the head is offered
 		for i := 40; i > 0; i-- { // their order means nothing
 			h.drop(fmt.Sprintf("pr-7-c%d", 10+i+1))
 			h.fails(fmt.Sprintf("pr-7-c%d", 10+i))

@@ -261,7 +261,14 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 		if r.Status != Error {
 			return refuse("the release is %s; Retry is for error", r.Status)
 		}
-		s.retryRow(r, "Retried")
+		switch next := s.passedOver(r); {
+		case next == nil:
+			s.retryRow(r, "Retried")
+		case next.Release == "":
+			return refuse("nothing is wanted: the version is not offered as it was")
+		default:
+			return refuse("%s is wanted (%s)", s.versionOf(next.Release), next.Reason)
+		}
 	default:
 		return refuse("unknown action %q", d.Action)
 	}

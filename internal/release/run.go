@@ -20,7 +20,11 @@ const (
 )
 
 // outside are causes of failure that are not the release's own (rule 29).
-var outside = []string{"ImagePullBackOff", "Unschedulable", "QuotaExceeded", "TrafficNotProgrammed", "TrafficLost"}
+var outside = []string{"ImagePullBackOff", "Unschedulable", "QuotaExceeded", "TrafficNotProgrammed"}
+
+// trafficLost is the reason of a canary that had traffic and has no NetworkPolicy any
+// more: it waits for one without limit, measured by nobody, and with its clock stopped.
+const trafficLost = "TrafficLost"
 
 // running gives the row and object of the release that is under way.
 func (s *scope) running() (*Run, *Row, Child) {
@@ -150,7 +154,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 	case run.Continued == run.Step && !c.has(s.nextSize(run)):
 		return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime // nothing but pods is missing
 	case r.Routed && len(s.reports) == 0:
-		return false, "TrafficLost", noTime
+		return false, trafficLost, noTime
 	case !s.confirmed(run.StepRevision):
 		return false, "TrafficNotProgrammed", noTime
 	case s.masked(r.Release):
@@ -191,10 +195,17 @@ func keepClock(s *scope) {
 		return
 	}
 	healthy, cause, _ := s.health(run, r, c)
+	if r.Reason == trafficLost && len(s.reports) > 0 { // what it waited for proved nothing
+		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
+		s.turn(r, r.Status, "Step")
+		healthy, cause, _ = s.health(run, r, c)
+	}
 	switch {
-	case cause == "TrafficLost":
-		run.Waited, run.WaitingSince, run.Interrupted = 0, noTime, true
-		s.state(r, true, "TrafficLost", "the canary had traffic, and there is no NetworkPolicy any more: it waits for one")
+	case cause == trafficLost:
+		s.idle(run, s.now)
+		run.Interrupted = true
+		s.turn(r, r.Status, trafficLost)
+		s.state(r, true, trafficLost, fmt.Sprintf("%s waits at %d%%: it had traffic, and there is no networkpolicies.hlnr.io any more; make one, or decide Deprecate on %s", r.Version, r.Weight, r.Release))
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
 	case !healthy && !run.WaitingSince.IsZero() && s.confirmed(run.StepRevision):
@@ -234,7 +245,7 @@ func fail(s *scope) {
 		}
 	}
 	healthy, cause, _ := s.health(run, r, c)
-	if healthy || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
+	if healthy || cause == trafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
 		return
 	}
 	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
@@ -246,6 +257,10 @@ func fail(s *scope) {
 	}
 	if s.now.Before(end) {
 		s.wakeAt(end)
+		return
+	}
+	if a := s.g.ActiveRow(); a != nil && r.Status == Canary && s.dead(a) && !s.dead(r) {
+		s.state(r, true, "OnlyServing", fmt.Sprintf("%s is past its deadline (%s) and is not taken back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
 		return
 	}
 	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, cause)

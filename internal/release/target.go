@@ -72,7 +72,7 @@ func (s *scope) aimPinned(p Pin) {
 		from = fmt.Sprintf("%s/current@%s", p.Version, s.o.Config)
 	}
 	target := s.g.Target.Release
-	if s.g.Target.ResolvedFrom != from || !s.known(target) || s.versionOf(target) != p.Version {
+	if s.g.Target.Reason != "Pinned" || s.g.Target.ResolvedFrom != from || !s.known(target) || s.versionOf(target) != p.Version {
 		target = s.resolve(p)
 	}
 	if target == "" {
@@ -99,6 +99,21 @@ func (s *scope) aimPinned(p Pin) {
 	}
 	s.state(nil, false, "Pinned", message)
 	s.g.Target = Target{Release: target, Reason: "Pinned", ResolvedFrom: from}
+}
+
+// passedOver says what is wanted instead of a failed release that a person asks to try
+// again; nil: nothing.
+func (s *scope) passedOver(r *Row) *Target {
+	was, target, notes, wake := *r, s.g.Target, s.notes, s.wake
+	r.Status, r.RetryTime = Pending, noTime
+	aim(s)
+	finishFirst(s)
+	next := s.g.Target
+	*r, s.g.Target, s.notes, s.wake = was, target, notes, wake
+	if next.Release == r.Release {
+		return nil
+	}
+	return &next
 }
 
 func (s *scope) known(release string) bool {

@@ -1,0 +1,323 @@
+package release
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pins are histories of pins, decisions, and of what is served when something is lost.
+// They are played with the others, and with crashes at each of their writes.
+var pins = []struct {
+	name string
+	play func(tale)
+}{
+	{"rule 16: a pin to the present configuration shows its failure, and Retry opens it", func(h tale) {
+		h.live()
+		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
+		h.run(time.Minute)
+		h.broken["1.0.0"] = "CrashLoopBackOff"
+		h.configure("c2")
+		h.run(time.Hour)
+		h.state("failed", "PinnedReleaseFailed", true)
+		h.state("failed", "Pinned", false)
+		clear(h.broken)
+		h.object("1.0.0").why = ""
+		h.word("1.0.0", Retry, "")
+		h.run(time.Hour)
+		h.active("retried", "1.0.0-c2")
+		h.state("retried", "PinnedReleaseFailed", false)
+	}},
+	{"rule 16: a pin is resolved to the configuration that ran last", func(h tale) {
+		h.live()
+		h.configure("c2")
+		h.run(time.Hour)
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.configure("c3")
+		h.run(time.Hour)
+		h.active("newest", "1.1.0-c3")
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Hour)
+		h.active("pinned", "1.0.0-c2")
+		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
+		h.run(time.Hour)
+		h.active("with the present configuration", "1.0.0-c3")
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Hour)
+		h.active("the one that ran last", "1.0.0-c3")
+		h.configure("c4")
+		h.run(time.Hour)
+		h.active("a kept one stays with its own", "1.0.0-c3")
+		h.pin()
+		h.run(time.Hour)
+		h.active("unpinned", "1.1.0-c4")
+	}},
+	{"rule 16: a pin to a version that was not active yet takes its steps", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.push("1.1.0", "1.2.0", "1.3.0")
+		h.run(time.Second)
+		h.want("step 1", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": "", "1.3.0": ""})
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
+	}},
+	{"rule 16: a pin to a version that failed waits, and one to it from the start too", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.state("failed", "PinnedReleaseFailed", true)
+		h.drop("1.1.0") // its row is known
+		h.run(time.Hour)
+		h.state("not offered", "PinnedReleaseFailed", true)
+		h.want("nothing else", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 15: a pin of one group, by name and by slug", func(h tale) {
+		h.live()
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.pin(Pin{Group: "1-x", Version: "1.0.0"}, Pin{Group: "2.x", Version: "2.9.9"})
+		h.push("1.1.0", "2.1.0")
+		h.run(time.Hour)
+		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100", "2.1.0": ""})
+		h.state("a typo holds its group", "PinnedVersionMissing", true)
+		h.pin(Pin{Group: "2.x", Version: "2.0.0"})
+		h.run(time.Hour)
+		h.want("the other is free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": ""})
+	}},
+	{"rule 15: a pin by name goes before one for any group", func(h tale) {
+		h.live()
+		h.push("1.1.0", "1.2.0", "2.0.0")
+		for _, pins := range [][]Pin{
+			{{Global: true, Version: "1.0.0"}, {Group: "1.x", Version: "1.1.0"}},
+			{{Group: "1.x", Version: "1.1.0"}, {Global: true, Version: "1.0.0"}},
+		} {
+			h.pin(pins...)
+			h.run(time.Hour)
+			h.want("by name", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
+		}
+		h.pin(Pin{Global: true, Version: "1.0.0"})
+		h.run(time.Hour)
+		h.want("for any", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+	}},
+	{"rule 15: a pin for any group binds only the one that holds it", func(h tale) {
+		h.live()
+		h.pin(Pin{Global: true, Version: "1.0.0"})
+		h.push("1.1.0", "2.0.0", "2.1.0")
+		h.run(time.Hour)
+		h.want("bound and free", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100"})
+		h.drop("1.0.0") // a row holds it too
+		h.run(time.Hour)
+		h.want("by its row", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.state("by its row", "PinnedVersionMissing", false)
+		h.state("by its row", "Pinned", true)
+	}},
+	{"a pin says what would be there without it", func(h tale) {
+		h.live()
+		h.pin(Pin{Group: "1.x", Version: "1.0.0", Reason: "sales"})
+		h.run(time.Minute)
+		h.says("the same", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.says("newer", "Pinned", `group 1.x is pinned to 1.0.0; latest would be 1.1.0 ("sales")`)
+		h.edit("expire", func(s *Spec) { s.Pins[0].Expire = h.now })
+		h.run(time.Minute)
+		h.says("over", "PinExpired", "the pin to 1.0.0 ended at 2026-01-01T00:03:00Z")
+		h.want("over", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a pinned release in error is not forgotten", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.drop("1.1.0")
+		h.configure("c2")
+		h.run(time.Hour)
+		h.state("not offered, and of another configuration", "PinnedReleaseFailed", true)
+		h.pin()
+		h.run(time.Hour)
+		h.want("unpinned", map[string]string{"1.1.0": ""})
+	}},
+	{"rule 21: Retry of a release that would be overtaken at once is refused", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.object("1.1.0").why = ""
+		h.word("1.1.0", Retry, "")
+		h.run(time.Minute)
+		h.outcome("below a canary", "1.1.0", DecisionNotApplicable+": 1.2.0 is wanted (Latest)")
+		h.want("below a canary", map[string]string{"1.0.0": "active 90", "1.1.0": "error 0", "1.2.0": "canary 10"})
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.word("1.1.0", Retry, "")
+		h.run(time.Minute)
+		h.outcome("pinned to another", "1.1.0", DecisionNotApplicable+": 1.0.0 is wanted (Pinned)")
+		h.want("pinned to another", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.state("the pin has not expired", "PinExpired", false)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Minute)
+		h.word("1.1.0", Retry, "")
+		h.run(2 * time.Hour)
+		h.outcome("pinned", "1.1.0", DecisionApplied)
+		h.want("pinned", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 21: Retry of a release that is not offered any more is refused", func(h tale) {
+		h.policy("web")
+		h.broken["1.0.0"] = "CrashLoopBackOff"
+		h.push("1.0.0")
+		h.run(time.Hour)
+		h.drop("1.0.0")
+		h.word("1.0.0", Retry, "")
+		h.run(time.Minute)
+		h.outcome("gone", "1.0.0", DecisionNotApplicable+": nothing is wanted: the version is not offered as it was")
+		h.push("1.0.0")
+		h.object("1.0.0").why = ""
+		h.word("1.0.0", Retry, "")
+		h.run(time.Minute)
+		h.want("offered", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 21: Retry while another one is finished first is refused", func(h tale) {
+		h.live()
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("last step", map[string]string{"1.1.0": "canary 10"})
+		h.word("1.2.0", Retry, "")
+		h.run(time.Minute)
+		h.outcome("finished first", "1.2.0", DecisionNotApplicable+": 1.1.0 is wanted (FinishFirst)")
+		h.want("goes on", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
+	}},
+	{"rule 21: Retry waits while paused", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.object("1.1.0").why = ""
+		h.word("1.1.0", Retry, "")
+		h.run(time.Hour)
+		h.outcome("paused", "1.1.0", DecisionApplied)
+		h.want("paused", map[string]string{"1.1.0": "pending 0"})
+		h.edit("end of pause", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 31: the active release is lost for good in mid-canary", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("step 1", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.drop("1.0.0")
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.remove(h.object("1.0.0"))
+		h.run(time.Second)
+		h.want("what serves is active", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(24 * time.Hour)
+		h.want("and stays so", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 31: the active release is lost for good while the canary lacks pods", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.drop("1.0.0")
+		h.kill(h.object("1.1.0"), 1)
+		h.object("1.1.0").up = h.now.Add(time.Hour)
+		h.report(h.object("1.1.0"))
+		h.remove(h.object("1.0.0"))
+		h.run(24 * time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"the only release that answers is not taken back at its deadline", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.kill(h.object("1.1.0"), 1)
+		h.object("1.1.0").up = h.now.Add(24 * time.Hour)
+		h.run(2 * time.Hour)
+		h.want("past its deadline", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.state("past its deadline", "OnlyServing", true)
+		h.object("1.0.0").why = ""
+		h.run(time.Hour)
+		h.want("the active one answers again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.state("the active one answers again", "OnlyServing", false)
+	}},
+	{"a canary without pods fails, also beside a dead active release", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("both are dead", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+}
+
+func init() { histories = append(histories, pins...) }
+
+// active says which release is active in the one group.
+func (h tale) active(when, release string) {
+	a := h.ledger.Groups[0].ActiveRow()
+	if a == nil || a.Release != release {
+		h.fail("%s: %v is active, want %s", when, a, release)
+	}
+}
+
+// says gives the message of a state.
+func (h tale) says(when, reason, message string) {
+	o, _, _ := h.observe(lags{})
+	var said []string
+	for _, n := range makePlan(o, h.now, h.rules).Notes {
+		if n.Reason == reason && !n.Event {
+			said = append(said, n.Message)
+		}
+	}
+	if got := strings.Join(said, "; "); got != message {
+		h.fail("%s: %s says %q, want %q", when, reason, got, message)
+	}
+}
+
+// outcome of the last decision on a version.
+func (h tale) outcome(when, version, want string) {
+	for _, g := range h.ledger.Groups {
+		for _, r := range g.Releases {
+			if r.Version == version && r.Decision != nil && r.Decision.Outcome == want {
+				return
+			}
+		}
+	}
+	h.fail("%s: the decision on %s did not end in %q\n%s", when, version, want, fmt.Sprint(h.ledger))
+}
+
+// TestPins plays only the histories of this file.
+func TestPins(t *testing.T) {
+	t.Parallel()
+	for _, h := range pins {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			if w := tell(h.play, rules); w.err != nil {
+				t.Errorf("%v\n%s", w.err, w.told())
+			}
+		})
+	}
+}
