@@ -11,7 +11,7 @@ include hack/localcluster/cluster.mk
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z0-9_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ The two commands
 
@@ -37,6 +37,7 @@ test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a r
 
 .PHONY: build
 build: ## Build the manager as a static binary, and what the Dockerfile copies
+	@echo "building the manager (COLD)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
 
@@ -46,7 +47,8 @@ image-test: build ## Build the Dockerfile with buildah, and look at the image (D
 
 .PHONY: bin/demo bin/sampleapp
 bin/demo:
-	@go build -trimpath -o $@ ./hack/demo
+	@echo "building the demo (COLD)"
+	@$(GOBUILD) -o $@ ./hack/demo
 bin/sampleapp:
 	@cd hack/sampleapp && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
 
@@ -69,8 +71,8 @@ verify: lint generate ## Fail when generated files or formatting are not up to d
 ##@ Clusters
 
 .PHONY: install
-install: ## Install Heighliner into the cluster of your kubeconfig (kubectl apply -k config/default)
-	@kubectl apply -k config/default
+install: ## Install Heighliner into the cluster of your kubeconfig; IMG=registry.example.com/heighliner:v0.1.0 is its image
+	@hack/install.sh "$(IMG)"
 
 .PHONY: uninstall
 uninstall: ## Remove Heighliner and, with its kinds, all of its objects
@@ -83,8 +85,9 @@ local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the 
 ##@ Long runs
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, half an hour; E2E='-run TestSplit' for one
-	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" go test -tags e2e -count=1 -timeout 60m -v ./test/e2e $(E2E)
+e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, fifty minutes; E2E='-run TestSplit' for one
+	@echo "compiling the end-to-end tests (COLD)"
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 100m -v ./test/e2e $(E2E)
 
 .PHONY: smoke
 smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict
