@@ -37,7 +37,7 @@ test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a r
 
 .PHONY: build
 build: ## Build the manager as a static binary, and what the Dockerfile copies
-	@echo "building the manager (COLD)"
+	@echo "building the manager (the first time this takes minutes)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
 
@@ -47,7 +47,7 @@ image-test: build ## Build the Dockerfile with buildah, and look at the image (D
 
 .PHONY: bin/demo bin/sampleapp
 bin/demo:
-	@echo "building the demo (COLD)"
+	@echo "building the demo (the first time about a minute more)"
 	@$(GOBUILD) -o $@ ./hack/demo
 bin/sampleapp:
 	@cd hack/sampleapp && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
@@ -86,7 +86,7 @@ local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the 
 
 .PHONY: e2e
 e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, fifty minutes; E2E='-run TestSplit' for one
-	@echo "compiling the end-to-end tests (COLD)"
+	@echo "compiling the end-to-end tests (the first time about a minute more)"
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 100m -v ./test/e2e $(E2E)
 
 .PHONY: smoke
