@@ -321,3 +321,60 @@ func TestPins(t *testing.T) {
 		})
 	}
 }
+
+// pinOf finds the pin of a group, in words of its own: one by name, else one for any
+// group where this group holds the version. missing: one for any group, which none holds.
+func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
+	holds := func(g *Group, version string) bool {
+		for _, r := range g.Releases {
+			if r.Version == version {
+				return true
+			}
+		}
+		c, offered := w.offers[version]
+		return offered && c.Slug == g.Slug
+	}
+	for _, named := range []bool{true, false} {
+		for i := range w.spec.Pins {
+			p := &w.spec.Pins[i]
+			if p.Global == named || !p.Expire.IsZero() && !p.Expire.After(w.now) {
+				continue
+			}
+			_, held := w.offers[p.Version]
+			for j := range w.ledger.Groups {
+				held = held || holds(&w.ledger.Groups[j], p.Version)
+			}
+			missing = missing || !named && !held
+			if found == nil && (named && p.Group == g.Name || !named && holds(g, p.Version)) {
+				found = p
+			}
+		}
+	}
+	return found, missing
+}
+
+// checkPin asks that a group that can reach the version that it is pinned to ends there,
+// or says that this failed.
+func (w *world) checkPin(g *Group, failed bool) {
+	pin, missing := w.pinOf(g)
+	if pin == nil || missing {
+		return
+	}
+	_, reach := w.offers[pin.Version]
+	broken := false
+	for _, r := range g.Releases {
+		if r.Version == pin.Version && (!pin.Current || r.Config == w.config) {
+			reach, broken = true, broken || r.Status == Error
+		}
+	}
+	switch a := g.ActiveRow(); {
+	case !reach:
+	case g.Run != nil:
+		if r := g.Row(g.Run.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
+			w.fail("rule 16: group %s is pinned to %s, and runs %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))
+		}
+	case a != nil && a.Version == pin.Version && (!pin.Current || a.Config == w.config):
+	case !failed || !broken:
+		w.fail("rule 16: group %s can reach %s, and does not end there\n%s", g.Slug, pin.Version, renderGroup(g))
+	}
+}

@@ -22,7 +22,7 @@ func forgetErrors(s *scope) {
 		}
 		_, out := s.withdrawn(r.Version)
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
-		below := active.Release != "" && !free && compare(r.Version, active.Version) < 0
+		below := active.Release != "" && !free && s.g.Level != preview && compare(r.Version, active.Version) < 0
 		if out || moved || below || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
 			s.dropRow(r.Release)
 		}

@@ -197,6 +197,11 @@ var happenings = []happening{
 					pin.Expire = w.now.Add(20 * time.Minute)
 				}
 				s.Pins = []Pin{pin}
+				if b%11 == 1 { // and another, which may be of the same group
+					other := versions[(a+b)%len(versions)]
+					_, name := slugOf(other)
+					s.Pins = append(s.Pins, Pin{Version: other, Group: name, Current: b%4 == 0})
+				}
 			}
 		})
 	}},
@@ -379,6 +384,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if g.Run != nil && !waits("AwaitingApproval", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
 		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
 	}
+	w.checkPin(g, waits("PinnedReleaseFailed"))
 	kept := 0
 	for _, r := range g.Releases {
 		switch {
