@@ -4,6 +4,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ImagePolicySpec says which versions of an image are allowed.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.minAge) || !has(self.source) || !has(self.source.pinned)",message="spec.minAge is not for spec.source.pinned: what is on a list written by hand is offered at once"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and leave tagFilter.extract out"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
@@ -72,6 +73,12 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
 	Deny []string `json:"deny,omitempty"`
+
+	// minAge is how long a version must have been seen before it is offered, between
+	// 1s and 720h. What the first look finds is old enough. Absent: offered at once.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
+	MinAge Duration `json:"minAge,omitempty"`
 
 	// platforms that the image must exist for, all of them, as "linux/amd64" or
 	// "linux/arm64/v8". Absent: the platform that the manager runs on.
@@ -318,6 +325,10 @@ type RefusedCandidate struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
+
+	// firstSeenTime is when a version that is younger than spec.minAge was first seen.
+	// +optional
+	FirstSeenTime *metav1.Time `json:"firstSeenTime,omitempty"`
 }
 
 // RejectedCount counts the tags that a filter refused.

@@ -152,9 +152,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	known := r.looks.of(req.NamespacedName)
-	s := scan(o, known.asker(o, r.clock), known.absent)
+	s := scan(o, known.asker(o, r.clock), known.absent, known.seen)
+	if s.looked {
+		r.looks.sees(req.NamespacedName, s.seen)
+	}
 	if s.unasked && known.task == nil {
-		r.begin(o, known.look.more(), known.absent)
+		r.begin(o, known.look.more(), known)
 		known = r.looks.of(req.NamespacedName)
 	}
 	now := r.clock.Now()
@@ -163,7 +166,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return status.Again(ctx, err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: next(o, known, now)}, nil
+	return ctrl.Result{RequeueAfter: next(o, s, known, now)}, nil
 }
 
 // look begins one if there is none of the present question that answers or is under
@@ -183,18 +186,18 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 		r.looks.stop(key)
 		return nil
 	}
-	r.begin(o, newLook(o.question, o.auth, o.question.requested != o.policy.Status.LastHandledRequest), known.absent)
+	r.begin(o, newLook(o.question, o.auth, o.question.requested != o.policy.Status.LastHandledRequest), known)
 	return nil
 }
 
 // begin has a look filled with all that a scan of the present facts asks. The scan
 // itself is done again when the answers are there, on the facts of that time.
-func (r *Reconciler) begin(o *observed, l *look, absent map[string]time.Time) {
-	facts, absent := *o, maps.Clone(absent)
+func (r *Reconciler) begin(o *observed, l *look, known remembered) {
+	facts, absent := *o, maps.Clone(known.absent)
 	facts.policy = o.policy.DeepCopy() // the reconcile goes on to write its status
 	r.looks.begin(client.ObjectKeyFromObject(o.policy), l, func(ctx context.Context, l *look) {
 		started := r.clock.Now()
-		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, ctx: ctx}, absent)
+		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, ctx: ctx}, absent, known.seen)
 		l.close(s.err, r.clock.Now())
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})
@@ -234,7 +237,14 @@ func takes(before, now []v1alpha1.OfferedRelease) bool {
 // next is the time until the policy is due again; a look that is under way wakes it
 // before. A problem of the specification or of a Secret, which is not watched, is
 // looked at with the interval.
-func next(o *observed, known remembered, now time.Time) time.Duration {
+func next(o *observed, s scanned, known remembered, now time.Time) time.Duration {
+	due := time.Time{}
+	if known.look != nil {
+		due = known.look.due
+	}
+	if !s.ripe.IsZero() && s.ripe.Before(due) {
+		due = s.ripe // what was too young is offered
+	}
 	switch {
 	case o.policy.Spec.Suspend:
 		return 0
@@ -245,6 +255,6 @@ func next(o *observed, known remembered, now time.Time) time.Duration {
 	case known.task != nil:
 		return 0
 	default:
-		return max(time.Second, known.look.due.Sub(now))
+		return max(time.Second, due.Sub(now))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
@@ -68,7 +69,7 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 	out.cut = len(out.releases) < offered
 	out.withdrawn = fit(withdraw(o, s, now), maxWithdrawn, withdrawnBytes)
 	if s.looked {
-		out.rejected, out.refused = refuse(s.result)
+		out.rejected, out.refused = refuse(s)
 	}
 	return out
 }
@@ -153,11 +154,11 @@ func offers(offered []version.Release, h version.Held) bool {
 	return slices.ContainsFunc(offered, func(r version.Release) bool { return r.Slug == h.Group && r.Version == h.Version })
 }
 
-func refuse(res version.Result) (counts []v1alpha1.RejectedCount, first []v1alpha1.RefusedCandidate) {
-	for _, c := range res.Counts {
+func refuse(s scanned) (counts []v1alpha1.RejectedCount, first []v1alpha1.RefusedCandidate) {
+	for _, c := range s.result.Counts {
 		counts = append(counts, v1alpha1.RejectedCount{Verdict: string(c.Verdict), Count: int32(c.Tags)})
 	}
-	for _, x := range res.Rejected {
+	for _, x := range s.result.Rejected {
 		if len(first) == maxCandidates {
 			break
 		}
@@ -165,9 +166,11 @@ func refuse(res version.Result) (counts []v1alpha1.RejectedCount, first []v1alph
 		if name == "" {
 			name = x.Tag
 		}
-		first = append(first, v1alpha1.RefusedCandidate{
-			Version: status.LineOf(name, 128), Verdict: string(x.Verdict), Reason: status.LineOf(x.Reason, 256),
-		})
+		c := v1alpha1.RefusedCandidate{Version: status.LineOf(name, 128), Verdict: string(x.Verdict), Reason: status.LineOf(x.Reason, 256)}
+		if x.Verdict == version.VerdictMinAge {
+			c.FirstSeenTime = ptr.To(metav1.NewTime(s.seen.of(version.Release{Tag: x.Tag, Version: x.Version}).Truncate(time.Second)))
+		}
+		first = append(first, c)
 	}
 	return counts, first
 }

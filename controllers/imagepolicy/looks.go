@@ -45,6 +45,9 @@ type remembered struct {
 	// absent holds the first look in which a tag was proven absent. Only the policy's
 	// reconciles, of which there is one at a time, touch it.
 	absent map[string]time.Time
+	// seen is when tags were first seen; nil before the first list. It is never
+	// changed.
+	seen *sightings
 }
 
 // task is a look that is to be done.
@@ -107,6 +110,13 @@ func (ls *looks) remember(policy types.NamespacedName) *remembered {
 		ls.policies[policy] = &remembered{absent: map[string]time.Time{}}
 	}
 	return ls.policies[policy]
+}
+
+// sees keeps what a policy has seen.
+func (ls *looks) sees(policy types.NamespacedName, seen *sightings) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.remember(policy).seen = seen
 }
 
 // begin has work fill a look when it is its turn. An earlier task of the policy ends.

@@ -33,6 +33,8 @@ type observed struct {
 	selector *version.Selector
 	// platforms that an image must be there for.
 	platforms []string
+	// minAge of what is offered for the first time; 0: none.
+	minAge time.Duration
 	// problem is what somebody must change.
 	problem *status.Error
 }
@@ -71,6 +73,9 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 	}
 	if src := policy.Spec.Source; src != nil && src.Pinned != nil {
 		o.pinned = src.Pinned.Versions
+	}
+	if o.pinned == nil {
+		o.minAge = policy.Spec.MinAge.Std(0)
 	}
 	var secrets []string
 	for _, ref := range policy.Spec.ImagePullSecrets {

@@ -42,6 +42,11 @@ type scanned struct {
 	// result of the selection, and images by tag.
 	result version.Result
 	images map[string]v1alpha1.ReleaseImage
+	// seen is when tags were first seen; nil where there is no spec.minAge.
+	seen *sightings
+	// ripe is when the first of the versions that are too young is old enough; zero:
+	// none is too young.
+	ripe time.Time
 	// gone are held versions whose absence was proven twice.
 	gone []version.Held
 	// err is the first one of the list or of an image; what was offered stays.
@@ -61,8 +66,9 @@ func (s *scanned) fail(err error) {
 
 // scan reads a look, or fills it where the asker has a scanner, and selects. It never
 // fails as a whole: what cannot be read, or is not known yet, stays as it was. absent
-// is what looks found absent so far; it is kept up to date.
-func scan(o *observed, a *asker, absent map[string]time.Time) scanned {
+// is what looks found absent so far, which is kept up to date, and seen when they
+// first saw a tag.
+func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) scanned {
 	s := scanned{images: map[string]v1alpha1.ReleaseImage{}}
 	if o.selector == nil {
 		return s
@@ -70,6 +76,9 @@ func scan(o *observed, a *asker, absent map[string]time.Time) scanned {
 	var tags []string
 	if !o.quiet() {
 		tags = s.list(a, o.pinned == nil)
+	}
+	if s.looked && o.minAge > 0 {
+		s.seen = o.see(seen, a.list.value.Tags, s.checksum, a.time)
 	}
 	before := offeredBefore(o)
 	missing := map[string]bool{}
@@ -128,16 +137,24 @@ func (s *scanned) list(a *asker, fromRegistry bool) []string {
 // offer selects, until every version that is offered has an image or was refused.
 // A new tag beyond maxRefusals has neither, and is not offered.
 func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before map[string]v1alpha1.ReleaseImage, refused map[string]version.Refusal) {
+	now, useless := a.clock.Now(), 0
 	for more := true; more; {
 		s.result = ranking.Offer(o.held, refused)
 		more = false
 		for _, rel := range s.result.Offered {
+			offered := before[rel.Tag].Digest != ""
+			if young := s.young(o, rel, offered, now); young != nil {
+				refused[rel.Tag] = *young
+				more = true
+				continue
+			}
 			_, done := s.images[rel.Tag]
-			if done || len(refused) >= maxRefusals && before[rel.Tag].Digest == "" {
+			if done || useless >= maxRefusals && !offered {
 				continue
 			}
 			if refusal := s.resolve(o, a, rel.Tag, before[rel.Tag]); refusal != nil {
 				refused[rel.Tag] = *refusal
+				useless++
 				more = true
 			}
 		}

@@ -79,10 +79,10 @@ func BenchmarkLook(b *testing.B) {
 			for b.Loop() {
 				for i, o := range all {
 					l := newLook(o.question, o.auth, false)
-					s := scan(o, &asker{look: l, clock: clock, scanner: registry, ctx: b.Context()}, map[string]time.Time{})
+					s := scan(o, &asker{look: l, clock: clock, scanner: registry, ctx: b.Context()}, map[string]time.Time{}, nil)
 					l.close(s.err, now)
 					kept[i] = l
-					s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{})
+					s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{}, nil)
 					out := decide(o, s, now)
 					if o.policy.Status.Releases = out.releases; len(out.releases) == 0 || s.unasked {
 						b.Fatalf("policy %d offers %d, unasked: %v", i, len(out.releases), s.unasked)

@@ -11,11 +11,12 @@
 //	Level      a pre-release, and versioning.level is Release
 //	Range      outside versioning.range
 //	Deny       named by deny
+//	MinAge     the caller has not seen the tag for long enough    (Refusal)
 //	Exists     the caller proved that there is no such image      (Refusal)
 //	Platform   the image is not there for the wanted platforms    (Refusal)
 //	Duplicate  another tag gives the same version
 //	Limits     beyond limits.groups or limits.releasesPerGroup
 //
-// Exists and Platform need the registry, so the caller decides them: it offers,
+// MinAge needs a clock, Exists and Platform the registry, so the caller decides them: it offers,
 // looks at what is offered, and offers again with what it has refused.
 package version

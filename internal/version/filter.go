@@ -16,6 +16,7 @@ const (
 	VerdictLevel     Verdict = "Level"
 	VerdictRange     Verdict = "Range"
 	VerdictDeny      Verdict = "Deny"
+	VerdictMinAge    Verdict = "MinAge"
 	VerdictExists    Verdict = "Exists"
 	VerdictPlatform  Verdict = "Platform"
 	VerdictDuplicate Verdict = "Duplicate"

@@ -34,8 +34,8 @@ type Held struct {
 	Tag string
 }
 
-// Refusal is a verdict of the caller on a tag: VerdictExists or VerdictPlatform,
-// with the reason.
+// Refusal is a verdict of the caller on a tag: VerdictMinAge, VerdictExists or
+// VerdictPlatform, with the reason.
 type Refusal struct {
 	Verdict Verdict
 	Reason  string
@@ -272,7 +272,7 @@ func merge(own, ranking []Rejection) []Rejection {
 
 // verdictOrder is the order of Result.Counts.
 var verdictOrder = []Verdict{VerdictName, VerdictExclude, VerdictTagFilter, VerdictParse, VerdictLevel, VerdictRange,
-	VerdictDeny, VerdictExists, VerdictPlatform, VerdictDuplicate, VerdictLimits}
+	VerdictDeny, VerdictMinAge, VerdictExists, VerdictPlatform, VerdictDuplicate, VerdictLimits}
 
 func count(rejected []Rejection) (counts []Count) {
 	n := map[Verdict]int{}

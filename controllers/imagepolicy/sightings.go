@@ -1,0 +1,97 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// sightings are when the tags of a source were first seen, for spec.minAge. They are
+// our own observations: no image can pretend to be old.
+type sightings struct {
+	origin origin
+	// time of the list, and its tags, sorted and shared with it.
+	time time.Time
+	list []string
+	// first has the tags that were not in the list before.
+	first map[string]time.Time
+	// stated has the versions that the status said to be too young when this process
+	// saw the source first.
+	stated map[string]time.Time
+	// base is when all other tags were there at the latest; zero: before any look.
+	base time.Time
+}
+
+// see adds a list. It changes nothing that exists: a look and the pass that reads it
+// both see the list.
+//
+// What the first list of all has is old, else nothing could start for minAge. After a
+// restart, what the status offers is old, and what it calls too young keeps its time;
+// all else was there when the list last changed, if it is still the same list, and
+// else counts from now: a restart may delay a version, and never hurries one.
+func (o *observed) see(before *sightings, tags []string, checksum string, at time.Time) *sightings {
+	if before != nil && before.origin == o.question.origin && before.time.Equal(at) {
+		return before
+	}
+	seen := &sightings{origin: o.question.origin, time: at, list: tags, first: map[string]time.Time{}}
+	if before != nil && before.origin == seen.origin {
+		seen.stated, seen.base = before.stated, before.base
+		for _, tag := range tags {
+			t, young := before.first[tag]
+			if _, known := slices.BinarySearch(before.list, tag); !known {
+				t, young = at, true
+			}
+			if young && at.Sub(t) <= o.minAge {
+				seen.first[tag] = t
+			}
+		}
+		return seen
+	}
+	st := &o.policy.Status
+	if st.Scan == nil || st.ObservedGeneration != o.policy.Generation && len(offeredBefore(o)) == 0 {
+		return seen
+	}
+	seen.base, seen.stated = at, map[string]time.Time{}
+	if st.Scan.Checksum == checksum {
+		seen.base = st.Scan.ChangedTime.Time
+	}
+	for _, c := range st.Candidates {
+		if c.FirstSeenTime != nil {
+			seen.stated[c.Version] = c.FirstSeenTime.Time
+		}
+	}
+	return seen
+}
+
+// of is when a version was first seen; zero: before any look.
+func (seen *sightings) of(rel version.Release) time.Time {
+	if t, ok := seen.first[rel.Tag]; ok {
+		return t
+	}
+	if t, ok := seen.stated[rel.Version]; ok {
+		return t
+	}
+	return seen.base
+}
+
+// young refuses a version that is younger than spec.minAge and was not offered
+// before.
+func (s *scanned) young(o *observed, rel version.Release, offered bool, now time.Time) *version.Refusal {
+	if s.seen == nil || offered {
+		return nil
+	}
+	first := s.seen.of(rel)
+	from := first.Add(o.minAge)
+	if first.IsZero() || !now.Before(from) {
+		return nil
+	}
+	if s.ripe.IsZero() || from.Before(s.ripe) {
+		s.ripe = from
+	}
+	return &version.Refusal{Verdict: version.VerdictMinAge, Reason: fmt.Sprintf(
+		"first seen at %s, and spec.minAge is %s: it is offered from %s", stamp(first), o.policy.Spec.MinAge, stamp(from))}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

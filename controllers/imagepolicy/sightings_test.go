@@ -1,0 +1,125 @@
+package imagepolicy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// young gives the refused candidates with when they were first seen.
+func young(p *v1alpha1.ImagePolicy) map[string]string {
+	out := map[string]string{}
+	for _, c := range p.Status.Candidates {
+		if c.FirstSeenTime != nil {
+			out[c.Version] = c.Verdict + " " + stamp(c.FirstSeenTime.Time)
+		}
+	}
+	return out
+}
+
+// old makes a policy with spec.minAge of ten minutes, over what is there.
+func old(t *testing.T, tags ...string) *story {
+	s := begin(t)
+	s.push(tags...)
+	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "10m" })
+	p, _ := s.pass("shop")
+	same(t, "what the first look finds is old", len(p.Status.Releases), len(tags))
+	return s
+}
+
+func TestMinAge(t *testing.T) {
+	s := old(t, "1.0.0", "1.1.0")
+	s.push("1.2.0")
+	p := s.look("shop")
+	seen := s.clock.Now()
+	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	same(t, "young", young(p), map[string]string{"1.2.0": "MinAge " + stamp(seen)})
+	same(t, "reason", p.Status.Candidates[0].Reason, "first seen at 2026-01-02T03:05:05Z, and spec.minAge is 10m: it is offered from 2026-01-02T03:15:05Z")
+	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "MinAge", Count: 1}})
+	writes := s.writes
+	for range 8 {
+		s.look("shop")
+	}
+	same(t, "writes while it waits", s.writes, writes)
+
+	s.clock.SetTime(seen.Add(9*time.Minute + 30*time.Second))
+	_, next := s.pass("shop")
+	if next > 30*time.Second {
+		t.Errorf("next in %s, and the version is old enough in 30s", next)
+	}
+	s.clock.SetTime(seen.Add(10 * time.Minute))
+	p, _ = s.pass("shop")
+	same(t, "offered when it is old enough", offered(p), []string{"1.2.0 in release", "1.1.0 in release", "1.0.0 in release"})
+	same(t, "writes", s.writes, writes+1)
+}
+
+func TestMinAgeOverRestarts(t *testing.T) {
+	t.Run("a version keeps its time", func(t *testing.T) {
+		s := old(t, "1.0.0")
+		s.push("1.1.0")
+		s.look("shop")
+		seen := s.clock.Now()
+		s.clock.Step(5 * time.Minute)
+		s.restart()
+		p, _ := s.pass("shop")
+		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + stamp(seen)})
+		s.clock.SetTime(seen.Add(10 * time.Minute))
+		p, _ = s.pass("shop")
+		same(t, "latest", p.Status.Latest, "1.1.0")
+	})
+	t.Run("what came meanwhile counts from now", func(t *testing.T) {
+		s := old(t, "1.0.0")
+		s.push("1.1.0")
+		s.clock.Step(time.Hour)
+		s.restart()
+		p, _ := s.pass("shop")
+		same(t, "offered", offered(p), []string{"1.0.0 in release"})
+		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + stamp(s.clock.Now())})
+	})
+	t.Run("a list that is the same is as old as it is", func(t *testing.T) {
+		s := begin(t)
+		s.push("1.0.0", "1.1.0")
+		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge, p.Versioning.Range = "10m", "<1.1.0" })
+		s.pass("shop")
+		s.clock.Step(time.Hour)
+		s.restart()
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Versioning.Range = "" })
+		p, _ := s.pass("shop")
+		same(t, "latest", p.Status.Latest, "1.1.0")
+	})
+	t.Run("a list that is young is as old as it is", func(t *testing.T) {
+		s := begin(t)
+		s.push("1.0.0", "1.1.0")
+		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Versioning.Range = "<1.1.0" })
+		s.pass("shop")
+		s.clock.Step(time.Minute)
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.MinAge, p.Spec.Versioning.Range = "10m", "" })
+		p, _ := s.pass("shop")
+		same(t, "young", len(young(p)), 1)
+		s.clock.Step(9 * time.Minute)
+		p, _ = s.pass("shop")
+		same(t, "latest", p.Status.Latest, "1.1.0")
+	})
+}
+
+func TestMinAgeOfAnotherImage(t *testing.T) {
+	s := old(t, "1.0.0")
+	s.server.Push(t, "team/other", "2.0.0")
+	s.clock.Step(time.Minute)
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Image = s.server.Repository("team/other") })
+	p, _ := s.pass("shop")
+	same(t, "what the first look at another image finds is old", offered(p), []string{"2.0.0 in release"})
+}
+
+// A version that is too young costs no request, however many there are.
+func TestYoungVersionsAreNotAskedFor(t *testing.T) {
+	s := old(t, "1.0.0")
+	s.push("1.1.0", "1.2.0", "1.3.0")
+	asked := s.server.Total()
+	p := s.look("shop")
+	same(t, "young", len(young(p)), 3)
+	if got := s.server.Total() - asked; got > 3 { // a list, with the login, and the digest of what is offered
+		t.Errorf("%d requests", got)
+	}
+}
