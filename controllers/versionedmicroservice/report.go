@@ -80,11 +80,23 @@ func fault(o *observed, did outcome, row mirror, now time.Time) failure {
 				return f
 			}
 		}
-		return failure{reason: cmp.Or(old.Failure, row.reason, reasonFailed), message: old.Message}
+		return failure{reason: cmp.Or(old.Failure, row.reason, reasonFailed), message: cmp.Or(old.Message, verdict(row, old))}
 	case hlnr.ReleasePending, hlnr.ReleaseCanary:
 		return failure{reason: old.Failure, message: old.Message}
 	}
 	return failure{}
+}
+
+// verdict says why a release was given up whose pods are not to blame; empty: the
+// reason says it all.
+func verdict(row mirror, old hlnr.VersionedMicroserviceStatus) string {
+	switch {
+	case row.reason == "AnalysisFailed" && old.Analysis != nil && old.Analysis.Phase == hlnr.AnalysisFailed:
+		return old.Analysis.Message
+	case row.reason == "TurnedDown" && row.decision != nil && row.decision.By != "":
+		return fmt.Sprintf("%s decided %s", row.decision.By, row.decision.Action)
+	}
+	return ""
 }
 
 // count writes the replicas. On the way up nothing is counted below all of them:

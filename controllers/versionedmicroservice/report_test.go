@@ -292,3 +292,31 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	turned := &hlnr.HandledDecision{Action: hlnr.DecisionDeprecate, By: "alice"}
+	measured := &hlnr.ReleaseAnalysis{Phase: hlnr.AnalysisFailed, Message: "errors: 0.2 is above 0.01"}
+	for name, test := range map[string]struct {
+		row      mirror
+		analysis *hlnr.ReleaseAnalysis
+		want     string
+	}{
+		"turned down":             {row: mirror{reason: "TurnedDown", decision: turned}, want: "alice decided Deprecate"},
+		"turned down, by nobody":  {row: mirror{reason: "TurnedDown", decision: &hlnr.HandledDecision{}}},
+		"measured":                {row: mirror{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
+		"measured, not the cause": {row: mirror{reason: "ProgressDeadlineExceeded"}, analysis: measured},
+		"measured well":           {row: mirror{reason: "AnalysisFailed"}, analysis: &hlnr.ReleaseAnalysis{Phase: hlnr.AnalysisPassed, Message: "good"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.row.release = hlnr.ReleaseError
+			o := scene(0, 0)
+			o.release.Status.Analysis = test.analysis
+			want := failure{reason: test.row.reason, message: test.want}
+			if diff := cmp.Diff(want, fault(o, outcome{}, test.row, noon), cmp.AllowUnexported(failure{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
