@@ -1,0 +1,83 @@
+package imagepolicy
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// silentRegistry answers when the caller's time is over.
+type silentRegistry struct{ shelf }
+
+func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.Scan, error) {
+	<-ctx.Done()
+	return registry.Scan{}, ctx.Err()
+}
+
+// A look that takes too long says so, keeps what was offered, and is begun anew soon.
+func TestLateLook(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	clock := testingclock.NewFakeClock(now)
+	o, _ := fixture(t, []string{"1.0.0"}, "1.0.0")
+	o.question.interval = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	l := newLook(o.question, o.auth, false)
+	s := scan(o, &asker{look: l, clock: clock, scanner: &silentRegistry{}, ctx: ctx}, map[string]time.Time{}, nil)
+	if !errors.Is(s.err, errLate) {
+		t.Fatalf("error %v, want %v", s.err, errLate)
+	}
+	l.close(s.err, now)
+	same(t, "due", l.due, now.Add(5*time.Minute))
+
+	s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{}, nil)
+	out := decide(o, s, now)
+	setConditions(o, s, out)
+	shown := &v1alpha1.ImagePolicy{Status: v1alpha1.ImagePolicyStatus{Releases: out.releases, Conditions: o.policy.Status.Conditions}}
+	same(t, "offered", offered(shown), []string{"1.0.0 in release"})
+	same(t, "Ready", condition(shown, "Ready"), "True Succeeded: offers 1 in 1 group")
+	same(t, "SourceReachable", condition(shown, "SourceReachable"), "False Failed: "+errLate.Error())
+}
+
+func TestDue(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	down := &registry.Error{Kind: registry.Unreachable}
+	for name, test := range map[string]struct {
+		interval time.Duration
+		before   time.Duration // after now; 0: the look was not done before
+		err      error
+		least    time.Duration
+		most     time.Duration
+	}{
+		"good":                    {time.Hour, 0, nil, 54 * time.Minute, time.Hour},
+		"down":                    {time.Hour, 0, down, 5 * time.Minute, 5 * time.Minute},
+		"down, often asked":       {5 * time.Second, 0, down, 5 * time.Second, 5 * time.Second},
+		"refused":                 {time.Hour, 0, &registry.Error{Kind: registry.Unauthorized}, time.Hour, time.Hour},
+		"paused":                  {time.Minute, 0, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Hour, time.Hour},
+		"more, and good":          {time.Hour, time.Minute, nil, time.Minute, time.Minute},
+		"more, and down":          {time.Hour, 30 * time.Minute, down, 5 * time.Minute, 5 * time.Minute},
+		"more, and down at last":  {time.Hour, time.Minute, down, time.Minute, time.Minute},
+		"more, and paused longer": {time.Minute, time.Second, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLook(question{interval: test.interval}, registry.Credential{}, false)
+			l.time = now
+			if test.before > 0 {
+				l.due = now.Add(test.before)
+			}
+			l.close(test.err, now)
+			if due := l.due.Sub(now); due < test.least || due > test.most {
+				t.Errorf("due in %s, want %s to %s", due, test.least, test.most)
+			}
+		})
+	}
+}
