@@ -503,7 +503,11 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Run != nil && g.Run.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
-			if serves && (r.Delete || r.Replicas < asked) {
+			// One that answers nothing makes room for its mend, and keeps a pod.
+			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && slices.ContainsFunc(seen.Children, func(c Child) bool {
+				return c.Release == o.Release && (c.Available == 0 || maskedIn(seen, c.Release))
+			})
+			if serves && !dead && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)
 			}
 			if serves {

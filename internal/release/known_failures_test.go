@@ -95,6 +95,25 @@ var knownFailures = []struct {
 		h.run(time.Minute)
 		h.want("there is room", map[string]string{"1.2.0": "active 100"})
 	}},
+	{"16 a dead active release makes room for its mend", func(h tale) {
+		h.live()
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.broken["1.1.0"] = "QuotaExceeded"
+		h.push("1.1.0")
+		h.run(4 * time.Minute)
+		if n := h.object("1.0.0").Replicas; n != 2 {
+			h.fail("before half of the deadline the active release has %d replicas, want 2", n)
+		}
+		h.run(2 * time.Minute)
+		if n := h.object("1.0.0").Replicas; n != 1 {
+			h.fail("after half of the deadline the dead active release has %d replicas, want 1", n)
+		}
+		h.broken = map[string]string{}
+		h.object("1.1.0").why = ""
+		h.run(time.Hour)
+		h.want("there is room", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"17 a drain that a rollback cuts short begins anew", func(h tale) {
 		h.live()
 		h.push("1.1.0")

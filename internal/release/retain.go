@@ -149,6 +149,12 @@ func (s *scope) want(r Row, c Child) int {
 	switch {
 	case s.g.Phase == Closing:
 		return c.Replicas // the object goes with its row
+	case r.Status == Active && c.Replicas > 0 && s.dead(&r) && s.pressed():
+		// It answers nothing, and keeps its mend from finding room.
+		if c.Unsettled {
+			return min(c.Replicas, s.full())
+		}
+		return 1
 	case r.Status == Active:
 		return s.full()
 	case running:
