@@ -63,6 +63,8 @@ type story struct {
 
 	writes []string
 	events []string
+	// keys are of the events, as a recorder folds them into series.
+	keys map[string]int
 }
 
 // begin makes the namespace and the Microservice, with two replicas and steps of 10
@@ -140,7 +142,17 @@ func (s *story) make(c client.Client, live client.Reader) *Reconciler {
 }
 
 // Eventf collects events as "Reason: note".
-func (s *story) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+func (s *story) Eventf(about, related runtime.Object, kind, reason, action, note string, args ...any) {
+	key := fmt.Sprint(kind, reason, action, about.(client.Object).GetResourceVersion())
+	if related != nil {
+		key += related.(client.Object).GetName()
+	}
+	if s.keys == nil {
+		s.keys = map[string]int{}
+	}
+	if s.keys[key]++; s.keys[key] > 1 {
+		s.Errorf("event %s: %s is folded into an earlier one", reason, note)
+	}
 	s.events = append(s.events, fmt.Sprintf("%s: %s", reason, fmt.Sprintf(note, args...)))
 }
 

@@ -63,16 +63,24 @@ func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservic
 
 // tell emits an event for each thing that happened, and counts it.
 func (r *Reconciler) tell(w *world) {
+	told := map[string]int{}
 	for _, n := range w.plan.Notes {
 		if !n.Event {
 			continue
 		}
 		r.metrics.count(w, n, r.clock.Now())
+		about, action := r.events, "Release"
+		if n.Release != "" {
+			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
+		}
+		if told[n.Release+n.Reason]++; told[n.Release+n.Reason] > 1 {
+			action = fmt.Sprintf("Release%d", told[n.Release+n.Reason]) // Steps that wait for nothing are passed together.
+		}
 		if n.Warning {
-			r.events.Warning(w.ms, n.Reason, "Release", n.Message)
+			about.Warning(w.ms, n.Reason, action, n.Message)
 			continue
 		}
-		r.events.Normal(w.ms, n.Reason, "Release", n.Message)
+		about.Normal(w.ms, n.Reason, action, n.Message)
 	}
 }
 

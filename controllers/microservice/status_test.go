@@ -267,3 +267,23 @@ func TestMetrics(t *testing.T) {
 	}
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
+
+// Each event has a key of its own: one that is folded into an earlier one loses its
+// note, and is written again minutes later. Eventf of the story checks it.
+func TestEventsOfOnePassAreToldApart(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}, {Weight: 90}}
+	})
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.play()
+	steps := 0
+	for _, e := range s.events {
+		if strings.HasPrefix(e, "Step:") {
+			steps++
+		}
+	}
+	same(t, "steps that were told", steps, 3)
+}
