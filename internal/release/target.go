@@ -199,11 +199,12 @@ func (s *scope) failed(r *Row) bool {
 }
 
 // choices are the candidates, and the running release where its version is not
-// offered any more: absence is no fact.
+// offered any more: absence is no fact. Of a pull request the head is offered, and goes
+// before all others.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	run := s.g.Run
-	if run == nil {
+	if run == nil || s.g.Level == preview && len(cs) > 0 {
 		return cs
 	}
 	r := s.g.Row(run.Release)

@@ -1,0 +1,417 @@
+package release
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// protocol are histories of rules that the others have no history of their own for.
+// They are played with the others, and with crashes at each of their writes.
+var protocol = []struct {
+	name string
+	play func(tale)
+}{
+	{"rule 01: equal weights are no confirmation", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		web := h.nets["web"]
+		h.push("1.1.0")
+		h.settle()
+		h.run(time.Second)
+		h.want("step 1", map[string]string{"1.1.0": "canary 10"})
+		web.stuck = true // what is written from here on is not carried yet
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Second)
+		h.word("1.1.0", Retry, "")
+		h.run(time.Second)
+		h.word("1.1.0", Deprecate, "")
+		h.run(2 * time.Minute) // the gateway had these weights before, and reported them
+		h.ready("until it is confirmed", "1.1.0", 2)
+		if !web.routes["1-x"].accepts(h.release("1.1.0")) {
+			h.fail("the gateway does not carry the canary: the history is not what it says")
+		}
+		h.word("1.1.0", Retry, "")
+		h.run(time.Minute)
+		h.want("no step before the last change is carried", map[string]string{"1.1.0": "pending 0"})
+		web.stuck = false
+		h.run(time.Second)
+		h.want("again", map[string]string{"1.1.0": "canary 10"})
+	}},
+	{"rule 02: an old leader scales down what a rollback revives", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("replaced", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.advance(h.spec.Drain)
+		old := h.leaders[1]
+		h.plan(old, lags{}) // and stands still
+		if !slices.ContainsFunc(old.todo, func(x write) bool { return x.retire != nil && x.retire.Release == h.release("1.0.0") }) {
+			h.fail("the old leader has nothing to take: the history is not what it says")
+		}
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
+		conflicts := h.stats.conflicts
+		for h.perform(old) {
+		}
+		if h.stats.conflicts == conflicts {
+			h.fail("the old leader met no conflict")
+		}
+		h.ready("after the old leader", "1.0.0", 2)
+	}},
+	{"rule 02: an old leader deletes what is wanted again", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.push("1.1.1")
+		h.run(time.Second)
+		h.want("overtaken", map[string]string{"1.1.0": "deprecated 0", "1.1.1": "canary 10"})
+		h.advance(h.spec.Drain)
+		old := h.leaders[1]
+		h.plan(old, lags{})
+		h.withdraw("1.1.1", Denied) // and 1.1.0 is wanted again
+		h.run(time.Second)
+		h.want("again", map[string]string{"1.1.0": "canary 10"})
+		for h.perform(old) {
+		}
+		h.run(time.Second)
+		h.want("after the old leader", map[string]string{"1.1.0": "canary 10"})
+		h.ready("after the old leader", "1.1.0", 2)
+	}},
+	{"rule 05: the active release loses all pods, and the canary stands in and goes on", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Second)
+		h.carried("masked", map[string]int{"1.1.0": 100})
+		h.run(5 * time.Minute)
+		h.want("the mend goes through", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 05: a canary without pods is masked, and takes no step", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.kill(h.object("1.1.0"), 2)
+		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
+		h.run(4 * time.Minute)
+		h.carried("masked", map[string]int{"1.0.0": 100})
+		h.want("no step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(90 * time.Second)
+		h.carried("back", map[string]int{"1.0.0": 90, "1.1.0": 10})
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 05: neither a failed nor a pending release stands in", func(h tale) {
+		h.live()
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.ready("it could", "1.1.0", 2)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Second)
+		h.carried("the hook has not agreed", map[string]int{"1.0.0": 100})
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Second)
+		h.carried("turned down", map[string]int{"1.0.0": 100})
+	}},
+	{"rule 10: a policy that never confirmed holds nothing up, and is named", func(h tale) {
+		h.live()
+		h.policy("odd").stuck = true
+		h.run(time.Minute)
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(10 * time.Minute)
+		h.want("goes on", map[string]string{"1.1.0": "active 100"})
+		h.state("named", "PolicyNotProgrammed", true)
+		h.nets["odd"].stuck = false
+		h.run(time.Minute)
+		h.state("mended", "PolicyNotProgrammed", false)
+	}},
+	{"rule 10: a policy that never confirmed and names nothing holds up no drain", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("replaced", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.policy("odd").stuck = true
+		h.run(time.Hour)
+		h.ready("drained", "1.0.0", 1)
+	}},
+	{"rule 10: one policy that never confirmed does not let a canary go on alone", func(h tale) {
+		h.policy("odd").stuck = true
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.want("a first release waits for no gateway", map[string]string{"1.0.0": "active 100"})
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(5 * time.Minute)
+		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.run(time.Hour)
+		h.want("fails", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 10: every policy that ever confirmed must", func(h tale) {
+		h.live()
+		slow := h.policy("slow")
+		h.run(time.Minute)
+		h.steps(twoSteps...)
+		slow.stuck = true
+		h.push("1.1.0")
+		h.run(5 * time.Minute)
+		h.want("waits", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		slow.stuck = false
+		h.run(5 * time.Minute)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 10: a canary that waits for a policy is not judged, and loses no pods unseen", func(h tale) {
+		h.analysed(Step{Weight: 10, Pause: 10 * time.Minute})
+		h.quality["1.1.0"] = VerdictRunning
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.removePolicy("web")
+		h.run(time.Second)
+		h.quality["1.1.0"] = VerdictFailed // of what has no requests
+		h.run(24 * time.Hour)
+		h.want("lost", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.kill(h.object("1.1.0"), 1)
+		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
+		h.run(6 * time.Minute)
+		h.want("within its deadline", map[string]string{"1.1.0": "canary 10"})
+		h.state("within its deadline", "TrafficLost", true)
+		h.run(24 * time.Hour)
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("without pods it fails", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"rule 11: what a domain names is not let go, and drains when it does not", func(h tale) {
+		h.edit("one is kept", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.live()
+		h.nets["web"].pins = []string{"1.0.0"}
+		h.run(time.Minute)
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("named", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.ready("named", "1.0.0", 2)
+		h.nets["web"].pins = nil
+		h.nets["web"].stuck = true
+		h.run(time.Hour)
+		h.ready("it is not confirmed that none names it", "1.0.0", 2)
+		h.nets["web"].stuck = false
+		h.settle()
+		h.run(20 * time.Second)
+		h.ready("drains", "1.0.0", 2)
+		h.run(time.Minute)
+		h.want("gone", map[string]string{"1.0.0": ""})
+		if h.objects[h.release("1.0.0")] != nil {
+			h.fail("its object is left")
+		}
+	}},
+	{"rule 13: restarts and flaps in a pause neither prolong nor shorten it", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 10 * time.Minute})
+		h.push("1.1.0")
+		h.run(4 * time.Minute)
+		for range 2 { // two minutes each
+			h.kill(h.object("1.1.0"), 1)
+			h.object("1.1.0").up = h.now.Add(time.Minute)
+			h.run(30 * time.Second)
+			h.leaders = [2]*leader{{}, {}}
+			h.run(90 * time.Second)
+		}
+		h.leaders = [2]*leader{{}, {}}
+		h.run(3*time.Minute + 50*time.Second) // 9m50s of health
+		h.want("not yet", map[string]string{"1.1.0": "canary 50"})
+		h.run(20 * time.Second)
+		h.want("ten minutes", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 17: a group that is older than the oldest live one does not start", func(h tale) {
+		h.policy("web")
+		h.push("2.0.0", "3.0.0")
+		h.run(time.Minute)
+		h.want("all of the first plan", map[string]string{"2.0.0": "active 100", "3.0.0": "active 100"})
+		h.push("1.9.0", "4.0.0", "pr-7-a")
+		h.run(time.Minute)
+		h.want("older and newer", map[string]string{"1.9.0": "", "4.0.0": "active 100", "pr-7-a": "active 100"})
+		h.state("older", "OlderGroup", true)
+		h.withdrawGroup("2-x", Closed)
+		h.run(time.Hour)
+		h.want("a group that ends makes no older one start", map[string]string{"1.9.0": "", "2.0.0": "", "3.0.0": "active 100"})
+	}},
+	{"rule 25: three commits in a minute, and back to the one that is live", func(h tale) {
+		h.policy("web")
+		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
+		h.startup = 30 * time.Second
+		h.push("pr-7-b")
+		h.run(time.Minute)
+		for _, v := range []string{"pr-7-c", "pr-7-d", "pr-7-a"} { // their order means nothing
+			for o := range maps.Clone(h.offers) {
+				h.drop(o)
+			}
+			h.push(v)
+			h.run(10 * time.Second)
+			h.want(v, map[string]string{"pr-7-b": "active 100", v: "pending 0"})
+		}
+		h.want("one is on its way", map[string]string{"pr-7-c": "", "pr-7-d": ""})
+		h.run(time.Minute)
+		h.want("without steps", map[string]string{"pr-7-a": "active 100"})
+		h.run(time.Hour)
+		if n := len(h.ledger.Groups[0].Releases); n != 1 {
+			h.fail("%d releases are kept", n)
+		}
+		sequence := h.ledger.Sequence
+		h.drop("pr-7-a")
+		h.push("pr-7-a")
+		h.run(time.Hour)
+		if h.ledger.Sequence != sequence {
+			h.fail("a push of the commit that is live is a change")
+		}
+	}},
+	{"rule 33: a domain deploys nothing, and protects only what was active", func(h tale) {
+		h.live()
+		h.nets["web"].pins = []string{"1.1.0", "1.2.0"}
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0", "1.2.0": ""})
+		if n := h.object("1.1.0").Replicas; n != 0 {
+			h.fail("what was never active has %d replicas", n)
+		}
+		h.nets["web"].pins = []string{"1.0.0"}
+		h.run(time.Minute)
+		for _, v := range []string{"1.3.0", "1.4.0", "1.5.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		h.want("beside the kept ones", map[string]string{"1.0.0": "deprecated 0", "1.3.0": "", "1.4.0": "deprecated 0", "1.5.0": "active 100"})
+		h.ready("full", "1.0.0", 2)
+		h.edit("size", func(s *Spec) { s.Replicas = 5 })
+		h.run(time.Minute)
+		h.ready("as large as the active one", "1.0.0", 5)
+		h.edit("size", func(s *Spec) { s.Replicas = 1 })
+		h.run(time.Minute)
+		h.ready("and as small", "1.0.0", 1)
+	}},
+	{"rule 35: kept releases give up their pods when a run finds no room", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.ready("stands by", "1.0.0", 1)
+		h.broken["1.2.0"] = "QuotaExceeded"
+		h.push("1.2.0")
+		h.run(4 * time.Minute)
+		h.ready("before half of the deadline", "1.0.0", 1)
+		h.run(2 * time.Minute)
+		h.ready("after it", "1.0.0", 0)
+		h.want("it is kept", map[string]string{"1.0.0": "deprecated 0"})
+		clear(h.broken)
+		h.object("1.2.0").why = ""
+		h.run(time.Hour)
+		h.want("there was room", map[string]string{"1.2.0": "active 100"})
+	}},
+	{"rule 27: traffic goes back at the first endpoint where a policy masks the active release", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		o := h.object("1.1.0")
+		o.ready, o.why = 0, "CrashLoopBackOff" // and its object says still that it is available
+		for _, n := range h.nets {
+			h.read(n, 0)
+			h.write(n)
+			h.accept(n)
+			h.answer(n)
+		}
+		h.startup = time.Hour
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		l := h.leaders[0]
+		h.plan(l, lags{})
+		for h.perform(l) {
+		}
+		h.plan(l, lags{})
+		for h.perform(l) {
+		}
+		h.want("at once", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 22: a first release waits for the end of paused", func(h tale) {
+		h.policy("web")
+		h.startup = time.Minute
+		h.push("1.0.0")
+		h.run(time.Second)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.0.0": "pending 0"})
+		h.edit("end of pause", func(s *Spec) { s.Paused = false })
+		h.run(time.Minute)
+		h.want("end", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 32: Adopt waits for the change of traffic that is under way", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.nets["web"].stuck = true
+		h.steps(Step{Weight: 20, Approval: true})
+		h.run(time.Second)
+		h.want("20 is asked for", map[string]string{"1.1.0": "canary 20"})
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("it is not carried yet", map[string]string{"1.1.0": "canary 20"})
+		h.nets["web"].stuck = false
+		h.run(time.Second)
+		h.want("it is", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a dead active release whose change is not carried holds up nothing", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("replaced", map[string]string{"1.1.0": "active 100"})
+		slow := h.policy("slow")
+		h.run(time.Minute)
+		slow.stuck = true
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Second)
+		h.want("not carried", map[string]string{"1.0.0": "active 100"})
+		h.pin()
+		h.drop("1.1.0")
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("a canary waits for it", map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Minute)
+		h.want("but not when it is dead", map[string]string{"1.0.0": "active 90", "1.2.0": "canary 10"})
+	}},
+}
+
+func init() { histories = append(histories, protocol...) }
+
+// carried says what the gateway of policy web carries in group 1-x.
+func (h tale) carried(when string, want map[string]int) {
+	got := map[string]int{}
+	for release, weight := range h.nets["web"].routes["1-x"].accepted {
+		got[h.objects[release].Version] = weight
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		h.fail("%s: the gateway carries %v, want %v", when, got, want)
+	}
+}
+
+// TestProtocol plays only the histories of this file.
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	for _, h := range protocol {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			if w := tell(h.play, rules); w.err != nil {
+				t.Errorf("%v\n%s", w.err, w.told())
+			}
+		})
+	}
+}
