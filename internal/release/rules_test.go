@@ -170,6 +170,31 @@ var protocol = []struct {
 		h.run(5 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"a pause begins when the last policy has confirmed the step", func(h tale) {
+		h.live()
+		slow := h.policy("api") // before web, in order
+		h.run(time.Minute)
+		h.steps(Step{Weight: 10, Pause: 5 * time.Minute})
+		slow.stuck = true
+		h.push("1.1.0")
+		h.run(2 * time.Minute)
+		slow.stuck = false
+		h.run(4 * time.Minute)
+		h.want("five minutes since web confirmed", map[string]string{"1.1.0": "canary 10"})
+		h.run(2 * time.Minute)
+		h.want("and since api did", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 12: the state names who does not confirm, and nobody else", func(h tale) {
+		h.live()
+		slow := h.policy("slow")
+		h.run(time.Minute)
+		slow.stuck = true
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.state("at first", "TrafficUnconfirmed", false)
+		h.run(11 * time.Minute)
+		h.says("later", "TrafficUnconfirmed", `1.0.0 keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "slow": NotAccepted`)
+	}},
 	{"rule 10: a canary that waits for a policy is not judged, and loses no pods unseen", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.quality["1.1.0"] = VerdictRunning

@@ -164,7 +164,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 	case !run.WaitingSince.IsZero():
 		return true, "", run.WaitingSince
 	}
-	return true, "", s.confirmedTime(run.StepRevision, run.Started)
+	return true, "", s.confirmedTime(run.Started)
 }
 
 // calm says that no change of traffic is under way. One that cannot be confirmed

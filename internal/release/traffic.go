@@ -12,7 +12,7 @@ import (
 // but for those that were left behind at rest. Without policies there is nothing
 // to confirm (rule 10).
 func (s *scope) confirmed(revision int64) bool {
-	if len(s.reports) == 0 || revision == 0 {
+	if len(s.reports) == 0 {
 		return true
 	}
 	some := false
@@ -28,11 +28,11 @@ func (s *scope) confirmed(revision int64) bool {
 	return some
 }
 
-// confirmedTime is when the last policy confirmed a revision, and not before.
-func (s *scope) confirmedTime(revision int64, notBefore time.Time) time.Time {
+// confirmedTime is when the last policy confirmed what it carries, and not before.
+func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
 	for _, r := range s.reports {
-		if r.Revision >= revision && r.Revision > 0 && r.Confirmed.After(at) {
+		if r.Confirmed.After(at) {
 			at = r.Confirmed
 		}
 	}
@@ -82,7 +82,7 @@ func (s *scope) drained(r Row) bool {
 // revision that takes a release out of it, and that the drain since is over.
 func (s *scope) left(r Row) bool {
 	if r.Zero == nil {
-		return r.Weight == 0 && r.Status != Active && r.Status != Canary
+		return true // it was in none
 	}
 	since := r.Zero.Time
 	for _, rep := range s.reports {
