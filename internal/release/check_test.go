@@ -197,6 +197,8 @@ func shuffled(o Observed) Observed {
 		o.Policies[i].Groups = gs
 	}
 	slices.Reverse(o.Policies)
+	o.Peers = slices.Clone(o.Peers)
+	slices.Reverse(o.Peers)
 	o.Ledger.Groups = slices.Clone(o.Ledger.Groups)
 	for i := range o.Ledger.Groups {
 		rows := slices.Clone(o.Ledger.Groups[i].Releases)

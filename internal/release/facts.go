@@ -21,6 +21,9 @@ type Observed struct {
 	// Policies are the NetworkPolicies that name the Microservice, with what they
 	// report.
 	Policies []Policy
+	// Peers are the Microservices whose releases go through their steps together with
+	// this one's.
+	Peers []Peer
 	// Ledger is the persisted record.
 	Ledger Ledger
 	// Began is when this manager began to look. What became of the releases before
@@ -54,6 +57,8 @@ type Spec struct {
 	// Gates are the points of a run, besides ConfirmTrafficIncrease, at which hooks
 	// have to agree.
 	Gates []Point
+	// TakeBack takes a canary back when its version fails at a peer. Else it waits.
+	TakeBack bool
 	// MatchWeight gives a canary as many replicas as its next weight needs, instead of
 	// all from the start.
 	MatchWeight bool

@@ -47,7 +47,11 @@ func (s *scope) gated(run *Run, r *Row, c Child) bool {
 		if run.Gate != p {
 			run.Gate, run.GateTime = p, s.now
 		}
-		if f := s.answer(run, c); !f.Open {
+		if p == Together {
+			if s.behind(run, r) {
+				return true
+			}
+		} else if f := s.answer(run, c); !f.Open {
 			s.awaitGate(run, r, f)
 			return true
 		}
@@ -60,6 +64,9 @@ func (s *scope) points(run *Run, r *Row) []Point {
 	var points []Point
 	if r.Status == Pending && s.asks(PreRollout) {
 		points = append(points, PreRollout)
+	}
+	if run.Step > 0 && len(s.o.Peers) > 0 {
+		points = append(points, Together)
 	}
 	steps := s.steps()
 	switch {

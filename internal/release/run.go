@@ -49,6 +49,9 @@ func finishFirst(s *scope) {
 	if _, out := s.withdrawn(r.Version); out {
 		return
 	}
+	if run.Gate == Together {
+		return // the others may be at the newer version
+	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	if !last && s.g.Overtaken < maxOvertaken {
 		return
@@ -238,7 +241,7 @@ func fail(s *scope) {
 		return
 	}
 	if s.judged(r) {
-		if reason, message := s.condemned(run, c); reason != "" {
+		if reason, message := s.condemned(run, r, c); reason != "" {
 			s.failRow(r, reason)
 			s.event(r, true, "ReleaseFailed", fmt.Sprintf("%s is turned down (%s): %s", r.Version, reason, message))
 			return
@@ -279,12 +282,15 @@ func fail(s *scope) {
 
 // condemned gives the reason for which measurements or hooks end a run, whatever
 // else it waits for.
-func (s *scope) condemned(run *Run, c Child) (reason, message string) {
+func (s *scope) condemned(run *Run, r *Row, c Child) (reason, message string) {
 	if v := c.Analysis; v != nil && v.Run == run.Sequence && v.Phase == VerdictFailed {
 		return "AnalysisFailed", or(v.Message, "the measurements failed")
 	}
 	if b := c.Rollback; b != nil && b.Run == run.Sequence {
 		return "RollbackRequested", or(b.Message, "a hook asked to go back")
+	}
+	if message := s.brokenTogether(r); message != "" {
+		return togetherFailed, message
 	}
 	if f := s.answer(run, c); run.Gate == PreRollout && f.Failed {
 		return "HookFailed", or(f.Message, "a hook of PreRollout failed")

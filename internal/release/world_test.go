@@ -49,6 +49,8 @@ type world struct {
 
 	wakeAt time.Time // when the last plan wants to be woken
 
+	peers map[string]*world // go through their steps together with this one
+
 	quick bool // plans are not made several times to compare them
 	// crashAt is the write before which the manager ends, lateAt the one before
 	// which the rest of its plan arrives after all; 0: never.
@@ -730,6 +732,9 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	}
 	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
+	for _, name := range slices.Sorted(maps.Keys(w.peers)) {
+		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
+	}
 	for _, c := range off.offers {
 		c.Release = releaseName(c.Version, led.config, w.moved[c.Version])
 		o.Candidates = append(o.Candidates, c)

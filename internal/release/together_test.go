@@ -1,0 +1,259 @@
+package release
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// choir are Microservices that go through their steps together, by name.
+type choir map[string]tale
+
+// sing makes so many of them, with 1.0.0 active under a policy.
+func sing(n int, takeBack bool) choir {
+	c := choir{}
+	for i := range n {
+		c[fmt.Sprintf("m%d", i+1)] = tale{newWorld()}
+	}
+	for name, h := range c {
+		h.peers = map[string]*world{}
+		for other, x := range c {
+			if other != name {
+				h.peers[other] = x.world
+			}
+		}
+		h.live()
+		h.edit("together", func(s *Spec) { s.TakeBack = takeBack })
+	}
+	return c
+}
+
+func (c choir) each(do func(h tale)) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		do(c[name])
+	}
+}
+
+// run lets all work for a time, each seeing what the others wrote.
+func (c choir) run(d time.Duration) {
+	names := slices.Sorted(maps.Keys(c))
+	end := c[names[0]].now.Add(d)
+	for turns := 0; c.err() == nil; turns++ {
+		if turns > 2000 {
+			c[names[0]].fail("they do not come to rest")
+		}
+		at, before, after := end, "", ""
+		for _, name := range names {
+			h := c[name]
+			before += fmt.Sprint(h.ledger.Sequence, " ")
+			if wake := h.settle(); !wake.IsZero() && wake.Before(at) {
+				at = wake
+			}
+			after += fmt.Sprint(h.ledger.Sequence, " ")
+		}
+		if before != after {
+			continue
+		}
+		now := c[names[0]].now
+		if !at.After(now) && !now.Before(end) {
+			return
+		}
+		c.each(func(h tale) { h.advance(at.Sub(h.now)) })
+	}
+}
+
+func (c choir) err() error {
+	for name, h := range c {
+		if h.err != nil {
+			return fmt.Errorf("%s: %w", name, h.err)
+		}
+	}
+	return nil
+}
+
+// stand says how 1.1.0 stands with each, as "canary 10, error 0".
+func (c choir) stand() string {
+	var all []string
+	c.each(func(h tale) {
+		stand := "-"
+		for _, r := range h.ledger.Groups[0].Releases {
+			if r.Version == "1.1.0" {
+				stand = fmt.Sprintf("%s %d", r.Status, r.Weight)
+			}
+		}
+		all = append(all, stand)
+	})
+	return strings.Join(all, ", ")
+}
+
+func (c choir) want(when, stand string) {
+	if got := c.stand(); got != stand {
+		c["m1"].fail("%s: %s, want %s", when, got, stand)
+	}
+}
+
+// together are histories of two and three members.
+var together = map[string]func() choir{
+	"the quick one waits for the slow one at each step": func() choir {
+		c := sing(2, false)
+		c["m1"].steps(Step{Weight: 10}, Step{Weight: 50})
+		c["m2"].steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		c.each(func(h tale) { h.push("1.1.0") })
+		c.run(30 * time.Minute)
+		c.want("in the first step", "canary 10, canary 10")
+		c["m1"].state("in the first step", "AwaitingTogether", true)
+		c.run(time.Hour)
+		c.want("in the second step", "canary 50, canary 50")
+		c.run(time.Hour)
+		c.want("end", "active 100, active 100")
+		return c
+	},
+	"the version comes to one of them a day later": func() choir {
+		c := sing(3, false)
+		c.each(func(h tale) { h.steps(twoSteps...) })
+		c["m1"].push("1.1.0")
+		c["m3"].push("1.1.0")
+		c.run(24 * time.Hour)
+		c.want("two of three", "canary 10, -, canary 10")
+		c["m1"].says("two of three", "AwaitingTogether", "1.1.0 waits at 10% for m2")
+		c["m2"].push("1.1.0")
+		c.run(time.Hour)
+		c.want("end", "active 100, active 100, active 100")
+		return c
+	},
+	"steps in different numbers": func() choir {
+		c := sing(2, false)
+		c["m1"].steps(Step{Weight: 50, Pause: time.Minute})
+		c["m2"].steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 20, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
+		c.each(func(h tale) { h.push("1.1.0") })
+		c.run(time.Hour)
+		c.want("end", "active 100, active 100")
+		return c
+	},
+	"hooks after the gate": func() choir {
+		c := sing(2, false)
+		c.each(func(h tale) {
+			h.steps(Step{Weight: 10}, Step{Weight: 50, Confirm: true})
+			h.gates(PreRollout, ConfirmPromotion)
+		})
+		c["m1"].hooks[ConfirmTrafficIncrease], c["m2"].hooks[ConfirmPromotion] = "no", "no"
+		c.each(func(h tale) { h.push("1.1.0") })
+		c.run(time.Hour)
+		c.want("m1 has passed the gate, and waits for its hooks", "canary 10, canary 50")
+		delete(c["m1"].hooks, ConfirmTrafficIncrease)
+		c.run(time.Hour)
+		c.want("and so m2", "active 100, canary 50")
+		delete(c["m2"].hooks, ConfirmPromotion)
+		c.run(time.Hour)
+		c.want("end", "active 100, active 100")
+		return c
+	},
+	"a newer version takes the place of one that is held in its last step": func() choir {
+		c := sing(2, false)
+		c["m1"].steps(Step{Weight: 10})
+		c["m2"].steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
+		c.each(func(h tale) { h.push("1.1.0") })
+		c.run(time.Minute)
+		c.each(func(h tale) { h.push("1.2.0") })
+		c.run(24 * time.Hour)
+		c.each(func(h tale) { h.want("end", map[string]string{"1.2.0": "active 100"}) })
+		return c
+	},
+	"Adopt goes on alone, and a pin takes one back": func() choir {
+		c := sing(2, false)
+		c.each(func(h tale) { h.steps(twoSteps...) })
+		c["m1"].push("1.1.0")
+		c.run(time.Hour)
+		c["m1"].word("1.1.0", Adopt, "")
+		c.run(time.Minute)
+		c.want("adopted", "active 100, -")
+		c["m1"].pin(Pin{Group: "1.x", Version: "1.0.0"})
+		c["m2"].push("1.1.0")
+		c.run(24 * time.Hour)
+		c.want("what went back is not with it", "deprecated 0, canary 10")
+		c["m1"].pin()
+		c.run(time.Hour)
+		c.want("end", "active 100, active 100")
+		return c
+	},
+	"what failed is tried again by decision, and then all go on": func() choir {
+		c := sing(2, true)
+		c.each(func(h tale) { h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute}) })
+		c["m1"].broken["1.1.0"] = "CrashLoopBackOff"
+		c.each(func(h tale) { h.push("1.1.0") })
+		c.run(time.Hour)
+		c.want("both back", "error 0, error 0")
+		c["m2"].word("1.1.0", Retry, "")
+		c.run(time.Hour)
+		c.want("not before what failed", "error 0, error 0")
+		c["m1"].object("1.1.0").why = ""
+		c["m1"].word("1.1.0", Retry, "")
+		c.run(time.Hour)
+		c.want("that one waits", "canary 10, error 0")
+		c["m2"].word("1.1.0", Retry, "")
+		c.run(time.Hour)
+		c.want("end", "active 100, active 100")
+		return c
+	},
+}
+
+// failures of the last of the members, at each point of its way.
+var failuresTogether = []struct {
+	point string
+	fail  func(h tale)
+	after time.Duration
+	held  string // how the others stand with it, each
+}{
+	{"before it has pods", func(h tale) { h.broken["1.1.0"] = "CrashLoopBackOff" }, 0, "canary 10"},
+	{"in the first step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 30 * time.Second, "canary 10"},
+	{"in the second step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 90 * time.Second, "canary 50"},
+	{"turned down by a person", func(h tale) { h.word("1.1.0", Deprecate, "") }, 90 * time.Second, "canary 50"},
+}
+
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	for name, play := range together {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c := play(); c.err() != nil {
+				t.Errorf("%v\n%s", c.err(), c["m1"].told())
+			}
+		})
+	}
+	for _, members := range []int{2, 3} {
+		for _, takeBack := range []bool{false, true} {
+			for _, f := range failuresTogether {
+				t.Run(fmt.Sprintf("%d members, taken back %t, one fails %s", members, takeBack, f.point), func(t *testing.T) {
+					t.Parallel()
+					c := sing(members, takeBack)
+					c.each(func(h tale) { h.steps(twoSteps...) })
+					bad := c[fmt.Sprintf("m%d", members)]
+					if f.after == 0 {
+						f.fail(bad)
+					}
+					c.each(func(h tale) { h.push("1.1.0") })
+					if f.after > 0 {
+						c.run(f.after)
+						f.fail(bad)
+					}
+					c.run(24 * time.Hour)
+					others := f.held
+					if takeBack {
+						others = "error 0"
+					}
+					c.want("after it", strings.Repeat(others+", ", members-1)+"error 0")
+					c["m1"].state("after it", "TogetherHeld", !takeBack)
+					c.each(func(h tale) { h.push("1.2.0") })
+					c.run(24 * time.Hour)
+					c.each(func(h tale) { h.want("the mend", map[string]string{"1.2.0": "active 100"}) })
+					if c.err() != nil {
+						t.Errorf("%v\n%s", c.err(), c["m1"].told())
+					}
+				})
+			}
+		}
+	}
+}
