@@ -78,7 +78,7 @@ func (f *fleet) upgrade() {
 	for _, w := range writes {
 		t.Errorf("written around the start of another build: %s", w)
 	}
-	t.Logf("another build of the manager over %d releases and pods: no new release, no pod restarted", len(before))
+	t.Logf("another build of the manager over %d releases, Deployments and pods: none is new or changed, no pod was restarted", len(before))
 }
 
 // state is what an upgrade must not change: each release, each Deployment's template, and each pod with its restarts.
