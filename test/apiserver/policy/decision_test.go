@@ -277,7 +277,8 @@ func TestRoles(t *testing.T) {
 		"decide deletes no releases":            {"heighliner-decide", "delete", "versionedmicroservices", false},
 		"the manager makes releases":            {apiserver.ManagerUser, "create", "versionedmicroservices", true},
 		"the manager writes the ledger":         {apiserver.ManagerUser, "patch", "microservices/status", true},
-		"the manager leaves specifications":     {apiserver.ManagerUser, "patch", "microservices", false},
+		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot say which field
+		"the manager leaves specifications":     {apiserver.ManagerUser, "update", "microservices", false},
 		"the manager deletes no microservice":   {apiserver.ManagerUser, "delete", "microservices", false},
 		"the manager does not write hnp's spec": {apiserver.ManagerUser, "update", "networkpolicies", false},
 	} {
