@@ -164,9 +164,9 @@ type HookStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Gate is a point of a run at which hooks decide whether it goes on. Its values are
-// the types of these hooks.
-// +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;ConfirmTrafficIncrease;ConfirmPromotion
+// Gate is a point of a run at which hooks, or other Microservices, decide whether it
+// goes on. Its values are the types of these hooks, and Together.
+// +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Together;ConfirmTrafficIncrease;ConfirmPromotion
 type Gate string
 
 const (
@@ -174,6 +174,8 @@ const (
 	GateConfirmRollout Gate = "ConfirmRollout"
 	// GatePreRollout: the release is available and has no traffic yet.
 	GatePreRollout Gate = "PreRollout"
+	// GateTogether: others that go together have yet to come as far.
+	GateTogether Gate = "Together"
 	// GateConfirmTrafficIncrease: the next step has more traffic than the present one.
 	GateConfirmTrafficIncrease Gate = "ConfirmTrafficIncrease"
 	// GateConfirmPromotion: the steps are passed.

@@ -280,6 +280,11 @@ type CanaryStrategy struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []Hook `json:"hooks,omitempty"`
+
+	// together makes the canary pass its steps only along with those of other
+	// Microservices. Absent: it goes alone.
+	// +optional
+	Together *TogetherStrategy `json:"together,omitempty"`
 }
 
 // CanaryStep is a weight, and what must happen before the next step. A step
@@ -665,7 +670,7 @@ const (
 	// ConditionDeploymentAdopted says that the Deployment which the Microservice takes
 	// over from is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
-	ConditionNoTraffic           = "NoTraffic"
+	ConditionNoTraffic         = "NoTraffic"
 
 	ConditionAnalysisInconclusive = "AnalysisInconclusive"
 	ConditionAnalysisNoTraffic    = "AnalysisNoTraffic"

@@ -116,6 +116,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Named("microservice").
 		For(&v1alpha1.Microservice{}).
 		Owns(&v1alpha1.VersionedMicroservice{}).
+		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forPeers), builder.WithPredicates(ledgerChanged())).
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).

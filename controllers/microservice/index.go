@@ -20,6 +20,7 @@ const (
 	indexNetworkPolicies = "microservice.networkpolicy.microservice"
 	indexConfigMaps      = "microservice.spec.template.configMaps"
 	indexCopies          = "microservice.copy.microservice"
+	indexTogether        = "microservice.spec.updateStrategy.canary.together"
 )
 
 // indexes of the cache, with the objects that they are of.
@@ -39,6 +40,12 @@ var indexes = []struct {
 	}},
 	{&v1alpha1.Microservice{}, indexConfigMaps, func(o client.Object) []string {
 		return configMapsOf(o.(*v1alpha1.Microservice))
+	}},
+	{&v1alpha1.Microservice{}, indexTogether, func(o client.Object) []string {
+		if name := togetherWith(o.(*v1alpha1.Microservice)); name != "" {
+			return []string{name}
+		}
+		return nil
 	}},
 	{&corev1.ConfigMap{}, indexCopies, func(o client.Object) []string {
 		if name, _ := resources.ReleaseOfCopy(o); name != "" {

@@ -80,6 +80,9 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 	if err := r.observePolicies(ctx, w); err != nil {
 		return nil, err
 	}
+	if err := r.observePeers(ctx, w); err != nil {
+		return nil, err
+	}
 	if err := r.observeAdoption(ctx, w); err != nil {
 		return nil, err
 	}

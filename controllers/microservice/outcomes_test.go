@@ -178,6 +178,7 @@ func TestWords(t *testing.T) {
 		string(v1alpha1.AnalysisNoTraffic):          string(release.VerdictNoTraffic),
 		string(v1alpha1.GateConfirmRollout):         string(release.ConfirmRollout),
 		string(v1alpha1.GatePreRollout):             string(release.PreRollout),
+		string(v1alpha1.GateTogether):               string(release.Together),
 		string(v1alpha1.GateConfirmTrafficIncrease): string(release.ConfirmTrafficIncrease),
 		string(v1alpha1.GateConfirmPromotion):       string(release.ConfirmPromotion),
 	} {

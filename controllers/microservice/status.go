@@ -87,7 +87,7 @@ func (r *Reconciler) tell(w *world) {
 // states are the notes of a plan that stand as conditions of their own.
 var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
-	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing",
+	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld",
 	v1alpha1.ConditionPinned, v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,
@@ -262,13 +262,14 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 
 // progress are the reasons of condition Progressing. The last one that holds is told:
 // what waits for a person goes before what waits for time.
-var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Gate", "TrafficLost", "Inconclusive", "Approval"}
+var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Together", "Gate", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits are the reasons of Progressing for what a plan says that it waits for.
 var waits = map[string]string{
 	"AnalysisRunning": "Analysis", "AnalysisNoTraffic": "Analysis", "Waiting": "Paused", "Paused": "Paused",
 	v1alpha1.ConditionTrafficLost: "TrafficLost",
-	"AwaitingWindow":              "Window", "AwaitingGate": "Gate", "AnalysisInconclusive": "Inconclusive", "AwaitingApproval": "Approval",
+	"AwaitingTogether":            "Together", "TogetherHeld": "Together",
+	"AwaitingWindow": "Window", "AwaitingGate": "Gate", "AnalysisInconclusive": "Inconclusive", "AwaitingApproval": "Approval",
 }
 
 // setProgressing says what is under way, in the words of the PROGRESSING column.

@@ -52,7 +52,7 @@ func mergeRows(tables ...map[string]row) map[string]row {
 	return out
 }
 
-var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows)
+var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows, togetherRows)
 
 var imagePolicyRows = map[string]row{
 	"imgp smallest":                     {kind: "ImagePolicy"},

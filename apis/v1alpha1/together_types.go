@@ -1,0 +1,29 @@
+package v1alpha1
+
+// TogetherStrategy makes the canaries of several Microservices of a namespace go
+// through their steps together: those that have the same name here, and run the same
+// version. A step, and the last one into becoming active, is passed when all of them
+// have come as far.
+type TogetherStrategy struct {
+	// name that the Microservices share.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// onFailure says what becomes of a canary whose version fails at another one of
+	// them. Default: Hold.
+	// +optional
+	OnFailure TogetherFailure `json:"onFailure,omitempty"`
+}
+
+// TogetherFailure is what follows when the version fails elsewhere.
+// +kubebuilder:validation:Enum=Hold;TakeBack
+type TogetherFailure string
+
+const (
+	// TogetherHold keeps the canary in its step until the failure is mended.
+	TogetherHold TogetherFailure = "Hold"
+	// TogetherTakeBack takes the canary back as well.
+	TogetherTakeBack TogetherFailure = "TakeBack"
+)

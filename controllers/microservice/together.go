@@ -1,0 +1,75 @@
+package microservice
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// togetherWith is the name that a Microservice shares with those that it goes through
+// its steps with; "": it goes alone.
+func togetherWith(ms *v1alpha1.Microservice) string {
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
+		return c.Together.Name
+	}
+	return ""
+}
+
+// peers are the other Microservices of the namespace that share a name.
+func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1alpha1.Microservice, error) {
+	name := togetherWith(ms)
+	if name == "" {
+		return nil, nil
+	}
+	var list v1alpha1.MicroserviceList
+	if err := r.List(ctx, &list, client.InNamespace(ms.Namespace), client.MatchingFields{indexTogether: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Microservices that go together as %q: %w", name, err)
+	}
+	var peers []v1alpha1.Microservice
+	for i := range list.Items {
+		if p := &list.Items[i]; p.Name != ms.Name {
+			peers = append(peers, *p)
+		}
+	}
+	return peers, nil
+}
+
+// observePeers reads how far the others are. One that is being deleted holds nobody up.
+func (r *Reconciler) observePeers(ctx context.Context, w *world) error {
+	peers, err := r.peers(ctx, w.ms)
+	for i := range peers {
+		if p := &peers[i]; p.DeletionTimestamp.IsZero() {
+			w.facts.Peers = append(w.facts.Peers, release.Peer{Name: p.Name, Groups: readLedger(&p.Status).Groups})
+		}
+	}
+	return err
+}
+
+// forPeers enqueues the Microservices that may wait for one.
+func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
+	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "enqueue the Microservices that go together", "name", o.GetName())
+	}
+	var requests []reconcile.Request
+	for i := range peers {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&peers[i])})
+	}
+	return requests
+}
+
+// ledgerChanged lets changes pass that another Microservice may wait for.
+func ledgerChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
+		return before.Generation != after.Generation || before.Status.Sequence != after.Status.Sequence
+	}}
+}

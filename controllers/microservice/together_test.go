@@ -1,0 +1,113 @@
+package microservice
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// A Microservice passes its steps with the others of its name, of which it reads the
+// ledger, and with nobody else.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		onFailure v1alpha1.TogetherFailure
+		end       string // of 1.1.0, when it failed at the other one
+	}{
+		"held":       {v1alpha1.TogetherHold, "1.1.0 canary 10%"},
+		"taken back": {v1alpha1.TogetherTakeBack, "1.1.0 error 0% TogetherFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			together := &v1alpha1.TogetherStrategy{Name: "checkout", OnFailure: test.onFailure}
+			s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}}, Together: together}))
+			s.other("cart", together)
+			s.other("blog", &v1alpha1.TogetherStrategy{Name: "another"})
+			s.other("alone", nil)
+			s.route()
+			s.offer("1.0.0")
+			s.play()
+			s.offer("1.1.0", "1.0.0")
+			s.play()
+			if run := s.underWay(); run == nil || run.Gate != v1alpha1.GateTogether || !s.until("1.1.0 canary 10%")() {
+				t.Fatalf("it does not wait: %+v\n%s", run, s.ledger())
+			}
+			same(t, "Progressing", condition(s.ms(), "Progressing"), "True Together: 1.1.0 waits at 10% for cart")
+			s.stands("cart", v1alpha1.ReleaseError, nil)
+			s.play()
+			if !s.until(test.end)() {
+				t.Errorf("it failed at the other one: %s", s.ledger())
+			}
+			if held := condition(s.ms(), "TogetherHeld"); strings.Contains(held, "it failed at cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherTakeBack) {
+				t.Errorf("TogetherHeld is %q", held)
+			}
+			if test.onFailure == v1alpha1.TogetherTakeBack {
+				return
+			}
+			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.ReleaseRun{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
+			s.play()
+			if !s.until("1.1.0 canary 50%")() {
+				t.Errorf("the other one came as far: %s", s.ledger())
+			}
+			s.stands("cart", v1alpha1.ReleaseActive, nil)
+			s.play()
+			if !s.until("1.1.0 active 100%")() {
+				t.Errorf("the other one is through: %s", s.ledger())
+			}
+		})
+	}
+}
+
+// Whoever waits for a Microservice hears of its ledger, and of its end.
+func TestForPeers(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}))
+	cart := s.other("cart", &v1alpha1.TogetherStrategy{Name: "checkout"})
+	blog := s.other("blog", &v1alpha1.TogetherStrategy{Name: "another"})
+	if got := s.reconciler.forPeers(t.Context(), cart); len(got) != 1 || got[0].Name != "shop" || got[0].Namespace != s.namespace {
+		t.Errorf("of cart hears %v", got)
+	}
+	if got := s.reconciler.forPeers(t.Context(), blog); len(got) != 0 {
+		t.Errorf("of blog hears %v", got)
+	}
+	written, touched := cart.DeepCopy(), cart.DeepCopy()
+	written.Status.Sequence++
+	touched.Status.Summary.Active = "1.0.0"
+	if changed := ledgerChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
+		changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: touched}) || !changed.Delete(event.DeleteEvent{Object: cart}) {
+		t.Error("not exactly the changes of the ledger are heard of")
+	}
+}
+
+// other makes another Microservice, which nobody reconciles.
+func (s *story) other(name string, together *v1alpha1.TogetherStrategy) *v1alpha1.Microservice {
+	s.Helper()
+	ms := s.ms()
+	ms.ObjectMeta = metav1.ObjectMeta{Namespace: s.namespace, Name: name}
+	ms.Spec.ContainerName = "shop"
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: together}
+	s.create(ms)
+	return ms
+}
+
+// stands writes how 1.1.0 stands with another Microservice.
+func (s *story) stands(name string, as v1alpha1.ReleaseStatus, run *v1alpha1.ReleaseRun) {
+	s.Helper()
+	ms := &v1alpha1.Microservice{}
+	s.get(name, ms)
+	ms.Status.Sequence++
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+		Name: "release", Slug: "release", Phase: v1alpha1.GroupLive, Run: run,
+		Releases: []v1alpha1.Release{{
+			VersionedMicroservice: "cart-x", SemVer: v1alpha1.SemVer{Name: "release", Version: "1.1.0"}, Status: as,
+			Reason: "CrashLoopBackOff", LastTransitionTime: metav1.NewMicroTime(s.clock.Now()),
+		}},
+	}}
+	if err := env.Client.Status().Update(s.Context(), ms); err != nil {
+		s.Fatal(err)
+	}
+}
