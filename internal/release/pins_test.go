@@ -22,6 +22,7 @@ var pins = []struct {
 		h.run(time.Hour)
 		h.state("failed", "PinnedReleaseFailed", true)
 		h.state("failed", "Pinned", false)
+		h.target("failed", "1.0.0-c1", "PinnedReleaseFailed")
 		clear(h.broken)
 		h.object("1.0.0").why = ""
 		h.word("1.0.0", Retry, "")
@@ -90,6 +91,23 @@ var pins = []struct {
 		h.pin(Pin{Group: "2.x", Version: "2.0.0"})
 		h.run(time.Hour)
 		h.want("the other is free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": ""})
+	}},
+	{"rule 15: a typo in a pin stops nothing that is under way", func(h tale) {
+		h.live()
+		h.target("at first", "1.0.0-c1", "Latest")
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		for _, p := range []Pin{{Global: true, Version: "9.9.9"}, {Group: "1.x", Version: "9.9.9"}} {
+			h.pin(p)
+			h.push("1.2.0")
+			h.run(time.Second)
+			h.want("on its way", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
+			h.target("on its way", "1.1.0-c1", "PinnedVersionMissing")
+		}
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100", "1.2.0": ""})
+		h.target("end", "1.1.0-c1", "PinnedVersionMissing")
 	}},
 	{"rule 15: a pin by name goes before one for any group", func(h tale) {
 		h.live()
@@ -280,6 +298,13 @@ func (h tale) active(when, release string) {
 	a := h.ledger.Groups[0].ActiveRow()
 	if a == nil || a.Release != release {
 		h.fail("%s: %v is active, want %s", when, a, release)
+	}
+}
+
+// target is what the one group moves to, and why.
+func (h tale) target(when, release, reason string) {
+	if got := h.ledger.Groups[0].Target; got.Release != release || got.Reason != reason {
+		h.fail("%s: the target is %v, want %s (%s)", when, got, release, reason)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -436,6 +437,73 @@ func TestProtocol(t *testing.T) {
 			t.Parallel()
 			if w := tell(h.play, rules); w.err != nil {
 				t.Errorf("%v\n%s", w.err, w.told())
+			}
+		})
+	}
+}
+
+// What a policy confirmed decides what it holds up, what is said of it, and when that is
+// to be looked at again.
+func TestConfirmations(t *testing.T) {
+	t.Parallel()
+	const deadline, drain = 10 * time.Minute, 30 * time.Second
+	for name, test := range map[string]struct {
+		policy  Report
+		settled int64
+		now     time.Duration // since revision 6 took 1.0.0 out of the routes
+		states  string
+		wake    time.Duration
+		gone    bool  // 1.0.0 is let go
+		mark    int64 // the revision that is settled afterwards
+	}{
+		"confirmed, draining":                  {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute, "", time.Minute + drain, false, 0},
+		"confirmed, drained":                   {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute + drain, "", 0, true, 0},
+		"confirmed by the clock of another":    {Report{Revision: 6, Confirmed: t0.Add(-time.Hour)}, 0, 0, "", drain, false, 0},
+		"behind, and names nothing of it":      {Report{Revision: 5}, 0, time.Minute, "", deadline, false, 0},
+		"behind for the deadline":              {Report{Revision: 5}, 0, deadline, "TrafficUnconfirmed PolicyNotProgrammed", 0, false, 6},
+		"behind what is settled":               {Report{Revision: 4}, 5, time.Minute, "PolicyNotProgrammed", deadline, false, 5},
+		"at what is settled, behind the last":  {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
+		"names it, and carries the revision":   {Report{Revision: 6, References: []string{"old"}}, 0, deadline - 1, "", deadline, false, 0},
+		"names it beyond the deadline":         {Report{Revision: 6, References: []string{"old"}}, 0, deadline, "TrafficUnconfirmed", 0, false, 0},
+		"never confirmed, and names nothing":   {Report{}, 0, drain, "PolicyNotProgrammed", 0, true, 0},
+		"never confirmed, and draining for it": {Report{}, 0, drain - 1, "PolicyNotProgrammed", drain, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.policy.Slug = "1-x"
+			o := Observed{
+				Spec: Spec{Replicas: 1, MinimumAvailable: 1, Deadline: deadline, Drain: drain}, Config: "c",
+				Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Version: "1.1.0", Release: "new"}},
+				Children: []Child{
+					{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Config: "c", Replicas: 1, Available: 1},
+					{Release: "new", Slug: "1-x", Name: "1.x", Version: "1.1.0", Config: "c", Replicas: 1, Available: 1},
+				},
+				Policies: []Policy{{Name: "web", Groups: []Report{test.policy}}},
+				Ledger: Ledger{Sequence: 6, Groups: []Group{{
+					Slug: "1-x", Name: "1.x", Phase: Live, TrafficRevision: 6, TrafficTime: t0, SettledRevision: test.settled, Target: Target{Release: "new", Reason: "Latest"},
+					Releases: []Row{
+						{Release: "new", Version: "1.1.0", Config: "c", Status: Active, Weight: 100, Available: true, Promoted: 2, Since: t0},
+						{Release: "old", Version: "1.0.0", Config: "c", Status: Deprecated, Promoted: 1, Routed: true, Since: t0, Zero: &Zero{Revision: 6, Time: t0}},
+					},
+				}}},
+			}
+			plan := Make(o, t0.Add(test.now))
+			var states []string
+			for _, n := range plan.Notes {
+				if !n.Event {
+					states = append(states, n.Reason)
+				}
+			}
+			slices.Sort(states)
+			slices.Reverse(states)
+			g := plan.Ledger.Groups[0]
+			wake := time.Duration(0)
+			if !plan.Wake.IsZero() {
+				wake = plan.Wake.Sub(t0)
+			}
+			got := fmt.Sprint(states, wake, g.Row("old") == nil, g.SettledRevision)
+			if want := fmt.Sprint(strings.Fields(test.states), test.wake, test.gone, test.mark); got != want {
+				t.Errorf("got %s, want %s", got, want)
 			}
 		})
 	}
