@@ -52,7 +52,7 @@ func (s *scope) pin() *Pin {
 		if p.Global && !s.holds(p.Version) {
 			continue
 		}
-		if found == nil || found.Global && !p.Global {
+		if found == nil || found.Global {
 			found = p
 		}
 	}
