@@ -92,6 +92,20 @@ var pins = []struct {
 		h.run(time.Hour)
 		h.want("the other is free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": ""})
 	}},
+	{"rule 16: a pin is resolved again when what it meant is gone", func(h tale) {
+		h.live()
+		h.startup = time.Hour
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.target("on its way", "1.1.0-c1", "Pinned")
+		lost := h.object("1.1.0")
+		h.startup = 0
+		h.moved["1.1.0"]++ // so that it cannot be made again
+		h.remove(lost)
+		h.run(time.Hour)
+		h.active("the version as it is now", "1.1.0-c1-m1")
+	}},
 	{"rule 15: a typo in a pin stops nothing that is under way", func(h tale) {
 		h.live()
 		h.target("at first", "1.0.0-c1", "Latest")

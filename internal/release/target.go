@@ -72,7 +72,7 @@ func (s *scope) aimPinned(p Pin) {
 		from = fmt.Sprintf("%s/current@%s", p.Version, s.o.Config)
 	}
 	target := s.g.Target.Release
-	if s.g.Target.Reason != "Pinned" || s.g.Target.ResolvedFrom != from || !s.known(target) || s.versionOf(target) != p.Version {
+	if s.g.Target.Reason != "Pinned" || s.g.Target.ResolvedFrom != from || !s.known(target) {
 		target = s.resolve(p)
 	}
 	if target == "" {
