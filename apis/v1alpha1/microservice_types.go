@@ -645,6 +645,11 @@ type MicroserviceStatus struct {
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
+	// adoptedReplicas is what the Deployment of adoptFrom had before it was scaled to
+	// zero.
+	// +optional
+	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
+
 	// summary in short.
 	// +optional
 	Summary MicroserviceSummary `json:"summary,omitempty"`

@@ -1158,6 +1158,11 @@ func (in *MicroserviceStatus) DeepCopyInto(out *MicroserviceStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.AdoptedReplicas != nil {
+		in, out := &in.AdoptedReplicas, &out.AdoptedReplicas
+		*out = new(int32)
+		**out = **in
+	}
 	out.Summary = in.Summary
 	if in.ReleaseGroups != nil {
 		in, out := &in.ReleaseGroups, &out.ReleaseGroups

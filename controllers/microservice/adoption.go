@@ -37,6 +37,8 @@ type adoption struct {
 	reason, message string
 	// scale is the Deployment as it is to be written; nil: as it is.
 	scale *appsv1.Deployment
+	// replicas that it had; with scale.
+	replicas int32
 	// wake is when to look again; zero: when something changes.
 	wake time.Time
 }
@@ -74,9 +76,11 @@ func adopt(w *world, now time.Time) *adoption {
 		a.wake = now.Add(lookAgain)
 		return a
 	case metav1.GetControllerOf(d) != nil:
-		return say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
+		a := say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
+		a.wake = now.Add(lookAgain)
+		return a
 	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
-		return say(reasonAdopted, "Deployment %q is scaled to zero: its %s replicas are kept in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
+		return say(reasonAdopted, "Deployment %q was scaled to zero: its %s replicas are kept in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
 	case !servesSomewhere(w.ms):
 		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
 	}
@@ -109,9 +113,19 @@ func adopt(w *world, now time.Time) *adoption {
 	if a.scale.Annotations == nil {
 		a.scale.Annotations = map[string]string{}
 	}
-	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(replicas(d)))
+	a.replicas = replicas(d)
+	if n, ok := adoptedReplicas(d); ok {
+		a.replicas = max(a.replicas, n) // Somebody scaled it up again: what it had counts.
+	}
+	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(a.replicas))
 	a.scale.Spec.Replicas = new(int32(0))
 	return a
+}
+
+// adoptedReplicas reads what the Deployment had before it was scaled to zero.
+func adoptedReplicas(d *appsv1.Deployment) (int32, bool) {
+	n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationAdoptedReplicas], 10, 32)
+	return int32(n), err == nil && n >= 0
 }
 
 func replicas(d *appsv1.Deployment) int32 {
@@ -143,6 +157,9 @@ func setAdopted(w *world) {
 		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionTrue, a.reason, a.message)
 	default:
 		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionFalse, a.reason, a.message)
+	}
+	if a := w.adoption; a != nil && a.scale != nil {
+		w.ms.Status.AdoptedReplicas = &a.replicas
 	}
 }
 

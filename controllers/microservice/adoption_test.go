@@ -260,3 +260,62 @@ func wording(condition string) string {
 	text, _, _ := strings.Cut(condition, ":")
 	return text
 }
+
+func TestRestoreWithoutTheAnnotation(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	s.former(3)
+	s.offer("1.0.0")
+	s.play()
+	var d appsv1.Deployment
+	s.get("web", &d)
+	d.Annotations = nil // As a tool does that applies what it has.
+	if err := env.Client.Update(t.Context(), &d); err != nil {
+		t.Fatal(err)
+	}
+	s.remove()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "replicas", s.formerReplicas(), int32(3))
+}
+
+func TestAdoptionOfADeploymentThatIsScaledUpAgain(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	s.former(5)
+	s.offer("1.0.0")
+	s.play(func() bool { return s.formerReplicas() == 0 })
+	var d appsv1.Deployment
+	s.get("web", &d)
+	d.Spec.Replicas = new(int32(1))
+	if err := env.Client.Update(t.Context(), &d); err != nil {
+		t.Fatal(err)
+	}
+	s.play()
+	s.get("web", &d)
+	same(t, "replicas", replicas(&d), int32(0))
+	same(t, "what it had", d.Annotations[v1alpha1.AnnotationAdoptedReplicas], "5")
+}
+
+func TestWhatCannotBeAdoptedIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionOrphan))
+	d := s.former(1)
+	if err := controllerutil.SetControllerReference(s.ms(), d, env.Client.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Client.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	s.offer("1.0.0")
+	end := s.clock.Now().Add(5 * time.Minute)
+	s.play(func() bool { return s.clock.Now().After(end) })
+	s.get("web", d)
+	d.OwnerReferences = nil
+	if err := env.Client.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	s.play()
+	same(t, "condition", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "True Adopted")
+}

@@ -3,7 +3,6 @@ package microservice
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -181,14 +180,10 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be brought back: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
 		return 0, nil
 	}
-	if before := d.Annotations[v1alpha1.AnnotationAdoptedReplicas]; before != "" {
+	if n, back := comesBack(ms, &d); back {
 		next := d.DeepCopy()
 		delete(next.Annotations, v1alpha1.AnnotationAdoptedReplicas)
-		n, err := strconv.ParseInt(before, 10, 32)
-		if err != nil || n < 0 {
-			n = 1 // Somebody changed the annotation: one replica is better than none.
-		}
-		next.Spec.Replicas = new(int32(n))
+		next.Spec.Replicas = &n
 		return leaveLook, r.scaleFormer(ctx, &d, next)
 	}
 	if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < replicas(&d) {
@@ -204,6 +199,20 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		}
 	}
 	return r.drained(ms, drain), nil
+}
+
+// comesBack gives the replicas that the Deployment of before gets back: those of its
+// annotation, else, where somebody took that off, those of the Microservice's status.
+func comesBack(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
+	had := ms.Status.AdoptedReplicas
+	n, ok := adoptedReplicas(d)
+	switch {
+	case ok:
+		return max(n, replicas(d)), true
+	case had != nil && *had > 0 && replicas(d) == 0:
+		return *had, true
+	}
+	return 0, false
 }
 
 // drained is how long what was under way still has to end, from the first call on.

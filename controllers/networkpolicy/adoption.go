@@ -130,13 +130,25 @@ func (d *decider) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		wait(reasonPending, "the EndpointSlices of Service %q are not known yet", name)
 		return false
 	}
-	have, need := len(d.endpoints[d.releaseService(active.VersionedMicroservice)].ready), max(1, len(now.ready))
+	// Pods of releases that bear the labels which the Service selects are no pods of
+	// before.
+	former := difference(now.ready, d.released())
+	have, need := len(d.endpoints[d.releaseService(active.VersionedMicroservice)].ready), max(1, len(former))
 	if have < need {
 		wait(reasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: it is adopted when they are as many; raise spec.availability.replicas of Microservice %q if they never will be",
 			active.VersionedMicroservice, have, name, need, microserviceName(d.policy))
 		return false
 	}
 	return true
+}
+
+// released are the endpoints of all releases.
+func (d *decider) released() []string {
+	var out []string
+	for name := range d.ledger.rows {
+		out = append(out, d.endpoints[d.releaseService(name)].all...)
+	}
+	return out
 }
 
 // unsuitable says what keeps a Service from being adopted; "": nothing.

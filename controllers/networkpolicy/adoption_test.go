@@ -167,3 +167,55 @@ func TestServerRefusesToAdopt(t *testing.T) {
 		})
 	}
 }
+
+// The pods of the first release may bear the labels that the Service selects by: they
+// are no pods of before.
+func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
+	p := newPlace(t)
+	p.create(webService())
+	p.oldPod()
+	p.oldPod()
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	for range 2 {
+		pod := p.pod("a")
+		pod.Labels["app"] = "web"
+		if err := server.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.policy("shop", "{{.ReleaseGroupName}}.same.example.com", adopting(v1alpha1.DeletionRestore))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+}
+
+// A Service that four pods carry is not led back to the first that is ready.
+func TestServerRestoresToAsManyPods(t *testing.T) {
+	p := newPlace(t)
+	p.create(webService())
+	former := []*corev1.Pod{p.oldPod()}
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	for range 4 {
+		p.pod("a")
+	}
+	p.policy("shop", "{{.ReleaseGroupName}}.many.example.com", adopting(v1alpha1.DeletionRestore))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+	ready := func(pod *corev1.Pod, status corev1.ConditionStatus) {
+		t.Helper()
+		pod.Status.Conditions[0].Status = status
+		if err := server.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		pod := p.oldPod()
+		ready(pod, corev1.ConditionFalse)
+		former = append(former, pod)
+	}
+	p.remove("shop")
+	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	want(t, "selector with one of four", p.selector()[v1alpha1.LabelRelease], "a")
+	for _, pod := range former[1:] {
+		ready(pod, corev1.ConditionTrue)
+	}
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	want(t, "selector with four", p.selector()["app"], "web")
+}

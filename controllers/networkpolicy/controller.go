@@ -160,7 +160,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
 		return status.Again(ctx, failed)
 	}
-	return ctrl.Result{RequeueAfter: r.again(f, w, wake)}, nil
+	return ctrl.Result{RequeueAfter: r.again(f, out, w, wake)}, nil
 }
 
 // save writes the status, once and only if it changed, and tells of transitions.
@@ -177,7 +177,7 @@ func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, n
 }
 
 // again is when to look at a policy without being woken.
-func (r *Reconciler) again(f *facts, w writes, wake time.Duration) time.Duration {
+func (r *Reconciler) again(f *facts, out *decision, w writes, wake time.Duration) time.Duration {
 	earlier := func(after time.Duration) {
 		if after > 0 && (wake == 0 || after < wake) {
 			wake = after
@@ -188,6 +188,9 @@ func (r *Reconciler) again(f *facts, w writes, wake time.Duration) time.Duration
 	}
 	if routed(f.policy) && !f.gatewayAPI {
 		earlier(lookAgain)
+	}
+	if a := out.adoption; a != nil && (a.reason == reasonAdoptedMissing || a.reason == reasonAdoptedUnsuitable) {
+		earlier(lookAgain) // No watch knows of a Service that is not marked.
 	}
 	return wake
 }

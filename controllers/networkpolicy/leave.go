@@ -152,7 +152,7 @@ func (r *Reconciler) restore(ctx context.Context, f *facts) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
-	if !ready {
+	if ready < r.enough(f) {
 		return leaveLook, nil
 	}
 	if err := r.patchAdopted(ctx, s, next); err != nil {
@@ -178,19 +178,34 @@ func (r *Reconciler) drainLeft(f *facts) time.Duration {
 	return max(0, leaveDrain-r.Now().Sub(at))
 }
 
-// readyPods says that a pod which a selector chooses is ready.
-func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector map[string]string) (bool, error) {
+// enough is how many ready pods the adopted Service must have before it is led back
+// to them: as many as carry its traffic now, and, after half of the time that there
+// is, one.
+func (r *Reconciler) enough(f *facts) int {
+	began := f.policy.DeletionTimestamp
+	if began == nil && f.microservice != nil {
+		began = f.microservice.DeletionTimestamp
+	}
+	if began == nil || r.Now().Sub(began.Time) > leaveDeadline/2 {
+		return 1
+	}
+	return max(1, len(f.endpoints[f.adopted.Name].ready))
+}
+
+// readyPods counts the ready pods that a selector chooses, those of releases apart.
+func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector map[string]string) (int, error) {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(selector)}); err != nil {
-		return false, fmt.Errorf("list Pods of the adopted Service: %w", err)
+		return 0, fmt.Errorf("list Pods of the adopted Service: %w", err)
 	}
+	ready := 0
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil {
-				return true, nil
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelRelease] == "" {
+				ready++
 			}
 		}
 	}
-	return false, nil
+	return ready, nil
 }
