@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,20 +169,20 @@ func forbidden(namespace string, err error) *status.Error {
 	return problem
 }
 
-// observeCopies finds the copies that are there: ConfigMaps in the cache, and of
-// Secrets the names only.
+// observeCopies finds the copies that are there: ConfigMaps in the cache, Secrets at
+// the server. What only looks like a copy is somebody else's, and not touched.
 func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool, err error) {
 	var list corev1.ConfigMapList
 	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexCopies: w.ms.Name}); err != nil {
 		return false, fmt.Errorf("list copies of ConfigMaps: %w", err)
 	}
 	for i := range list.Items {
-		w.copies[resources.Source{Kind: resources.KindConfigMap, Name: list.Items[i].Name}] = &list.Items[i]
+		w.found(resources.KindConfigMap, &list.Items[i])
 	}
 	if !w.secrets {
 		return true, nil
 	}
-	secrets, err := r.copiesOf(ctx, resources.KindSecret, client.InNamespace(w.ms.Namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: w.ms.Name})
+	secrets, err := r.labelled(ctx, resources.KindSecret, client.InNamespace(w.ms.Namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: w.ms.Name})
 	switch {
 	case apierrors.IsForbidden(err):
 		w.problem = forbidden(w.ms.Namespace, err)
@@ -188,10 +190,22 @@ func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool
 	case err != nil:
 		return false, err
 	}
-	for i := range secrets {
-		w.copies[resources.Source{Kind: resources.KindSecret, Name: secrets[i].Name}] = &secrets[i]
+	for _, secret := range secrets {
+		w.found(resources.KindSecret, secret)
 	}
 	return true, nil
+}
+
+// found takes note of an object if it is a copy.
+func (w *world) found(kind string, obj client.Object) {
+	if w.isCopy(obj) {
+		w.copies[resources.Source{Kind: kind, Name: obj.GetName()}] = obj
+	}
+}
+
+func (w *world) isCopy(obj client.Object) bool {
+	_, release := resources.ReleaseOfCopy(obj)
+	return resources.IsCopy(obj, w.ms, w.children[release])
 }
 
 // proveLost asks the server about copies that the cache does not hold: one that lags
@@ -207,7 +221,7 @@ func (r *Reconciler) proveLost(ctx context.Context, w *world) error {
 			case err != nil:
 				return fmt.Errorf("get copy %s: %w", s, err)
 			case obj != nil:
-				w.copies[s] = obj
+				w.found(s.Kind, obj)
 			}
 		}
 	}
@@ -222,14 +236,20 @@ func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	return []string{resources.KindConfigMap}
 }
 
-// copiesOf asks the server for copies, without their content.
-func (r *Reconciler) copiesOf(ctx context.Context, kind string, which ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
-	if err := r.live.List(ctx, &list, which...); err != nil {
+// labelled asks the server for ConfigMaps or Secrets, of which some may be copies.
+func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
+	var list client.ObjectList = &corev1.ConfigMapList{}
+	if kind == resources.KindSecret {
+		list = &corev1.SecretList{}
+	}
+	if err := r.live.List(ctx, list, which...); err != nil {
 		return nil, fmt.Errorf("list copies of %ss: %w", kind, err)
 	}
-	return list.Items, nil
+	err = meta.EachListItem(list, func(obj runtime.Object) error {
+		found = append(found, obj.(client.Object))
+		return nil
+	})
+	return found, err
 }
 
 // copyAll makes a release's copies of the present configuration.
@@ -278,30 +298,71 @@ func (r *Reconciler) copy(ctx context.Context, w *world, release string, s resou
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
 		return fmt.Errorf("get copy of %s: %w", s, err)
 	}
-	of, _ := resources.ReleaseOfCopy(there)
 	switch {
 	case !there.GetDeletionTimestamp().IsZero():
 		return &apply.TerminatingError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
-	case of != w.ms.Name || hashOf(there) != w.contents[s]:
+	case !w.isCopy(there) || hashOf(there) != w.contents[s]:
 		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
 	}
 	// It may be left from a former object of the release, and about to be collected.
 	return r.hand(ctx, there, owner)
 }
 
-// hand gives a copy another owner.
+// hand gives a copy another owner of ours in the place of the one that it has.
 func (r *Reconciler) hand(ctx context.Context, obj, owner client.Object) error {
 	if metav1.IsControlledBy(obj, owner) {
 		return nil
 	}
 	before := obj.DeepCopyObject().(client.Object)
-	obj.SetOwnerReferences(nil)
+	obj.SetOwnerReferences(withoutOurs(obj.GetOwnerReferences()))
 	if err := controllerutil.SetControllerReference(owner, obj, r.Scheme()); err != nil {
 		return fmt.Errorf("own copy %q: %w", obj.GetName(), err)
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return fmt.Errorf("hand copy %q to its release: %w", obj.GetName(), err)
+	}
+	return nil
+}
+
+// withoutOurs are the owners that are of other kinds than ours.
+func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
+		return o.APIVersion == v1alpha1.GroupVersion.String()
+	})
+}
+
+// leaveCopies lets the copies of a release stay when the Microservice goes. Nobody
+// owns them then, nor claims them: another Microservice of this name has nothing to
+// do with them.
+func (r *Reconciler) leaveCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
+	release := &v1alpha1.VersionedMicroservice{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, release)
+	switch {
+	case apierrors.IsNotFound(err):
+		release = nil
+	case err != nil:
+		return fmt.Errorf("get release %q: %w", name, err)
+	case !metav1.IsControlledBy(release, ms):
+		release = nil
+	}
+	for _, kind := range kindsOfCopies(ms) {
+		copies, err := r.labelled(ctx, kind, client.InNamespace(ms.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: name})
+		if err != nil {
+			return err
+		}
+		for _, obj := range copies {
+			if !resources.IsCopy(obj, ms, release) {
+				continue
+			}
+			before := obj.DeepCopyObject().(client.Object)
+			obj.SetOwnerReferences(withoutOurs(obj.GetOwnerReferences()))
+			resources.Unclaim(obj)
+			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+			if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("take owner off %s %q: %w", kind, obj.GetName(), err)
+			}
+		}
 	}
 	return nil
 }

@@ -475,29 +475,135 @@ func TestCopiesWithoutARelease(t *testing.T) {
 	same(t, "copies in the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
 }
 
+// exists says whether there is an object of this kind and name.
+func (s *story) exists(obj client.Object, name string) bool {
+	s.Helper()
+	err := env.Client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, obj)
+	if client.IgnoreNotFound(err) != nil {
+		s.Fatal(err)
+	}
+	return err == nil
+}
+
 // Somebody else's object in the place of a copy is left alone, and named.
 func TestForeignCopy(t *testing.T) {
+	t.Parallel()
+	// Each gets the copy that would have been made, and makes a user's object of it.
+	for name, edit := range map[string]func(*corev1.ConfigMap){
+		"plain": func(c *corev1.ConfigMap) {
+			*c = corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Data: map[string]string{"file": "theirs"}}
+		},
+		"labelled, with the same content": func(c *corev1.ConfigMap) {
+			c.Annotations, c.Immutable = nil, nil
+		},
+		"copied from another cluster": func(c *corev1.ConfigMap) {
+			c.Annotations[resources.AnnotationClaim] = "another"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, names("settings"))
+			s.write("settings", "blue")
+			s.offer("1.0.0")
+			theirs := &corev1.ConfigMap{}
+			s.before = func(what string) error {
+				if theirs.Name == "" {
+					theirs.Name = strings.TrimPrefix(what, "create ")
+					of := &corev1.ConfigMap{}
+					s.get("settings", of)
+					theirs = resources.CopyConfigMap(s.ms(), theirs.Name[:strings.LastIndex(theirs.Name, "-")], of)
+					edit(theirs)
+					s.create(theirs)
+				}
+				return nil
+			}
+			s.pass()
+			s.pass()
+			if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True NameConflict: ") || !strings.Contains(got, theirs.Name) {
+				t.Errorf("Stalled is %q", got)
+			}
+			same(t, "releases", len(s.children()), 0)
+			now := &corev1.ConfigMap{}
+			s.get(theirs.Name, now)
+			same(t, "their object", now, theirs)
+		})
+	}
+}
+
+// A user's ConfigMap or Secret is neither deleted nor given an owner, whatever labels
+// it carries: they come with every template that is copied.
+func TestLabelsMakeNoCopy(t *testing.T) {
+	t.Parallel()
+	for name, release := range map[string]func(*story) string{
+		"no release":       func(*story) string { return "" },
+		"a former release": func(*story) string { return "shop-0-9-0-0123456789" },
+		"a live release":   func(s *story) string { return s.active().Name },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll))
+			s.write("settings", "blue")
+			s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}})
+			s.offer("1.0.0")
+			s.playFor(time.Minute)
+			meta := func(name string) metav1.ObjectMeta {
+				m := metav1.ObjectMeta{
+					Namespace: s.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelMicroservice: "shop"},
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "settings", UID: "1"}},
+				}
+				if r := release(s); r != "" {
+					m.Labels[v1alpha1.LabelRelease] = r
+				}
+				return m
+			}
+			// The second has all of a copy but for its name.
+			ours := s.runsWith(s.active())
+			another := &corev1.ConfigMap{ObjectMeta: meta("another"), Data: ours.Data, Immutable: ours.Immutable}
+			another.Annotations = ours.Annotations
+			objects := []client.Object{
+				&corev1.ConfigMap{ObjectMeta: meta("mine"), Data: map[string]string{"a": "b"}}, another,
+				&corev1.Secret{ObjectMeta: meta("mine"), Data: map[string][]byte{"a": []byte("b")}},
+			}
+			for _, o := range objects {
+				s.create(o)
+			}
+			s.clock.Step(unclaimed + time.Minute)
+			s.playFor(2 * time.Minute)
+			for _, before := range objects {
+				now := before.DeepCopyObject().(client.Object)
+				if !s.exists(now, before.GetName()) {
+					t.Errorf("the user's %T %q was deleted", before, before.GetName())
+					continue
+				}
+				same(t, fmt.Sprintf("the user's %T %q", before, before.GetName()), now, before)
+			}
+		})
+	}
+}
+
+// A release whose object is deleted and made again gets its copy back, before the
+// garbage collector comes for it.
+func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
 	s.write("settings", "blue")
 	s.offer("1.0.0")
-	var name string
-	s.before = func(what string) error {
-		if name == "" {
-			name = strings.TrimPrefix(what, "create ")
-			s.write(name, "theirs")
-		}
-		return nil
+	s.play()
+	was := s.active()
+	before := s.runsWith(was)
+	if err := env.Client.Delete(t.Context(), was); err != nil {
+		t.Fatal(err)
 	}
-	s.pass()
-	s.pass()
-	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True NameConflict: ") || !strings.Contains(got, name) {
-		t.Errorf("Stalled is %q", got)
+	s.play()
+	again := s.active()
+	if again.UID == was.UID || again.Name != was.Name {
+		t.Fatalf("the release was not made again: %s", s.ledger())
 	}
-	same(t, "releases", len(s.children()), 0)
-	c := &corev1.ConfigMap{}
-	s.get(name, c)
-	same(t, "their content", c.Data["file"], "theirs")
+	now := s.runsWith(again)
+	same(t, "the copy is the same", now.UID, before.UID)
+	if !metav1.IsControlledBy(now, again) || len(now.OwnerReferences) != 1 {
+		t.Errorf("it is owned by %v", now.OwnerReferences)
+	}
 }
 
 // The content is in copies, and nowhere else.
@@ -599,11 +705,9 @@ func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", fmt.Errorf("no"))
 	secret := func(obj any) bool {
-		switch obj := obj.(type) {
-		case *corev1.Secret:
+		switch obj.(type) {
+		case *corev1.Secret, *corev1.SecretList:
 			return true
-		case *metav1.PartialObjectMetadataList:
-			return obj.Kind == "SecretList"
 		}
 		return false
 	}
@@ -714,4 +818,61 @@ func TestOrphanKeepsCopies(t *testing.T) {
 	secret := &corev1.Secret{}
 	s.get(release.Spec.Template.Spec.Volumes[0].Secret.SecretName, secret)
 	same(t, "owners of the Secret", len(secret.OwnerReferences), 0)
+	for _, o := range []client.Object{s.runsWith(release), secret} {
+		same(t, "labels", len(o.GetLabels()), 0)
+		same(t, "annotations", len(o.GetAnnotations()), 1)
+		if o.GetAnnotations()[resources.AnnotationSource] == "" {
+			t.Errorf("%T does not say what it is a copy of", o)
+		}
+	}
+}
+
+// What a Microservice left behind is not the next one's, though it has its name.
+func TestCopiesOfAFormerMicroservice(t *testing.T) {
+	t.Parallel()
+	s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll), func(ms *v1alpha1.Microservice) {
+		ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+	})
+	licence := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}, StringData: map[string]string{"key": "one"}}
+	s.create(licence)
+	s.write("settings", "blue")
+	s.offer("1.0.0")
+	s.playFor(time.Minute)
+	release, spec := s.active(), s.ms().Spec
+	left := []client.Object{s.runsWith(release), &corev1.Secret{}}
+	s.get(release.Spec.Template.Spec.Volumes[0].Secret.SecretName, left[1])
+	s.remove()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "gone", s.removed(), true)
+	for _, c := range s.children() { // as the garbage collector does
+		if err := env.Client.Delete(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range left {
+		s.get(o.GetName(), o)
+	}
+
+	s.write("settings", "green")
+	licence.StringData = map[string]string{"key": "two"}
+	if err := env.Client.Update(t.Context(), licence); err != nil {
+		t.Fatal(err)
+	}
+	s.offer("1.1.0")
+	s.create(&v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}, Spec: spec})
+	s.restart()
+	s.playFor(time.Minute)
+	same(t, "version of the next one", s.active().Spec.SemVer.Version, "1.1.0")
+	s.clock.Step(unclaimed + time.Minute)
+	s.playFor(2 * time.Minute)
+	for _, before := range left {
+		now := before.DeepCopyObject().(client.Object)
+		if !s.exists(now, before.GetName()) {
+			t.Errorf("%T %q was deleted: pods of the Deployment that stayed cannot start", before, before.GetName())
+			continue
+		}
+		same(t, fmt.Sprintf("what stayed of %T", before), now, before)
+	}
 }

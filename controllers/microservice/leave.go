@@ -119,16 +119,8 @@ func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) erro
 
 func (r *Reconciler) orphanRelease(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
 	namespace := ms.Namespace
-	for _, kind := range kindsOfCopies(ms) {
-		copies, err := r.copiesOf(ctx, kind, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRelease: name})
-		if err != nil {
-			return err
-		}
-		for i := range copies {
-			if err := r.disown(ctx, &copies[i]); err != nil {
-				return err
-			}
-		}
+	if err := r.leaveCopies(ctx, ms, name); err != nil {
+		return err
 	}
 	for _, o := range []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{}} {
 		err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)

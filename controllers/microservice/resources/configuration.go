@@ -28,6 +28,11 @@ const (
 // what is theirs by them.
 const AnnotationSource = "hlnr.io/source"
 
+// AnnotationClaim on a copy is the UID of the Microservice that made it. It says whose
+// the copy is while no owner does: when its release was deleted and made again. It
+// is taken off a copy that outlives its Microservice.
+const AnnotationClaim = "hlnr.io/claim"
+
 // Source is an object that a pod template names for its content.
 type Source struct {
 	// Kind is ConfigMap or Secret.
@@ -160,10 +165,12 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 const hashed = "hlnr.io/hash"
 
 // TrimConfigMap puts the hash of a ConfigMap's content in the place of the content,
-// and takes annotations away, in which tools repeat it. It may be called twice.
+// and takes annotations away, in which tools repeat it, but for those of copies. It
+// may be called twice.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
-	c.Annotations, c.ManagedFields = nil, nil
+	c.ManagedFields = nil
+	maps.DeleteFunc(c.Annotations, func(key, _ string) bool { return key != AnnotationSource && key != AnnotationClaim })
 }
 
 // HashOfConfigMap is the hash of the files that a ConfigMap holds, trimmed or not. A
@@ -223,12 +230,50 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 	return metav1.ObjectMeta{
 		Namespace: ms.Namespace, Name: CopyName(release, s),
 		Labels:      map[string]string{v1alpha1.LabelMicroservice: ms.Name, v1alpha1.LabelRelease: release},
-		Annotations: map[string]string{AnnotationSource: s.Name},
+		Annotations: map[string]string{AnnotationSource: s.Name, AnnotationClaim: string(ms.UID)},
 	}
 }
 
-// ReleaseOfCopy names the Microservice and the release that a ConfigMap or Secret is
-// a copy for; both are "" for what is no copy.
+// IsCopy says that a Microservice made a ConfigMap or Secret as a copy for one of its
+// releases, and may write and delete it. Anybody may set a label, so that labels do
+// not make a copy: it is immutable, has the name that is computed from its release
+// and its source, and is controlled by the Microservice or by that release, which is
+// nil where it does not exist. One that neither controls, and nobody else's kind
+// does, carries the Microservice's claim.
+func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
+	var s Source
+	var immutable *bool
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		s.Kind, immutable = KindConfigMap, o.Immutable
+	case *corev1.Secret:
+		s.Kind, immutable = KindSecret, o.Immutable
+	}
+	s.Name = obj.GetAnnotations()[AnnotationSource]
+	microservice, of := ReleaseOfCopy(obj)
+	if !ptr.Deref(immutable, false) || s.Name == "" || microservice != ms.Name || obj.GetName() != CopyName(of, s) {
+		return false
+	}
+	if metav1.IsControlledBy(obj, ms) || release != nil && release.Name == of && metav1.IsControlledBy(obj, release) {
+		return true
+	}
+	by := metav1.GetControllerOf(obj)
+	claimed := ms.UID != "" && obj.GetAnnotations()[AnnotationClaim] == string(ms.UID)
+	return claimed && (by == nil || by.APIVersion == v1alpha1.GroupVersion.String())
+}
+
+// Unclaim makes a copy an object like any other: no Microservice finds it any more.
+// It still says what it is a copy of.
+func Unclaim(obj client.Object) {
+	for _, label := range []string{v1alpha1.LabelMicroservice, v1alpha1.LabelRelease} {
+		delete(obj.GetLabels(), label)
+	}
+	delete(obj.GetAnnotations(), AnnotationClaim)
+}
+
+// ReleaseOfCopy names the Microservice and the release that the labels of a ConfigMap
+// or Secret say it is a copy for, "" where there is no such label. IsCopy says
+// whether it is one.
 func ReleaseOfCopy(obj client.Object) (microservice, release string) {
 	l := obj.GetLabels()
 	return l[v1alpha1.LabelMicroservice], l[v1alpha1.LabelRelease]

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -233,6 +235,7 @@ func TestTrimConfigMap(t *testing.T) {
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
+	ms.UID = "7"
 	meta := metav1.ObjectMeta{
 		Name: "settings", Namespace: "demo", UID: "1", ResourceVersion: "2",
 		Labels:          map[string]string{"app.kubernetes.io/instance": "argo"},
@@ -249,6 +252,63 @@ func TestCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "copies.yaml", string(raw))
+}
+
+// Nobody else's object is taken for a copy, whatever it looks like.
+func TestIsCopy(t *testing.T) {
+	t.Parallel()
+	ms := configured(t)
+	ms.UID = "7"
+	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: "shop-1-0-0-abc", UID: "8"}}
+	by := func(apiVersion, uid string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: apiVersion, Name: "a", UID: types.UID(uid), Controller: ptr.To(true)}}
+	}
+	const ours = "hlnr.io/v1alpha1"
+	unclaimed := func(c *corev1.ConfigMap) { delete(c.Annotations, AnnotationClaim) }
+	for name, test := range map[string]struct {
+		edit    func(c *corev1.ConfigMap)
+		without bool // the release does not exist
+		want    bool
+	}{
+		"of the Microservice":                    {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "7") }, true, true},
+		"of the release":                         {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, false, true},
+		"of a release that is not there":         {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, true, false},
+		"of a former release, claimed":           {func(c *corev1.ConfigMap) { c.OwnerReferences = by(ours, "6") }, false, true},
+		"of nobody, claimed":                     {func(*corev1.ConfigMap) {}, true, true},
+		"of nobody":                              {unclaimed, false, false},
+		"trimmed":                                {TrimConfigMap, true, true},
+		"of another kind, claimed":               {func(c *corev1.ConfigMap) { c.OwnerReferences = by("v1", "6") }, false, false},
+		"of another Microservice":                {func(c *corev1.ConfigMap) { c.Annotations[AnnotationClaim] = "5"; c.OwnerReferences = by(ours, "5") }, false, false},
+		"that can be changed":                    {func(c *corev1.ConfigMap) { c.Immutable = nil }, false, false},
+		"of another name":                        {func(c *corev1.ConfigMap) { c.Name += "0" }, false, false},
+		"of another source":                      {func(c *corev1.ConfigMap) { c.Annotations[AnnotationSource] = "files" }, false, false},
+		"of no source":                           {func(c *corev1.ConfigMap) { delete(c.Annotations, AnnotationSource) }, false, false},
+		"without labels":                         {func(c *corev1.ConfigMap) { c.Labels = nil }, false, false},
+		"with the label of another Microservice": {func(c *corev1.ConfigMap) { c.Labels[v1alpha1.LabelMicroservice] = "web" }, false, false},
+		"with the label of another release":      {func(c *corev1.ConfigMap) { c.Labels[v1alpha1.LabelRelease] = "shop-1-1-0-abc" }, false, false},
+		"when it was let go":                     {func(c *corev1.ConfigMap) { Unclaim(c) }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := CopyConfigMap(ms, release.Name, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "b"}})
+			test.edit(c)
+			there := release
+			if test.without {
+				there = nil
+			}
+			if got := IsCopy(c, ms, there); got != test.want {
+				t.Errorf("it is taken for a copy: %t, want %t", got, test.want)
+			}
+		})
+	}
+	secret := CopySecret(ms, release.Name, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "licence"}})
+	if !IsCopy(secret, ms, nil) {
+		t.Error("the copy of a Secret is not taken for one")
+	}
+	secret.Immutable = nil
+	if IsCopy(secret, ms, nil) {
+		t.Error("a Secret that can be changed is taken for a copy")
+	}
 }
 
 func TestTracks(t *testing.T) {
