@@ -359,6 +359,13 @@ type ReleaseAnalysis struct {
 	// since is the beginning of the wait that is measured.
 	Since metav1.MicroTime `json:"since"`
 
+	// specHash is the hash of the analysis that is measured: metrics with their
+	// thresholds, count, interval, source, provider and noTraffic. An edit of them makes
+	// another one, and rounds count from 0; failures stay.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	SpecHash string `json:"specHash,omitempty"`
+
 	// phase of this step.
 	Phase AnalysisPhase `json:"phase"`
 

@@ -1,6 +1,9 @@
 package analysis
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,25 +34,54 @@ const (
 )
 
 // Begin is the status at a point before its next round: before itself where it
-// speaks of this point already, else a new one that keeps what counts for the
-// run. A Failed verdict stays for the run. before may be nil; it is not changed.
+// speaks of this point and specification already, else a new one that keeps what
+// counts for the run. Passed rounds of another specification do not count, its
+// failures do. A Failed verdict stays for the run. before may be nil; it is not
+// changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
 	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // as it is stored
 	if before != nil && before.Run == point.Run {
 		status = before.DeepCopy()
 	}
-	switch {
-	case status.Phase == v1alpha1.AnalysisFailed:
+	if status.Phase == v1alpha1.AnalysisFailed {
 		return status
+	}
+	measured := status.SpecHash
+	status.SpecHash = SpecHash(spec)
+	switch {
 	case status.Step != point.Step:
 		status.Inconclusive = 0 // a person went on, or nothing was
+	case status.Since.Time.Equal(since.Time) && measured == status.SpecHash:
+		return settled(status, spec)
 	case status.Since.Time.Equal(since.Time):
+		status.Rounds = 0
+		var counters string
+		status.Phase, counters = verdict(status, spec, v1alpha1.MeasurementPassed)
+		status.Message = outbound.Printable([]byte(join("the analysis was edited", counters)), maxPhaseMessage)
 		return settled(status, spec)
 	}
 	status.Run, status.Step, status.Since = point.Run, point.Step, since
 	status.Rounds, status.Errors, status.LastTime = 0, 0, nil
 	status.Phase, status.Message = verdict(status, spec, v1alpha1.MeasurementPassed)
 	return settled(status, spec)
+}
+
+// SpecHash tells one analysis from another: rounds that passed under one say
+// nothing about the other. How many failures are tolerated, how long an answer may
+// take and the order of the metrics make no difference. nil has none.
+func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
+	if spec == nil {
+		return ""
+	}
+	what := spec.DeepCopy()
+	what.FailureLimit, what.ConsecutiveFailureLimit, what.Provider.Timeout = nil, nil, ""
+	slices.SortFunc(what.Metrics, func(a, b v1alpha1.AnalysisMetric) int { return strings.Compare(a.Name, b.Name) })
+	text, err := json.Marshal(what)
+	if err != nil {
+		text = fmt.Append(nil, err) // a threshold that is no number, which no API server lets in
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Due is the time that the next round speaks of, and whether that time has come.

@@ -211,7 +211,7 @@ func TestNextPoint(t *testing.T) {
 			before := play(tolerant, test.rounds)
 			kept := before.DeepCopy()
 			got := Begin(before, tolerant, test.point)
-			if diff := cmp.Diff(&test.want, got, cmpopts.IgnoreFields(v1alpha1.ReleaseAnalysis{}, "Since", "Message", "Metrics", "LastTime", "NextTime")); diff != "" {
+			if diff := cmp.Diff(&test.want, got, cmpopts.IgnoreFields(v1alpha1.ReleaseAnalysis{}, "Since", "SpecHash", "Message", "Metrics", "LastTime", "NextTime")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(kept, before); diff != "" {
@@ -221,6 +221,91 @@ func TestNextPoint(t *testing.T) {
 				t.Errorf("once more gives something else:\n%s", cmp.Diff(got, again))
 			}
 		})
+	}
+}
+
+// TestEdited: what passed before the analysis was edited says nothing about the
+// new one; what failed, and what a person has to look at, stays.
+func TestEdited(t *testing.T) {
+	t.Parallel()
+	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {
+		return func(s *v1alpha1.CanaryAnalysis) {
+			s.FailureLimit = ptr[int32](2)
+			if change != nil {
+				change(s)
+			}
+		}
+	}
+	added := func(s *v1alpha1.CanaryAnalysis) {
+		s.Metrics = append(s.Metrics, v1alpha1.AnalysisMetric{Name: "z", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: ptr(99.0)}})
+	}
+	running := v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running"}
+	passed := v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Passed", Rounds: 2}
+	for name, test := range map[string]struct {
+		rounds string
+		edit   func(*v1alpha1.CanaryAnalysis)
+		want   v1alpha1.ReleaseAnalysis
+	}{
+		"a metric is added":      {"P P", added, running},
+		"a metric is taken away": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics = s.Metrics[1:] }, running},
+		"a dry run counts":       {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[2].DryRun = false }, running},
+		"count":                  {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Count = 3 }, running},
+		"count, downwards":       {"P", func(s *v1alpha1.CanaryAnalysis) { s.Count = 1 }, running},
+		"source":                 {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Source = v1alpha1.SourceIstio }, running},
+		"a threshold":            {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0].ThresholdRange.Min = ptr(99.5) }, running},
+		"the window":             {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Interval = "5m" }, running},
+		"who is asked": {"P P", func(s *v1alpha1.CanaryAnalysis) {
+			s.Provider.Prometheus = &v1alpha1.PrometheusProvider{Address: "http://b"}
+		}, running},
+		"what no traffic means":          {"P P", func(s *v1alpha1.CanaryAnalysis) { s.NoTraffic = v1alpha1.NoTrafficFail }, running},
+		"after a failed round":           {"F P P", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 1}},
+		"in a row of failures":           {"F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 2, ConsecutiveFailures: 2}},
+		"after an unclear round":         {"P I", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Inconclusive", Inconclusive: 1}},
+		"after the verdict Failed":       {"F F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 3, ConsecutiveFailures: 3}},
+		"how many failures, no new one":  {"P P", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = ptr[int32](9) }, passed},
+		"how long to wait, no new one":   {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Provider.Timeout = "3s" }, passed},
+		"the order of names, no new one": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0], s.Metrics[1] = s.Metrics[1], s.Metrics[0] }, passed},
+		"nothing":                        {"P P", nil, passed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, spec, point := play(specOf(with(nil)), test.rounds), specOf(with(test.edit)), Point{Run: 7, Step: 1, Since: start}
+			got := Begin(before, spec, point)
+			ignored := cmpopts.IgnoreFields(v1alpha1.ReleaseAnalysis{}, "Since", "SpecHash", "Message", "Metrics", "LastTime", "NextTime")
+			if diff := cmp.Diff(&test.want, got, ignored); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if again := Begin(got, spec, point); cmp.Diff(got, again) != "" {
+				t.Errorf("once more gives something else:\n%s", cmp.Diff(got, again))
+			}
+			if got.Phase == v1alpha1.AnalysisFailed && cmp.Diff(before, got) != "" {
+				t.Errorf("a verdict changed:\n%s", cmp.Diff(before, got))
+			}
+		})
+	}
+}
+
+// TestMeasuredAfterEdit: the new metrics and the new count are measured, and a
+// round of hooks alone passes for no analysis that came later.
+func TestMeasuredAfterEdit(t *testing.T) {
+	t.Parallel()
+	point := Point{Run: 7, Step: 1, Since: start}
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * 2 * time.Minute) }
+	hooksOnly := Fold(Begin(nil, nil, point), nil, point, Round{At: at(1)})
+	if hooksOnly.Phase != v1alpha1.AnalysisPassed || hooksOnly.SpecHash != "" {
+		t.Fatalf("hooks alone: %+v", hooksOnly)
+	}
+	spec := specOf(nil)
+	status := Begin(hooksOnly, spec, point)
+	if status.Phase != v1alpha1.AnalysisRunning || !strings.Contains(status.Message, "the analysis was edited") {
+		t.Errorf("with an analysis: %s, %q", status.Phase, status.Message)
+	}
+	status = Fold(status, spec, point, roundOf(at(2), "PPP"))
+	if status.Phase != v1alpha1.AnalysisRunning || status.Rounds != 1 {
+		t.Errorf("after one of two rounds: %s, %d", status.Phase, status.Rounds)
+	}
+	if status = Fold(status, spec, point, roundOf(at(3), "PPP")); status.Phase != v1alpha1.AnalysisPassed || len(status.SpecHash) != 32 {
+		t.Errorf("after two rounds: %s, hash %q", status.Phase, status.SpecHash)
 	}
 }
 

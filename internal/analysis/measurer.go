@@ -38,7 +38,9 @@ type Config struct {
 	Wake func(key types.NamespacedName)
 	// UserAgent of requests.
 	UserAgent string
-	// Workers are the questions that are asked at the same time. Default: 8.
+	// Workers are the questions that are asked at the same time: a quarter of them for
+	// one namespace, a quarter of one host, and an eighth for one namespace of one host.
+	// Default: 32.
 	Workers int
 	// QueriesPerSecond that one provider is asked at most, with bursts of twice as
 	// many. Default: 20.
@@ -93,7 +95,7 @@ func New(config Config) (*Measurer, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Measurer{
 		config: config, metrics: metrics, sender: sender, ctx: ctx, stop: stop,
-		pool:   newPool(ctx, cmp.Or(config.Workers, 8), cmp.Or(config.QueriesPerSecond, 20), config.Now),
+		pool:   newPool(ctx, cmp.Or(config.Workers, 32), cmp.Or(config.QueriesPerSecond, 20), config.Now),
 		rounds: map[types.NamespacedName]*pending{},
 	}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // clock that a test moves.
@@ -182,10 +185,11 @@ func TestNotShared(t *testing.T) {
 	first := ask(spec("s"), metric, "shop", start)
 	for name, other := range map[string]query{
 		"namespace": ask(spec("s"), metric, "other", start),
-		"secret":    ask(spec("t"), metric, "shop", start),
-		"time":      ask(spec("s"), metric, "shop", start.Add(time.Second)),
-		"query":     ask(spec("s"), queryMetric("a", "down"), "shop", start),
-		"address":   ask(&v1alpha1.CanaryAnalysis{}, metric, "shop", start),
+		"namespace of a question that needs no Secret": ask(&v1alpha1.CanaryAnalysis{}, metric, "other", start),
+		"secret":  ask(spec("t"), metric, "shop", start),
+		"time":    ask(spec("s"), metric, "shop", start.Add(time.Second)),
+		"query":   ask(spec("s"), queryMetric("a", "down"), "shop", start),
+		"address": ask(&v1alpha1.CanaryAnalysis{}, metric, "shop", start),
 	} {
 		if first == other {
 			t.Errorf("the %s makes no difference", name)
@@ -196,33 +200,138 @@ func TestNotShared(t *testing.T) {
 	}
 }
 
-// TestBounded: no more questions at a time than there are workers, and half of
-// them for one provider.
+// TestBounded: one provider is asked no more at a time than its share of the
+// workers, and by one namespace no more than half of that.
 func TestBounded(t *testing.T) {
 	t.Parallel()
-	var now, most atomic.Int64
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		n := now.Add(1)
-		for {
-			m := most.Load()
-			if n <= m || most.CompareAndSwap(m, n) {
-				break
+	for name, test := range map[string]struct{ namespaces, want int64 }{
+		"one namespace": {1, 2},
+		"many":          {8, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var now, most atomic.Int64
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				n := now.Add(1)
+				for {
+					m := most.Load()
+					if n <= m || most.CompareAndSwap(m, n) {
+						break
+					}
+				}
+				answers(200, vector("1"))(w, r)
+				now.Add(-1)
 			}
+			m, woken := measurerOf(t, serve(t, handler), func(c *Config) { c.Workers = 16 })
+			const releases = 40
+			for i := range int64(releases) {
+				key := types.NamespacedName{Namespace: fmt.Sprint("n", i%test.namespaces), Name: fmt.Sprint("r", i)}
+				request := requestOf(key.Name, queryMetric("a", `a{b="{{.Release}}"}`), queryMetric("b", `b{b="{{.Release}}"}`))
+				request.Canary.Namespace = key.Namespace
+				m.Ask(key, request)
+			}
+			for range releases {
+				wait(t, woken)
+			}
+			if got := most.Load(); got > test.want {
+				t.Errorf("%d questions at a time to one provider, want at most %d of 16 workers", got, test.want)
+			}
+			if n := m.pool.places.Taken(); n != 0 {
+				t.Errorf("%d places are still taken", n)
+			}
+		})
+	}
+}
+
+// TestOneNamespaceStopsNoOther: a namespace whose providers hang, and which asks
+// the operator's Prometheus for what takes long, keeps no other from its answers,
+// though it asks the very same.
+func TestOneNamespaceStopsNoOther(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{}, 1000)
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm() // a server notices the end of a request whose body is read
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}
+	operator := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		if r.Form.Get("query") != "good" {
+			hang(w, r)
+			return
 		}
-		answers(200, vector("1"))(w, r)
-		now.Add(-1)
+		answers(200, vector("2"))(w, r)
+	})
+	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	m, woken := measurerOf(t, serve(t, handler), func(c *Config) { c.Workers = 4 })
-	const releases = 40
-	for i := range releases {
-		name := fmt.Sprint("r", i)
-		m.Ask(keyOf(name), requestOf(name, queryMetric("a", `a{b="{{.Release}}"}`), queryMetric("b", `b{b="{{.Release}}"}`)))
+	m, woken := measurerOf(t, operator, func(c *Config) { c.Outbound = policy.WithResolver(loopback{}) })
+	defer m.stop() // what hangs ends before the servers close
+	slow, err := url.Parse(serve(t, hang))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range releases {
-		wait(t, woken)
+	for i := range 40 {
+		name := fmt.Sprint("evil", i)
+		evil := requestOf(name, queryMetric("long", "long"+name), queryMetric("same", "good"))
+		evil.Canary.Namespace, evil.Spec.Provider.Timeout = "evil", "1m"
+		for _, host := range []string{"a.example", "B.Example.", name + ".example"} {
+			evil.Spec.Metrics = append(evil.Spec.Metrics, v1alpha1.AnalysisMetric{
+				Name: host, ThresholdRange: v1alpha1.ValueRange{Min: ptr(1.0)},
+				Web: &v1alpha1.WebMetric{URL: fmt.Sprintf("http://%s:%s/%d", host, slow.Port(), i), Value: "body"},
+			})
+		}
+		m.Ask(types.NamespacedName{Namespace: "evil", Name: name}, evil)
 	}
-	if got := most.Load(); got > 2 {
-		t.Errorf("%d questions at a time to one provider, want at most 2 of 4 workers", got)
+	for range 8 { // its whole share
+		<-arrived
+	}
+	request := requestOf("cart-1", queryMetric("a", "good"))
+	m.Ask(keyOf("cart-1"), request)
+	if key := wait(t, woken); key != keyOf("cart-1") {
+		t.Fatalf("woken for %s", key)
+	}
+	if got, _ := m.Ask(keyOf("cart-1"), request); got.Measurements[0].Result != v1alpha1.MeasurementPassed {
+		t.Errorf("%+v", got.Measurements)
+	}
+	if got := m.pool.places.Taken(); got > 8 {
+		t.Errorf("%d of 32 places are taken by one namespace, want at most 8", got)
+	}
+}
+
+// loopback is where all names lead.
+type loopback struct{}
+
+func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+// TestEndpoints: however a server is written, it is one, and one for each user.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	base := query{address: "http://metrics.example:9090/a", namespace: "shop"}
+	for name, test := range map[string]struct {
+		other query
+		same  bool
+	}{
+		"path":              {query{address: "http://metrics.example:9090/b", namespace: "shop"}, true},
+		"case":              {query{address: "http://METRICS.Example:9090/a", namespace: "shop"}, true},
+		"dot":               {query{address: "http://metrics.example.:9090/a", namespace: "shop"}, true},
+		"namespace":         {query{address: "http://metrics.example:9090/a", namespace: "other"}, true},
+		"own certificates":  {query{address: "http://metrics.example:9090/a", namespace: "shop", authority: "ca"}, true},
+		"port":              {query{address: "http://metrics.example:9091/a", namespace: "shop"}, false},
+		"scheme":            {query{address: "https://metrics.example:9090/a", namespace: "shop"}, false},
+		"user":              {query{address: "http://metrics.example:9090/a", namespace: "shop", secret: "s"}, false},
+		"user elsewhere":    {query{address: "http://metrics.example:9090/a", namespace: "other", secret: "s"}, false},
+		"another subdomain": {query{address: "http://a.metrics.example:9090/a", namespace: "shop"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if same := test.other.endpoint() == base.endpoint(); same != test.same {
+				t.Errorf("%q and %q", test.other.endpoint(), base.endpoint())
+			}
+		})
 	}
 }
 
@@ -311,7 +420,7 @@ func TestSlowProvider(t *testing.T) {
 		<-r.Context().Done()
 	})
 	fast := serve(t, answers(200, vector("1")))
-	m, woken := measurerOf(t, slow, func(c *Config) { c.Workers = 2 })
+	m, woken := measurerOf(t, slow, nil)
 	m.sender = openSender(t, nil)
 	hanging := requestOf("slow", queryMetric("a", "up"))
 	hanging.Spec.Provider = v1alpha1.AnalysisProvider{Timeout: "1s", Prometheus: &v1alpha1.PrometheusProvider{Address: slow}}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 const (
@@ -20,14 +22,13 @@ const (
 	maxRetryAfter     = 5 * time.Minute
 )
 
-// pool bounds how many questions are asked at a time, at all and of one endpoint,
-// and asks equal ones once.
+// pool bounds how many questions are asked at a time, and how often one endpoint
+// is asked, and asks equal questions once.
 type pool struct {
-	ctx     context.Context
-	slots   chan struct{}
-	perHost int
-	rate    float64
-	now     func() time.Time
+	ctx    context.Context
+	places *outbound.Places
+	rate   float64
+	now    func() time.Time
 
 	mu        sync.Mutex
 	calls     map[query]*call
@@ -44,7 +45,6 @@ type call struct {
 
 // endpoint is one server as one user.
 type endpoint struct {
-	slots   chan struct{}
 	limiter *rate.Limiter
 	used    time.Time
 	closed  time.Time // until then it wants to be left alone
@@ -52,8 +52,9 @@ type endpoint struct {
 
 func newPool(ctx context.Context, workers int, perSecond float64, now func() time.Time) *pool {
 	return &pool{
-		ctx: ctx, slots: make(chan struct{}, workers), perHost: max(1, workers/2), rate: perSecond, now: now,
-		calls: map[query]*call{}, endpoints: map[string]*endpoint{},
+		ctx: ctx, rate: perSecond, now: now,
+		places: outbound.NewPlaces(outbound.Bounds{All: workers, Namespace: workers / 4, Host: workers / 4, NamespaceHost: workers / 8}),
+		calls:  map[query]*call{}, endpoints: map[string]*endpoint{},
 	}
 }
 
@@ -74,7 +75,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 				own, cancel = context.WithDeadline(own, deadline)
 				defer cancel()
 			}
-			c.answer = p.send(own, p.endpoint(q.endpoint()), timeout, send)
+			c.answer = p.send(own, q, timeout, send)
 		}()
 	}
 	p.mu.Unlock()
@@ -87,19 +88,20 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 }
 
 // send asks when there is room.
-func (p *pool) send(ctx context.Context, e *endpoint, timeout time.Duration, send func(context.Context) answer) answer {
-	full := answer{err: errorf(Timeout, "the pool of queries was full for the whole round; the manager asks too much, or providers are slow")}
-	if !take(ctx, e.slots) {
+func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
+	full := answer{err: errorf(Timeout, "there was no place for the query during the whole round: providers of this namespace are slow, or the manager asks too much")}
+	leave, ok := p.places.Enter(ctx, q.namespace, q.address)
+	if !ok {
 		return full
 	}
-	defer func() { <-e.slots }()
+	defer leave()
+	e := p.endpoint(q.endpoint())
 	if wait := p.throttled(e); wait > 0 {
 		return answer{err: &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider wants to be left alone for another " + wait.Round(time.Second).String()}}
 	}
-	if e.limiter.Wait(ctx) != nil || !take(ctx, p.slots) {
+	if e.limiter.Wait(ctx) != nil {
 		return full
 	}
-	defer func() { <-p.slots }()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	a := send(ctx)
@@ -109,21 +111,12 @@ func (p *pool) send(ctx context.Context, e *endpoint, timeout time.Duration, sen
 	return a
 }
 
-func take(ctx context.Context, slots chan struct{}) bool {
-	select {
-	case slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func (p *pool) endpoint(name string) *endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.endpoints[name]
 	if e == nil {
-		e = &endpoint{slots: make(chan struct{}, p.perHost), limiter: rate.NewLimiter(rate.Limit(p.rate), max(1, int(2*p.rate)))}
+		e = &endpoint{limiter: rate.NewLimiter(rate.Limit(p.rate), max(1, int(2*p.rate)))}
 		p.endpoints[name] = e
 	}
 	e.used = p.now()
@@ -163,7 +156,7 @@ func (p *pool) prune() {
 		}
 	}
 	for name, e := range p.endpoints {
-		if now.Sub(e.used) > keepEndpoints && len(e.slots) == 0 && now.After(e.closed) {
+		if now.Sub(e.used) > keepEndpoints && now.After(e.closed) {
 			delete(p.endpoints, name)
 		}
 	}

@@ -1,12 +1,14 @@
 package analysis
 
 import (
+	"net"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // provider answers questions. It labels metrics.
@@ -18,7 +20,8 @@ const (
 )
 
 // query is one question to a provider, whole: two that are equal have the same
-// answer, and are asked once.
+// answer, and are asked once. Namespaces share none: one whose questions wait would
+// keep others waiting who ask the same.
 type query struct {
 	provider provider
 	// address of the server, or the whole URL of a web metric.
@@ -31,7 +34,7 @@ type query struct {
 	latency bool
 	// body and headers of a web request; headers as lines.
 	body, headers string
-	// namespace of the Secrets; empty where there are none.
+	// namespace that asks, and has the Secrets.
 	namespace, secret, authority string
 	// at is the time, in nanoseconds since 1970.
 	at int64
@@ -39,11 +42,14 @@ type query struct {
 
 // endpoint is what is asked politely together: one server as one user.
 func (q query) endpoint() string {
-	host := q.address
+	server := q.address
 	if u, err := url.Parse(q.address); err == nil {
-		host = u.Scheme + "://" + u.Host
+		server = u.Scheme + "://" + net.JoinHostPort(outbound.HostOf(q.address), u.Port())
 	}
-	return strings.Join([]string{host, q.namespace, q.secret}, " ")
+	if q.secret == "" {
+		return server
+	}
+	return strings.Join([]string{server, q.namespace, q.secret}, " ")
 }
 
 // question is what to ask for a metric of a release.
@@ -52,7 +58,7 @@ func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t 
 	if metric.Web != nil {
 		return webQuestion(metric.Web, fields, t.Namespace, at)
 	}
-	q := query{provider: providerPrometheus, at: at.UnixNano(), latency: metric.Latency != nil}
+	q := query{provider: providerPrometheus, namespace: t.Namespace, at: at.UnixNano(), latency: metric.Latency != nil}
 	var err *Error
 	if metric.Prometheus != nil {
 		q.text, err = fields.fill(metric.Prometheus.Query, inQuotes)
@@ -73,19 +79,13 @@ func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t 
 	default:
 		return q, errorf(NoProvider, "set analysis.provider.prometheus.address, or the manager's flag --prometheus-address")
 	}
-	if q.secret != "" || q.authority != "" {
-		q.namespace = t.Namespace
-	}
 	return q, nil
 }
 
 func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at time.Time) (query, *Error) {
 	q := query{
-		provider: providerWeb, text: web.Value, at: at.UnixNano(),
+		provider: providerWeb, text: web.Value, namespace: namespace, at: at.UnixNano(),
 		secret: name(web.SecretRef), authority: name(web.CASecretRef),
-	}
-	if q.secret != "" || q.authority != "" {
-		q.namespace = namespace
 	}
 	var err *Error
 	if q.address, err = fields.fill(web.URL, inURL); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +17,11 @@ import (
 
 // The bounds of a Pool.
 const (
-	// maxCalls are under way at a time, and maxHostCalls of them to one host.
-	maxCalls     = 64
+	// maxCalls are under way at a time, and maxShare of them for one namespace, or to
+	// one host.
+	maxCalls = 64
+	maxShare = maxCalls / 4
+	// maxHostCalls of one namespace are under way to one host.
 	maxHostCalls = 4
 	// maxStale messages of one hook are still delivered after newer ones came.
 	maxStale = 8
@@ -43,8 +45,8 @@ type Options struct {
 }
 
 // Pool calls hooks beside everything else: no method waits for an answer. At most 64
-// calls are under way at a time, at most 4 to one host, and one for a hook of a
-// release. The zero Pool is of no use; see NewPool.
+// calls are under way at a time, 16 of them for one namespace, 16 to one host, 4 for
+// one namespace to one host, and one for a hook of a release. The zero Pool is of no use; see NewPool.
 type Pool struct {
 	policy      *outbound.Policy
 	shared      *http.Client
@@ -54,19 +56,12 @@ type Pool struct {
 	now         func() time.Time
 	wait        func(int) time.Duration
 
-	all chan struct{}
+	places *outbound.Places
 
 	mu       sync.Mutex
 	ctx      context.Context
 	wake     func(types.NamespacedName)
-	hosts    map[string]*host
 	releases map[types.NamespacedName]*deliveries
-}
-
-// host bounds the calls to one host; it is forgotten when nobody calls it.
-type host struct {
-	places chan struct{}
-	users  int
 }
 
 // deliveries of one release.
@@ -94,7 +89,8 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	p := &Pool{
 		policy: o.Policy, shared: shared, credentials: o.Credentials, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
-		all: make(chan struct{}, maxCalls), hosts: map[string]*host{}, releases: map[types.NamespacedName]*deliveries{},
+		places:   outbound.NewPlaces(outbound.Bounds{All: maxCalls, Namespace: maxShare, Host: maxShare, NamespaceHost: maxHostCalls}),
+		releases: map[types.NamespacedName]*deliveries{},
 	}
 	if p.observe == nil {
 		p.observe = func(hlnr.HookType, bool, time.Duration) {}
@@ -281,7 +277,7 @@ func (p *Pool) try(ctx context.Context, namespace string, q Question, attempts i
 		if retry > 0 && !sleep(ctx, p.wait(retry)) {
 			return Outcome{}, false
 		}
-		leave, ok := p.enter(ctx, q.Hook.URL)
+		leave, ok := p.places.Enter(ctx, namespace, q.Hook.URL)
 		if !ok {
 			return Outcome{}, false
 		}
@@ -312,48 +308,6 @@ func (p *Pool) attempt(ctx context.Context, namespace string, q *Question) (bool
 		}
 	}
 	return p.call(ctx, q, credentials)
-}
-
-// enter waits for a place among the calls to a host, and among all; the first before
-// the second, so that a host that hangs takes no more than its share.
-func (p *Pool) enter(ctx context.Context, address string) (leave func(), ok bool) {
-	name := address
-	if u, err := url.Parse(address); err == nil {
-		name = u.Host
-	}
-	p.mu.Lock()
-	h := p.hosts[name]
-	if h == nil {
-		h = &host{places: make(chan struct{}, maxHostCalls)}
-		p.hosts[name] = h
-	}
-	h.users++
-	p.mu.Unlock()
-	gone := func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if h.users--; h.users == 0 {
-			delete(p.hosts, name)
-		}
-	}
-	select {
-	case h.places <- struct{}{}:
-	case <-ctx.Done():
-		gone()
-		return nil, false
-	}
-	select {
-	case p.all <- struct{}{}:
-	case <-ctx.Done():
-		<-h.places
-		gone()
-		return nil, false
-	}
-	return func() {
-		<-p.all
-		<-h.places
-		gone()
-	}, true
 }
 
 // sleep says false when ctx ended before.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -522,32 +523,72 @@ func TestBounds(t *testing.T) {
 	w.Ask(shop, nil, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.hosts) != 0 || len(w.releases) != 0 || len(w.all) != 0 {
-		t.Errorf("left behind: %d hosts, %d releases, %d places", len(w.hosts), len(w.releases), len(w.all))
+	if len(w.releases) != 0 || w.places.Taken() != 0 {
+		t.Errorf("left behind: %d releases, %d places", len(w.releases), w.places.Taken())
 	}
 }
 
-// The bound over all hosts holds as well.
-func TestBoundOverAllHosts(t *testing.T) {
+// A namespace whose endpoints hang keeps no other from its calls: neither with many
+// spellings of one host, nor with many hosts, nor at the host that both call.
+func TestOneNamespaceStopsNoOther(t *testing.T) {
 	t.Parallel()
-	w := play(t, nil)
-	for range maxCalls {
-		w.all <- struct{}{}
+	for name, test := range map[string]struct {
+		host func(i int) string // of call i
+		want int                // calls at a time
+	}{
+		"one host in many spellings": {func(i int) string {
+			spelt := []byte("hooks.example")
+			for bit := range 4 {
+				if i>>bit&1 == 1 {
+					spelt[bit] -= 'a' - 'A'
+				}
+			}
+			return string(spelt) + strings.Repeat(".", i%2)
+		}, maxHostCalls},
+		"a name for each call": {func(i int) string { return fmt.Sprintf("h%d.hooks.example", i) }, maxShare},
+		"the host of both":     {func(int) string { return "both.example" }, maxHostCalls},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arrived := make(chan struct{}, 2*maxCalls)
+			w := play(t, func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/good" {
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body) // a server notices the end of a request whose body is read
+				arrived <- struct{}{}
+				<-r.Context().Done()
+			}, func(o *Options) { o.Policy = o.Policy.WithResolver(loopback{}) })
+			at := func(host, path string) string {
+				return "http://" + host + w.server.URL[strings.LastIndex(w.server.URL, ":"):] + path
+			}
+			for i := range 2 * maxCalls {
+				q := w.question(hlnr.HookConfirmPromotion, fmt.Sprint(i))
+				q.Hook.Timeout, q.Hook.URL = "1m", at(test.host(i), "/hang")
+				w.Ask(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)}, []Question{q}, []Question{q})
+			}
+			for range test.want {
+				<-arrived
+			}
+			q := w.question(hlnr.HookConfirmPromotion, "mine")
+			q.Hook.URL = at("both.example", "/good")
+			w.ask(q)
+			if o := w.outcome(t, "mine"); !o.Yes {
+				t.Errorf("another namespace: %+v", o)
+			}
+			if got := w.places.Taken(); got > test.want {
+				t.Errorf("%d calls of one namespace are under way, want at most %d", got, test.want)
+			}
+			w.stop()
+		})
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, ok := w.enter(ctx, w.server.URL); ok {
-		t.Error("a call found a place where there is none")
-	}
-	<-w.all
-	leave, ok := w.enter(t.Context(), w.server.URL)
-	if !ok {
-		t.Fatal("a call found no place where there is one")
-	}
-	leave()
-	if len(w.all) != maxCalls-1 || len(w.hosts) != 0 {
-		t.Errorf("places %d, hosts %d", len(w.all), len(w.hosts))
-	}
+}
+
+// loopback is where all names lead.
+type loopback struct{}
+
+func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
 // A pool that was not started calls nobody.

@@ -21,29 +21,44 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
 }
 
-// Prefixes that carry an IPv4 address in some of their bytes.
+// Prefixes whose addresses carry an IPv4 address in some of their bytes.
 var (
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	nat64Local = netip.MustParsePrefix("64:ff9b:1::/96")
+	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
 	sixToFour  = netip.MustParsePrefix("2002::/16")
 	compatible = netip.MustParsePrefix("::/96")
+	siit       = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765
+	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// inner are the addresses that a packet to a may reach: a itself, and an IPv4
-// address within it.
+// inner are the addresses that a packet to a may reach: a itself, and the IPv4
+// addresses within it.
 func inner(a netip.Addr) []netip.Addr {
 	a = a.Unmap().WithZone("")
+	reached := []netip.Addr{a}
 	if a.Is4() || a == netip.IPv6Unspecified() || a.IsLoopback() {
-		return []netip.Addr{a}
+		return reached
 	}
 	b := a.As16()
+	add := func(b0, b1, b2, b3 byte) { reached = append(reached, netip.AddrFrom4([4]byte{b0, b1, b2, b3})) }
 	switch {
-	case nat64.Contains(a), nat64Local.Contains(a), compatible.Contains(a):
-		return []netip.Addr{a, netip.AddrFrom4([4]byte(b[12:16]))}
+	case nat64.Contains(a), compatible.Contains(a), siit.Contains(a):
+		add(b[12], b[13], b[14], b[15])
+	case nat64Local.Contains(a): // RFC 6052, for prefixes of 96, 64, 56 and 48 bits; byte 8 carries nothing
+		add(b[12], b[13], b[14], b[15])
+		add(b[9], b[10], b[11], b[12])
+		add(b[7], b[9], b[10], b[11])
+		add(b[6], b[7], b[9], b[10])
 	case sixToFour.Contains(a):
-		return []netip.Addr{a, netip.AddrFrom4([4]byte(b[2:6]))}
+		add(b[2], b[3], b[4], b[5])
+	case teredo.Contains(a): // the server, and the client with all bits turned
+		add(b[4], b[5], b[6], b[7])
+		add(^b[12], ^b[13], ^b[14], ^b[15])
 	}
-	return []netip.Addr{a}
+	if b[8]&^0x02 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe { // ISATAP, RFC 5214
+		add(b[12], b[13], b[14], b[15])
+	}
+	return reached
 }
 
 // kind of an address that is refused by default; empty: of none.
@@ -57,6 +72,8 @@ func kind(a netip.Addr) string {
 		return "a multicast or broadcast address"
 	case a.IsUnspecified(), a.Is4() && a.As4()[0] == 0:
 		return "an unspecified address"
+	case nat64Local.Contains(a), siit.Contains(a), teredo.Contains(a):
+		return "an address of a translator or tunnel"
 	}
 	return ""
 }
@@ -74,8 +91,12 @@ func (p *Policy) check(host string, address netip.Addr) error {
 	refused := func(why, flag string) error {
 		return &RefusedError{Host: host, Address: address, Why: why, Flag: flag}
 	}
-	for _, a := range inner(address) {
+	addresses := inner(address)
+	for i, a := range addresses {
 		allowed := p.allow.host(host) || p.allow.address(a)
+		if i > 0 && nat64Local.Contains(addresses[0]) {
+			allowed = true // most of what is read there is none; the address itself decides
+		}
 		switch {
 		case slices.Contains(metadata, a):
 			return refused("it is that of a metadata service", "")

@@ -117,6 +117,27 @@ func TestRefused(t *testing.T) {
 		"metadata, compatible":          {"[::169.254.169.254]", everything, ""},
 		"metadata in NAT64":             {"[64:ff9b::a9fe:a9fe]", everything, ""},
 		"metadata in 6to4":              {"[2002:a9fe:a9fe::1]", everything, ""},
+		"metadata in local NAT64, /96":  {"[64:ff9b:1:abcd::a9fe:a9fe]", everything, ""},
+		"metadata in local NAT64, /64":  {"[64:ff9b:1:abcd:a9:fea9:fe00:0]", everything, ""},
+		"metadata in local NAT64, /56":  {"[64:ff9b:1:aba9:fe:a9fe::]", everything, ""},
+		"metadata in local NAT64, /48":  {"[64:ff9b:1:a9fe:a9:fe00::]", everything, ""},
+		"metadata in SIIT":              {"[::ffff:0:a9fe:a9fe]", everything, ""},
+		"metadata as Teredo client":     {"[2001:0:808:808:0:0:5601:5601]", everything, ""},
+		"metadata as Teredo server":     {"[2001:0:a9fe:a9fe:0:0:f7f7:f7f7]", everything, ""},
+		"metadata in ISATAP":            {"[2001:db8::5efe:a9fe:a9fe]", everything, ""},
+		"metadata in ISATAP, universal": {"[2001:db8::200:5efe:a9fe:a9fe]", everything, ""},
+		"metadata in ISATAP in 6to4":    {"[2002:808:808::5efe:a9fe:a9fe]", everything, ""},
+		"local NAT64":                   {"[64:ff9b:1::808:808]", Config{}, FlagAllow},
+		"SIIT":                          {"[::ffff:0:808:808]", Config{}, FlagAllow},
+		"Teredo":                        {"[2001:0:808:808:0:0:f7f7:f7f7]", Config{}, FlagAllow},
+		"loopback in ISATAP":            {"[2001:db8::5efe:7f00:1]", Config{}, FlagAllow},
+		"loopback in SIIT":              {"[::ffff:0:7f00:1]", Config{Allow: []string{"::ffff:0:0:0/96"}}, FlagAllow},
+		"denied network in local NAT64": {"[64:ff9b:1:2::c000:201]", Config{Allow: []string{"64:ff9b:1::/48"}, Deny: []string{"192.0.2.0/24"}}, FlagDeny},
+		"denied network in SIIT":        {"[::ffff:0:c000:201]", Config{Allow: []string{"::/0"}, Deny: []string{"192.0.2.0/24"}}, FlagDeny},
+		"denied network in Teredo":      {"[2001:0:808:808:0:0:3fff:fdfe]", Config{Allow: []string{"2001::/32"}, Deny: []string{"192.0.2.0/24"}}, FlagDeny},
+		"denied network in ISATAP":      {"[2001:db8::5efe:c000:201]", Config{Deny: []string{"192.0.2.0/24"}}, FlagDeny},
+		"denied network in 6to4":        {"[2002:c000:201::1]", Config{Deny: []string{"192.0.2.0/24"}}, FlagDeny},
+		"network's own NAT64, denied":   {"[2001:db8:64::808:808]", Config{Deny: []string{"2001:db8:64::/96"}}, FlagDeny},
 		"metadata, IPv6":                {"[fd00:ec2::254]", everything, ""},
 		"metadata, IPv6 by name":        {"metadata6.example", everything, ""},
 		"metadata of pods":              {"169.254.170.23", everything, ""},
@@ -141,6 +162,36 @@ func TestRefused(t *testing.T) {
 			}
 			if test.flag != "" && !strings.Contains(refused.Error(), test.flag) {
 				t.Errorf("message %q does not name %s", refused, test.flag)
+			}
+		})
+	}
+}
+
+// TestNotRefused: an address that only looks like one that carries another, or
+// that carries a harmless one, is dialled.
+func TestNotRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		address string
+		config  Config
+	}{
+		"IPv4":                          {"8.8.8.8", Config{}},
+		"IPv6":                          {"2001:4860:4860::8888", Config{}},
+		"NAT64":                         {"64:ff9b::808:808", Config{Deny: []string{"10.0.0.0/8"}}},
+		"6to4":                          {"2002:808:808::1", Config{}},
+		"ISATAP":                        {"2001:db8::5efe:808:808", Config{}},
+		"no ISATAP, another identifier": {"2001:db8::1:5efe:a9fe:a9fe", Config{}},
+		"no Teredo, beside it":          {"2001:1::5601:5601", Config{}},
+		"no local NAT64, beside it":     {"64:ff9b:2::a9fe:a9fe", Config{}},
+		"local NAT64, opened":           {"64:ff9b:1::808:808", Config{Allow: []string{"64:ff9b:1::/48"}}},
+		"local NAT64, opened, a subnet": {"64:ff9b:1:7f00::808:808", Config{Allow: []string{"64:ff9b:1:7f00::/96"}}},
+		"Teredo, opened":                {"2001:0:808:808:0:0:f7f7:f7f7", Config{Allow: []string{"2001::/32"}}},
+		"network's own NAT64":           {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing says that it is one
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := policy(t, test.config).check(test.address, netip.MustParseAddr(test.address)); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -122,7 +122,7 @@ func fullRelease(t *testing.T, name string) client.Object {
 	v := typed[hlnr.VersionedMicroservice](t, "VersionedMicroservice", name)
 	now := metav1.NewMicroTime(time.Now())
 	v.Status.Message = long(512)
-	v.Status.Analysis = &hlnr.ReleaseAnalysis{Run: 1, Step: 32, Since: now, Phase: hlnr.AnalysisInconclusive, Message: long(512), LastTime: &now, NextTime: &now}
+	v.Status.Analysis = &hlnr.ReleaseAnalysis{Run: 1, Step: 32, Since: now, SpecHash: long(64), Phase: hlnr.AnalysisInconclusive, Message: long(512), LastTime: &now, NextTime: &now}
 	for m := range 10 {
 		metric := hlnr.MetricStatus{Name: fmt.Sprintf("%s%d", long(62), m), Result: hlnr.MeasurementInconclusive}
 		for range 10 {
