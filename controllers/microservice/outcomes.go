@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -18,6 +19,18 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	return &release.Verdict{
 		Run: a.Run, Step: int(a.Step), Since: a.Since.Time,
 		Phase: release.VerdictPhase(a.Phase), Message: a.Message,
+	}
+}
+
+// readMeasured takes back a verdict of an analysis that was edited since: until the
+// release is measured by the present one, nothing has passed. A failure stays one.
+func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
+	canary := ms.Spec.UpdateStrategy.Canary
+	if child.Analysis == nil || canary == nil || child.Analysis.Phase != release.VerdictPassed {
+		return
+	}
+	if c.Status.Analysis.SpecHash != analysis.SpecHash(canary.Analysis) {
+		child.Analysis.Phase = release.VerdictRunning
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -185,5 +186,29 @@ func TestWords(t *testing.T) {
 		if api != planner {
 			t.Errorf("the API says %q, and the planner %q", api, planner)
 		}
+	}
+}
+
+func TestAVerdictOfAnEditedAnalysisIsNone(t *testing.T) {
+	spec := func(count int32) *v1alpha1.CanaryAnalysis {
+		return &v1alpha1.CanaryAnalysis{Count: count, Metrics: []v1alpha1.AnalysisMetric{{Name: "a", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}}}}
+	}
+	for name, tc := range map[string]struct {
+		measured *v1alpha1.CanaryAnalysis
+		phase    v1alpha1.AnalysisPhase
+		want     release.VerdictPhase
+	}{
+		"the present one": {spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
+		"another":         {spec(3), v1alpha1.AnalysisPassed, release.VerdictRunning},
+		"a failure":       {spec(3), v1alpha1.AnalysisFailed, release.VerdictFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ms, c := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
+			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Analysis: spec(1)}
+			c.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: tc.phase, SpecHash: analysis.SpecHash(tc.measured)}
+			child := release.Child{Analysis: readVerdict(c.Status.Analysis)}
+			readMeasured(ms, c, &child)
+			same(t, "phase", child.Analysis.Phase, tc.want)
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
 )
 
 // steps replaces the strategy of the story's Microservice.
@@ -59,7 +60,7 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 		if run.WaitingSince == nil {
 			s.Fatalf("the ledger says no time from which step %d is measured", run.Step)
 		}
-		st.Analysis = &v1alpha1.ReleaseAnalysis{Run: run.Sequence, Step: run.Step, Since: *run.WaitingSince, Phase: phase, Message: message}
+		st.Analysis = &v1alpha1.ReleaseAnalysis{Run: run.Sequence, Step: run.Step, Since: *run.WaitingSince, Phase: phase, Message: message, SpecHash: analysis.SpecHash(s.ms().Spec.UpdateStrategy.Canary.Analysis)}
 	})
 }
 
