@@ -521,7 +521,8 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		}
 	}
 	if g := seen.Ledger.group(o.Slug); g != nil && !r.Delete && r.Replicas >= seen.Spec.Replicas {
-		if row := g.Row(o.Release); row != nil && row.Status == Active {
+		// What served, or was promoted by that plan.
+		if row := g.Row(o.Release); row != nil && (row.Status == Active || g.Run != nil && g.Run.Release == o.Release) {
 			return // the user asked for fewer, and it was closed or replaced since
 		}
 	}

@@ -408,6 +408,7 @@ func (w *world) checkPin(g *Group, failed bool) {
 	}
 	switch a := g.ActiveRow(); {
 	case !reach:
+	case g.Run != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // what was under way goes on
 	case g.Run != nil:
 		if r := g.Row(g.Run.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
 			w.fail("rule 16: group %s is pinned to %s, and runs %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))
