@@ -180,13 +180,13 @@ func TestPartArguments(t *testing.T) {
 
 func TestMissingPackages(t *testing.T) {
 	all := []string{"containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "iproute2", "conntrack", "ethtool", "prometheus"}
-	if diff := cmp.Diff(all, missingPackages(func(string) bool { return false })); diff != "" {
+	if diff := cmp.Diff(all, missingPackages(tools, func(string) bool { return false })); diff != "" {
 		t.Errorf("bare machine (-want +got):\n%s", diff)
 	}
-	if got := missingPackages(func(string) bool { return true }); got != nil {
+	if got := missingPackages(tools, func(string) bool { return true }); got != nil {
 		t.Errorf("complete machine: got %v", got)
 	}
-	got := missingPackages(func(program string) bool { return program != "/usr/lib/cni/ptp" })
+	got := missingPackages(tools, func(program string) bool { return program != "/usr/lib/cni/ptp" })
 	if diff := cmp.Diff([]string{"containernetworking-plugins"}, got); diff != "" {
 		t.Errorf("one missing (-want +got):\n%s", diff)
 	}

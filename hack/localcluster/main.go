@@ -69,7 +69,7 @@ func rootCommand() *cobra.Command {
 	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
 	flags.StringVar(&o.source, "source", "", "the folder hack/localcluster of a checkout (default: found above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
-		o.assetsCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
+		o.assetsCommand(), o.packagesCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
 		o.superviseCommand(), registryCommand(), scrapeTargetsCommand())
 	return root
 }
@@ -204,6 +204,23 @@ func (o *options) buildCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), builder.binaryPath(bin, keys[bin.name]))
 			}
 			return nil
+		},
+	}
+}
+
+func (o *options) packagesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "packages [PROGRAM...]",
+		Short: "Install the Debian packages of these programs, of all that the cluster needs by default",
+		RunE: func(cmd *cobra.Command, programs []string) error {
+			needed := tools
+			if len(programs) > 0 {
+				var err error
+				if needed, err = toolsNamed(programs); err != nil {
+					return err
+				}
+			}
+			return installPackages(cmd.Context(), needed, o.say)
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -24,12 +25,26 @@ var tools = []tool{
 	{"conntrack", "conntrack"},
 	{"ethtool", "ethtool"},
 	{"prometheus", "prometheus"},
+	{"promtool", "prometheus"},
 }
 
-// missingPackages lists the packages whose programs are not installed.
-func missingPackages(installed func(program string) bool) []string {
+// toolsNamed are the tools of these programs.
+func toolsNamed(programs []string) ([]tool, error) {
+	var named []tool
+	for _, program := range programs {
+		i := slices.IndexFunc(tools, func(t tool) bool { return t.program == program })
+		if i < 0 {
+			return nil, fmt.Errorf("install packages: no package is known that brings %q", program)
+		}
+		named = append(named, tools[i])
+	}
+	return named, nil
+}
+
+// missingPackages lists the packages of these tools that are not installed.
+func missingPackages(needed []tool, installed func(program string) bool) []string {
 	var packages []string
-	for _, t := range tools {
+	for _, t := range needed {
 		if !installed(t.program) && (len(packages) == 0 || packages[len(packages)-1] != t.pkg) {
 			packages = append(packages, t.pkg)
 		}
@@ -37,9 +52,9 @@ func missingPackages(installed func(program string) bool) []string {
 	return packages
 }
 
-// installPackages installs what is missing with apt-get.
-func installPackages(ctx context.Context, say func(string, ...any)) error {
-	packages := missingPackages(func(program string) bool {
+// installPackages installs with apt-get what is missing of these tools.
+func installPackages(ctx context.Context, needed []tool, say func(string, ...any)) error {
+	packages := missingPackages(needed, func(program string) bool {
 		_, err := exec.LookPath(program)
 		return err == nil
 	})

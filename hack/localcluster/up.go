@@ -42,7 +42,7 @@ func (c *cluster) up(ctx context.Context, source string) error {
 	if err != nil {
 		return err
 	}
-	if err := installPackages(ctx, c.say); err != nil {
+	if err := installPackages(ctx, tools, c.say); err != nil {
 		return err
 	}
 	unlock, err := c.lock(ctx)
