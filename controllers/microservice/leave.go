@@ -7,13 +7,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
 )
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=patch
@@ -29,24 +29,7 @@ const leaveLook = 2 * time.Second
 // it off. It says whether it wrote.
 func (r *Reconciler) holdBack(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
 	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
-	if needed == controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
-		return false, nil
-	}
-	next := ms.DeepCopy()
-	if needed {
-		controllerutil.AddFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
-	} else {
-		controllerutil.RemoveFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
-	}
-	return true, r.patchFinalizers(ctx, ms, next)
-}
-
-func (r *Reconciler) patchFinalizers(ctx context.Context, before, next *v1alpha1.Microservice) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("set finalizers of Microservice %q: %w", before.Name, err)
-	}
-	return nil
+	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
 // leave does what the deletionPolicy says, and lets the Microservice go. It never
@@ -58,7 +41,7 @@ func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl
 	}
 	spec, _ := readSpec(ms, r.minDrain, r.clock.Now())
 	late := r.clock.Now().After(ms.DeletionTimestamp.Add(spec.Deadline + spec.Drain))
-	going, err := r.namespaceGoes(ctx, ms.Namespace)
+	going, err := apply.NamespaceGoes(ctx, r.live, ms.Namespace)
 	if err != nil {
 		return r.fail(ctx, err)
 	}
@@ -74,22 +57,10 @@ func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl
 	if late {
 		r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within the progress deadline: the Microservice goes without", ms.Spec.DeletionPolicy))
 	}
-	next := ms.DeepCopy()
-	controllerutil.RemoveFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
-	if err := r.patchFinalizers(ctx, ms, next); err != nil {
+	if _, err := apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, false); err != nil {
 		return r.fail(ctx, err)
 	}
 	return ctrl.Result{}, nil
-}
-
-// namespaceGoes says that the namespace is being deleted, or gone.
-func (r *Reconciler) namespaceGoes(ctx context.Context, name string) (bool, error) {
-	var ns corev1.Namespace
-	err := r.live.Get(ctx, client.ObjectKey{Name: name}, &ns)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get Namespace %q: %w", name, err)
-	}
-	return err != nil || ns.DeletionTimestamp != nil, nil
 }
 
 // giveUp carries the deletionPolicy out, and says how long to wait before the next

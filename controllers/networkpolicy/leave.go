@@ -13,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -31,24 +32,7 @@ const (
 // off. It says whether it wrote.
 func (r *Reconciler) holdBack(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore
-	if needed == controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
-		return false, nil
-	}
-	next := policy.DeepCopy()
-	if needed {
-		controllerutil.AddFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
-	} else {
-		controllerutil.RemoveFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
-	}
-	return true, r.patchFinalizers(ctx, policy, next)
-}
-
-func (r *Reconciler) patchFinalizers(ctx context.Context, before, next *v1alpha1.NetworkPolicy) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("set finalizers of networkpolicies.hlnr.io %q: %w", before.Name, err)
-	}
-	return nil
+	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
 // leave does what the deletionPolicy says, and lets the policy go. It never holds it
@@ -58,7 +42,7 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 		return ctrl.Result{}, nil // What it owned is collected.
 	}
 	late := r.Now().Sub(policy.DeletionTimestamp.Time) > leaveDeadline
-	going, err := r.namespaceGoes(ctx, policy.Namespace)
+	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)
 	if err != nil {
 		return status.Again(ctx, err)
 	}
@@ -78,19 +62,8 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 	if late {
 		r.Events.Warning(policy, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within %s: the policy goes without", policy.Spec.DeletionPolicy, leaveDeadline))
 	}
-	next := policy.DeepCopy()
-	controllerutil.RemoveFinalizer(next, v1alpha1.FinalizerDeletionPolicy)
-	return status.Again(ctx, r.patchFinalizers(ctx, policy, next))
-}
-
-// namespaceGoes says that the namespace is being deleted, or gone.
-func (r *Reconciler) namespaceGoes(ctx context.Context, name string) (bool, error) {
-	var ns corev1.Namespace
-	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &ns)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get Namespace %q: %w", name, err)
-	}
-	return err != nil || ns.DeletionTimestamp != nil, nil
+	_, err = apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, false)
+	return status.Again(ctx, err)
 }
 
 // giveUp carries the deletionPolicy out, and says how long to wait before the next

@@ -1,0 +1,41 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// SetFinalizer gives obj a finalizer, or takes it off where it is not needed, and says
+// whether it wrote. obj itself is left as it is. Another writer in between is a
+// conflict; an object that is gone is no error.
+func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldOwner, obj client.Object, finalizer string, needed bool) (bool, error) {
+	if needed == controllerutil.ContainsFinalizer(obj, finalizer) {
+		return false, nil
+	}
+	next := obj.DeepCopyObject().(client.Object)
+	if needed {
+		controllerutil.AddFinalizer(next, finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(next, finalizer)
+	}
+	patch := client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, next, patch, fieldOwner); client.IgnoreNotFound(err) != nil {
+		return true, fmt.Errorf("set finalizers of %T %q: %w", obj, obj.GetName(), err)
+	}
+	return true, nil
+}
+
+// NamespaceGoes says that the namespace is being deleted, or gone. live must not be a
+// cache: namespaces are not watched.
+func NamespaceGoes(ctx context.Context, live client.Reader, name string) (bool, error) {
+	var ns corev1.Namespace
+	err := live.Get(ctx, client.ObjectKey{Name: name}, &ns)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get Namespace %q: %w", name, err)
+	}
+	return err != nil || ns.DeletionTimestamp != nil, nil
+}
