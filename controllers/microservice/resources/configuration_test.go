@@ -45,19 +45,7 @@ var contents = Contents{
 func TestGoldenConfiguredRelease(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
-	config, err := Config(&ms.Spec.Template, 0, contents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release, err := Release(ms, policy, offered, config, contents, 3, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := yaml.Marshal(release)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "configured-release.yaml", string(raw))
+	release := goldenRelease(t, "configured-release.yaml", ms, contents)
 	if ms.Spec.Template.Spec.Volumes[0].ConfigMap.Name != "files" {
 		t.Error("the template of the Microservice was changed")
 	}

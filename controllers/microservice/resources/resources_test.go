@@ -58,29 +58,36 @@ var (
 	}
 )
 
+// goldenRelease builds the release of ms over what its references hold, and compares
+// it with a golden file.
+func goldenRelease(t *testing.T, file string, ms *v1alpha1.Microservice, contents Contents) *v1alpha1.VersionedMicroservice {
+	t.Helper()
+	container, err := Container(ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := Config(&ms.Spec.Template, container, contents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := Release(ms, policy, offered, config, contents, 3, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := yaml.Marshal(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, file, string(raw))
+	return release
+}
+
 // The object of a release, its name, labels and annotations are an API: pods of
 // running releases carry them. When this test fails, every service on earth gets a
 // new release on its next upgrade of Heighliner.
 func TestGoldenRelease(t *testing.T) {
 	t.Parallel()
-	ms := microservice(t)
-	container, err := Container(ms)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := Config(&ms.Spec.Template, container, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	child, err := Release(ms, policy, offered, config, nil, 3, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := yaml.Marshal(child)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "release.yaml", string(raw))
+	child := goldenRelease(t, "release.yaml", microservice(t), nil)
 	if errs := validation.IsDNS1123Label(child.Name); len(errs) > 0 {
 		t.Errorf("name %q: %v", child.Name, errs)
 	}
