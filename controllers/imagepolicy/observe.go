@@ -59,18 +59,25 @@ func requested(policy *v1alpha1.ImagePolicy) string {
 
 // observe reads the cluster; it writes nothing.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) (*observed, error) {
+	o := specified(policy, r.platform)
+	if err := r.observeHeld(ctx, o); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// specified is what the policy says by itself; platform is the one that an image must
+// be there for where it names none.
+func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	o := &observed{policy: policy, platforms: policy.Spec.Platforms}
 	if len(o.platforms) == 0 {
-		o.platforms = []string{r.platform}
+		o.platforms = []string{platform}
 	}
 	selector, err := version.Compile(rules(&policy.Spec))
 	if err != nil {
 		o.problem = status.NewTerminal(v1alpha1.ReasonInvalidSpec, errors.New(status.Line(strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}
 	o.selector = selector
-	if err := r.observeHeld(ctx, o); err != nil {
-		return nil, err
-	}
 	if src := policy.Spec.Source; src != nil && src.Pinned != nil {
 		o.pinned = src.Pinned.Versions
 	}
@@ -93,7 +100,7 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 		interval:  interval(&policy.Spec),
 		requested: requested(policy),
 	}
-	return o, nil
+	return o
 }
 
 // quiet says that the registry is not to be asked.
