@@ -34,7 +34,8 @@ const (
 	RateLimited Kind = "RateLimited"
 	// Unreachable: no answer, or one of the server's own failures. Try again.
 	Unreachable Kind = "Unreachable"
-	// Untrusted: the registry's certificate or protocol is not what was expected.
+	// Untrusted: the registry's certificate or protocol is not what was expected, or
+	// it refuses the client's.
 	Untrusted Kind = "Untrusted"
 	// Refused: the address is link-local or a metadata service, never dialled.
 	Refused Kind = "Refused"
@@ -103,7 +104,7 @@ var (
 )
 
 // classify makes the one Error of a failure.
-func classify(op, object string, auth Credential, err error) *Error {
+func classify(op, object string, t target, err error) *Error {
 	var done *Error
 	if errors.As(err, &done) {
 		return done
@@ -129,9 +130,9 @@ func classify(op, object string, auth Credential, err error) *Error {
 	case errors.Is(err, errNoImage):
 		e.set(Malformed, "the tag names neither an image nor an index", "leave it out with spec.tagFilter.exclude")
 	case errors.As(err, &answer):
-		e.setAnswer(answer, auth)
+		e.setAnswer(answer, t.auth)
 	default:
-		e.setNetwork(err)
+		e.setNetwork(err, t.tls)
 	}
 	return e
 }
@@ -187,10 +188,9 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 
 // setNetwork classifies a failure without an answer, or with one that cannot be
 // read, in words without ports and times.
-func (e *Error) setNetwork(err error) {
+func (e *Error) setNetwork(err error, own TLS) {
 	var (
 		certificate *tls.CertificateVerificationError
-		authority   x509.UnknownAuthorityError
 		dns         *net.DNSError
 		operation   *net.OpError
 		request     *url.Error
@@ -202,9 +202,11 @@ func (e *Error) setNetwork(err error) {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
 		e.set(Unreachable, "no full answer in time", "it is asked again; raise spec.timeout for a slow registry")
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
-		e.set(Untrusted, "the registry speaks plain HTTP", "set spec.insecure if that is meant")
-	case errors.As(err, &certificate), errors.As(err, &authority):
-		e.set(Untrusted, "the registry's certificate is not trusted", "use one of a known authority for this host, still valid")
+		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
+	case errors.As(err, &certificate):
+		e.setCertificate(certificate, own)
+	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
+		e.set(Untrusted, fmt.Sprintf("the registry ends the TLS handshake (%v)", operation.Err), clientMend(own))
 	case errors.As(err, &dns):
 		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), again)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -213,7 +215,49 @@ func (e *Error) setNetwork(err error) {
 		e.set(Unreachable, "the connection broke", again)
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the answer is no registry's", "check the host in spec.image")
+	case errors.Is(err, errPlain):
+		e.set(Untrusted, "the registry leads to plain HTTP", plainMend(own))
 	default:
 		e.set(Malformed, "the answer cannot be used", "check the host in spec.image, or the proxy before the registry")
 	}
+}
+
+func plainMend(own TLS) string {
+	if own.Default() {
+		return "set spec.insecure if that is meant"
+	}
+	return "remove spec.certSecretRef and set spec.insecure if that is meant"
+}
+
+// clientMend is for a registry that refuses the client's certificate, or lacks it.
+func clientMend(own TLS) string {
+	if own.Certificate == "" {
+		return "it may want a client certificate: name a Secret with tls.crt and tls.key in spec.certSecretRef"
+	}
+	return "check tls.crt and tls.key in the Secret of spec.certSecretRef"
+}
+
+// setCertificate says what is wrong with the server's certificate.
+func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
+	var (
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &host):
+		e.set(Untrusted, "the registry's certificate is not for this host", "use one that names it, or the host that it names in spec.image")
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		e.set(Untrusted, "the registry's certificate has expired or is not valid yet", "renew it, and check the clock of the node")
+	case own.CA == "":
+		e.set(Untrusted, "the registry's certificate is not trusted", "name a Secret with its authority as ca.crt in spec.certSecretRef, or use one of a known authority")
+	default:
+		e.set(Untrusted, "the registry's certificate is not trusted", "it is of another authority than ca.crt in the Secret of spec.certSecretRef: put the right one there")
+	}
+}
+
+// badTLS is for certificates that cannot be used; ParseTLS says what is wrong.
+func badTLS(op, object string, cause error) *Error {
+	e := &Error{Op: op, Object: object, cause: cause}
+	e.set(Untrusted, "the certificates cannot be used", "check the Secret of spec.certSecretRef")
+	return e
 }

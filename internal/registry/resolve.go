@@ -45,8 +45,8 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 // behind it unless that is known.
 func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time.Duration) (Image, error) {
 	key := t.key + " " + ref.TagStr()
-	known, ok := s.digests.Get(key)
-	at, _ := known.(digestAt)
+	cached, ok := s.digests.Get(key)
+	at, _ := cached.(digestAt)
 	if !ok || s.clock.Since(at.time) >= maxAge {
 		now := s.clock.Now()
 		digest, err := t.head(ctx, ref)
@@ -56,9 +56,13 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 		at = digestAt{digest, now}
 		s.digests.Add(key, at)
 	}
-	image, err := s.behind(ctx, t, at.digest)
-	image.Time = at.time
-	return image, err
+	found, err := s.behind(ctx, t, at.digest)
+	if err != nil {
+		return Image{}, err
+	}
+	image := found.Image
+	image.Labels, image.Revision, image.Time = nil, "", at.time
+	return image, nil
 }
 
 // head gives the digest of a manifest: by HEAD, or by GET where the answer to
@@ -72,7 +76,7 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	if err == nil {
 		return desc.Digest.String(), nil
 	}
-	if classify(opResolve, ref.Name(), t.auth, err).Kind != Malformed {
+	if classify(opResolve, ref.Name(), t, err).Kind != Malformed {
 		return "", err
 	}
 	full, err := puller.Get(ctx, ref)
@@ -84,46 +88,64 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 
 // behind gives what a digest names, which never changes: one GET for an index, a
 // second one, for the configuration, for an image.
-func (s *Scanner) behind(ctx context.Context, t target, digest string) (Image, error) {
+func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	key := t.key + " " + digest
-	if known, ok := s.images.Get(key); ok {
-		return known.(Image), nil
+	if known, ok := s.images.get(key); ok {
+		return known, nil
 	}
 	puller, err := t.login.puller(pageSize)
 	if err != nil {
-		return Image{}, err
+		return described{}, err
 	}
 	desc, err := puller.Get(ctx, t.repo.Digest(digest))
 	if err != nil {
-		return Image{}, err
+		return described{}, err
 	}
-	image, err := describe(desc)
+	d, err := describe(desc)
 	if err != nil {
-		return Image{}, err
+		return described{}, err
 	}
-	image.Digest = digest
-	s.images.Add(key, image)
-	return image, nil
+	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
+	s.images.add(key, d)
+	return d, nil
 }
 
-// createdAnnotation says when an image was built, by the OCI image specification.
-const createdAnnotation = "org.opencontainers.image.created"
+// Annotations of the OCI image specification: when an image was built, and from
+// what.
+const (
+	ociAnnotations     = "org.opencontainers.image."
+	createdAnnotation  = ociAnnotations + "created"
+	revisionAnnotation = ociAnnotations + "revision"
+)
 
-func describe(desc *remote.Descriptor) (Image, error) {
+// described is what stands behind a digest.
+type described struct {
+	Image
+	children []child // of an index
+}
+
+// child is an image of an index.
+type child struct{ platform, digest string }
+
+func describe(desc *remote.Descriptor) (described, error) {
 	switch {
 	case desc.MediaType.IsIndex():
 		index, err := v1.ParseIndexManifest(bytes.NewReader(desc.Manifest))
 		if err != nil {
-			return Image{}, err
+			return described{}, err
 		}
-		created, _ := time.Parse(time.RFC3339, index.Annotations[createdAnnotation])
-		return Image{Platforms: indexPlatforms(index), Created: buildTime(created)}, nil
+		d := described{children: children(index)}
+		d.Platforms = platforms(d.children)
+		d.Created = annotatedTime(index.Annotations)
+		d.Labels = labels(index.Annotations)
+		return d, nil
 	case desc.MediaType.IsImage():
-		return describeImage(desc)
+		image, err := describeImage(desc)
+		return described{Image: image}, err
 	case desc.MediaType.IsSchema1():
-		return Image{}, errSchema1
+		return described{}, errSchema1
 	}
-	return Image{}, errNoImage
+	return described{}, errNoImage
 }
 
 // describeImage reads the configuration, which says the platform. That of an
@@ -133,9 +155,9 @@ func describeImage(desc *remote.Descriptor) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	created, _ := time.Parse(time.RFC3339, manifest.Annotations[createdAnnotation])
+	created := annotatedTime(manifest.Annotations)
 	if !manifest.Config.MediaType.IsConfig() {
-		return Image{Created: buildTime(created)}, nil
+		return Image{Created: created, Labels: labels(manifest.Annotations)}, nil
 	}
 	image, err := desc.Image()
 	if err != nil {
@@ -148,18 +170,26 @@ func describeImage(desc *remote.Descriptor) (Image, error) {
 	var config struct {
 		v1.Platform
 		Created v1.Time `json:"created"`
+		Config  struct {
+			Labels map[string]string
+		} `json:"config"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return Image{}, err
 	}
 	if created.IsZero() {
-		created = config.Created.Time
+		created = buildTime(config.Created.Time)
 	}
-	described := Image{Created: buildTime(created)}
+	read := Image{Created: created, Labels: labels(manifest.Annotations, config.Config.Labels)}
 	if p, ok := platformName(&config.Platform); ok {
-		described.Platforms = []string{p}
+		read.Platforms = []string{p}
 	}
-	return described, nil
+	return read, nil
+}
+
+func annotatedTime(annotations map[string]string) time.Time {
+	created, _ := time.Parse(time.RFC3339, annotations[createdAnnotation])
+	return buildTime(created)
 }
 
 // buildTime drops the times that reproducible builds write.
@@ -170,15 +200,24 @@ func buildTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-func indexPlatforms(index *v1.IndexManifest) []string {
-	var platforms []string
+// children are the images of an index that say a platform.
+func children(index *v1.IndexManifest) []child {
+	var found []child
 	for _, m := range index.Manifests {
 		if p, ok := platformName(m.Platform); ok {
-			platforms = append(platforms, p)
+			found = append(found, child{p, m.Digest.String()})
 		}
 	}
-	slices.Sort(platforms)
-	return slices.Compact(platforms)
+	return found
+}
+
+func platforms(children []child) []string {
+	var found []string
+	for _, c := range children {
+		found = append(found, c.platform)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // platformName gives os/architecture[/variant]; false for an attestation, which

@@ -29,6 +29,10 @@ type Request struct {
 	Insecure bool
 	// Auth is the credential; zero is anonymous.
 	Auth Credential
+	// TLS is for a registry with certificates of its own; zero is the system's
+	// authorities and no client certificate. Like Auth, it parts those who may share
+	// an answer. See ParseTLS.
+	TLS TLS
 	// Timeout of the whole call, all pages included; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// MaxTags read; 0 is DefaultMaxTags.
@@ -66,8 +70,18 @@ type Image struct {
 	// does not say, as charts and other artifacts do.
 	Platforms []string
 	// Created is when the image says that it was built; zero when it does not say,
-	// or says a time of reproducible builds (before 1981). Never proof of order.
+	// or says a time of reproducible builds (before 1981). Never proof of order. Of an
+	// index, Resolve knows the time of the index only; Inspect looks into an image too.
 	Created time.Time
+	// Labels are the annotations of the index and of the manifest, and the labels of
+	// the configuration; where several say the same key, the first of these counts.
+	// Set by Inspect only. At most 256 of them, 64 KiB together and 4 KiB each, those of
+	// the OCI image specification (org.opencontainers.image.*) first; what is beyond is
+	// left out, never cut. Shared with other callers: do not modify.
+	Labels map[string]string
+	// Revision is the label org.opencontainers.image.revision: by convention the commit
+	// that the image was built from. Set by Inspect only.
+	Revision string
 	// Time at which the registry was asked for the digest.
 	Time time.Time
 }
@@ -83,7 +97,8 @@ type Options struct {
 	// Clock for ages, pauses and the token bucket; nil is the real one.
 	Clock clock.Clock
 	// Transport under the gates; nil is one that refuses link-local and metadata
-	// addresses. Another one must do so itself.
+	// addresses. Another one must do so itself, and be an *http.Transport for requests
+	// with TLS material, which get a copy.
 	Transport http.RoundTripper
 	// PerSecond requests and Burst for each registry and credential; 0 is 20 and 50.
 	PerSecond float64
@@ -101,7 +116,7 @@ type Options struct {
 const (
 	maxListed  = 1_000_000 // tags in all lists, some 50 MB
 	maxDigests = 16_384
-	maxImages  = 4_096
+	maxImages  = 32 << 20 // bytes
 )
 
 // Ages of logins: a registry is asked anew how it wants to be asked, and a login
@@ -121,7 +136,7 @@ type Scanner struct {
 	flights flights
 	lists   listCache
 	digests *lru.Cache // of digestAt
-	images  *lru.Cache // of Image, without Time
+	images  imageCache
 
 	mu     sync.Mutex
 	logins map[loginKey]*login
@@ -147,7 +162,7 @@ func New(o Options) *Scanner {
 	rand.Read(key) // never fails
 	return &Scanner{
 		options: o, clock: o.Clock, hashKey: key,
-		lists: listCache{limit: maxListed}, digests: lru.New(maxDigests), images: lru.New(maxImages),
+		lists: listCache{limit: maxListed}, digests: lru.New(maxDigests), images: imageCache{limit: maxImages},
 		logins: map[loginKey]*login{},
 	}
 }
@@ -161,6 +176,15 @@ func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.
 // a digest once. Errors as for List.
 func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
 	return s.resolve(ctx, r, tag)
+}
+
+// Inspect gives an image by its digest, with its Labels and Revision; of an index
+// those of the image for platform ("linux/amd64"), or of its first one where
+// platform is "" or none of its. What a digest names never changes: it is asked for
+// once, one GET for an index and two for an image, of which Resolve has made some
+// already. Image.Time is zero. Errors as for List.
+func (s *Scanner) Inspect(ctx context.Context, r Request, digest, platform string) (Image, error) {
+	return s.inspect(ctx, r, digest, platform)
 }
 
 // Gone proves that an image does not exist any more: tag and digest answer 404
@@ -177,8 +201,9 @@ type target struct {
 	repo    name.Repository
 	login   *login
 	auth    Credential
+	tls     TLS
 	timeout time.Duration
-	key     string // of everything that may be shared: registry, path, scheme, credential
+	key     string // of everything that may be shared: registry, path, scheme, credential, certificates
 }
 
 func (s *Scanner) target(op string, r Request) (target, error) {
@@ -186,9 +211,13 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	k := loginKey{repo.RegistryStr(), s.hash(r.Auth)}
+	k := loginKey{repo.RegistryStr(), s.hash(r.Auth, r.TLS)}
+	login, err := s.login(k, r)
+	if err != nil {
+		return target{}, badTLS(op, repo.Name(), err)
+	}
 	return target{
-		repo: repo, login: s.login(k, r.Auth), auth: r.Auth,
+		repo: repo, login: login, auth: r.Auth, tls: r.TLS,
 		timeout: cmp.Or(r.Timeout, DefaultTimeout),
 		key:     fmt.Sprintf("%s://%s %s", repo.Scheme(), repo.Name(), k.credential),
 	}, nil
@@ -218,16 +247,16 @@ func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 	return repo, nil
 }
 
-// hash identifies a credential without giving it away.
-func (s *Scanner) hash(c Credential) string {
+// hash identifies a credential, certificates included, without giving it away.
+func (s *Scanner) hash(c Credential, t TLS) string {
 	mac := hmac.New(sha256.New, s.hashKey)
-	for _, field := range []string{c.Username, c.Password, c.IdentityToken, c.RegistryToken} {
+	for _, field := range []string{c.Username, c.Password, c.IdentityToken, c.RegistryToken, t.CA, t.Certificate, t.Key} {
 		fmt.Fprintf(mac, "%d:%s", len(field), field)
 	}
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// loginKey is what shares a gate: a registry and a credential.
+// loginKey is what shares a gate: a registry and a credential, certificates included.
 type loginKey struct{ registry, credential string }
 
 // login is one credential at one registry: its gate, and the pullers that keep
@@ -244,27 +273,31 @@ type login struct {
 	noPageSize bool
 }
 
-func (s *Scanner) login(k loginKey, auth Credential) *login {
+func (s *Scanner) login(k loginKey, r Request) (*login, error) {
 	now := s.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.logins[k]
 	if !ok {
+		next, err := r.TLS.over(s.options.Transport)
+		if err != nil {
+			return nil, err
+		}
 		for k, old := range s.logins {
 			if old.idle(now) {
 				delete(s.logins, k)
 			}
 		}
-		g := &gate{next: s.options.Transport, clock: s.clock, maxBody: s.options.MaxBody,
+		g := &gate{next: next, clock: s.clock, maxBody: s.options.MaxBody,
 			bucket: rate.NewLimiter(rate.Limit(s.options.PerSecond), s.options.Burst)}
 		l = &login{gate: g, clock: s.clock, options: []remote.Option{
-			remote.WithAuth(auth.authenticator()), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
+			remote.WithAuth(r.Auth.authenticator()), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
 			remote.WithRetryBackoff(s.options.Backoff), remote.WithRetryStatusCodes(retried...),
 		}}
 		s.logins[k] = l
 	}
 	l.touch(now)
-	return l
+	return l, nil
 }
 
 // retried are the answers after which a request is made again at once. 429 is
@@ -307,5 +340,5 @@ func (l *login) puller(pageSize int) (*remote.Puller, error) {
 
 // fail classifies an error of the target's registry.
 func (t target) fail(op, object string, err error) error {
-	return classify(op, object, t.auth, err)
+	return classify(op, object, t, err)
 }

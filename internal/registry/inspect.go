@@ -1,0 +1,168 @@
+package registry
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+const opInspect = "inspect image"
+
+func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform string) (Image, error) {
+	t, err := s.target(opInspect, r)
+	if err != nil {
+		return Image{}, err
+	}
+	if _, err := v1.NewHash(digest); err != nil {
+		return Image{}, badName(opInspect, r.Repository+"@"+clip(digest), "no digest", "give sha256: and 64 hexadecimal digits")
+	}
+	return share(ctx, &s.flights, "inspect "+t.key+" "+digest+" "+platform, t.timeout, func(ctx context.Context) (Image, error) {
+		image, err := s.whole(ctx, t, digest, platform)
+		if err != nil {
+			return Image{}, t.fail(opInspect, t.repo.Digest(digest).Name(), err)
+		}
+		return image, nil
+	})
+}
+
+// whole is the image behind a digest, and for an index what its image adds.
+func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) (Image, error) {
+	d, err := s.behind(ctx, t, digest)
+	if err != nil || len(d.children) == 0 {
+		return d.Image, err
+	}
+	inner, err := s.behind(ctx, t, d.child(platform))
+	if err != nil {
+		return Image{}, err
+	}
+	image := d.Image
+	image.Labels = labels(d.Labels, inner.Labels)
+	image.Revision = image.Labels[revisionAnnotation]
+	if image.Created.IsZero() {
+		image.Created = inner.Created
+	}
+	return image, nil
+}
+
+// child gives the digest of the image for a platform, else of the first.
+func (d described) child(platform string) string {
+	for _, c := range d.children {
+		if supports([]string{c.platform}, platform) {
+			return c.digest
+		}
+	}
+	return d.children[0].digest
+}
+
+// Bounds of Image.Labels.
+const (
+	maxLabels     = 256
+	maxLabelBytes = 64 << 10 // keys and values together
+	maxLabel      = 4 << 10  // key and value of one
+)
+
+// labels merges: what comes first counts. It keeps within the bounds, the same ones
+// whenever it is given the same.
+func labels(sources ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, source := range slices.Backward(sources) {
+		maps.Copy(all, source)
+	}
+	keys := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+	var kept map[string]string
+	left := maxLabelBytes
+	for _, key := range keys {
+		size := len(key) + len(all[key])
+		if size > maxLabel || size > left || len(kept) == maxLabels {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		left -= size
+		kept[key] = all[key]
+	}
+	return kept
+}
+
+func rank(label string) int {
+	if strings.HasPrefix(label, ociAnnotations) {
+		return 0
+	}
+	return 1
+}
+
+// imageCache keeps what stands behind digests until it holds more than limit bytes;
+// then go those that were not asked for the longest.
+type imageCache struct {
+	limit int
+
+	mu    sync.Mutex
+	byKey map[string]*list.Element
+	order list.List // of *imageEntry, the last asked for first
+	size  int
+}
+
+type imageEntry struct {
+	key   string
+	image described
+	size  int
+}
+
+func (c *imageCache) get(key string) (described, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.byKey[key]
+	if !ok {
+		return described{}, false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*imageEntry).image, true
+}
+
+func (c *imageCache) add(key string, d described) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey == nil {
+		c.byKey = map[string]*list.Element{}
+	}
+	c.remove(c.byKey[key])
+	e := &imageEntry{key, d, len(key) + d.bytes()}
+	c.byKey[key] = c.order.PushFront(e)
+	for c.size += e.size; c.size > c.limit; {
+		c.remove(c.order.Back())
+	}
+}
+
+func (c *imageCache) remove(e *list.Element) {
+	if e == nil {
+		return
+	}
+	gone := c.order.Remove(e).(*imageEntry)
+	delete(c.byKey, gone.key)
+	c.size -= gone.size
+}
+
+// bytes is about what the image takes in memory.
+func (d described) bytes() int {
+	const entry, field = 512, 48 // what Go keeps beside the text
+	n := entry + len(d.Digest)
+	for _, p := range d.Platforms {
+		n += field + len(p)
+	}
+	for _, c := range d.children {
+		n += 2*field + len(c.platform) + len(c.digest)
+	}
+	for key, value := range d.Labels {
+		n += 2*field + len(key) + len(value)
+	}
+	return n
+}

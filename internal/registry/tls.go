@@ -1,0 +1,232 @@
+package registry
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// TLS is what a registry with certificates of its own needs, in PEM; the zero
+// value is what any registry on the internet needs. It can be compared, and prints
+// as "default" or "custom", never as what it holds.
+//
+// What has TLS material is asked by HTTPS only, whatever Request.Insecure says and
+// wherever it is: a fallback to plain HTTP would give away what the certificates
+// protect.
+type TLS struct {
+	// CA certificates that are trusted besides the system's, so that token servers
+	// and storage under public names stay reachable.
+	CA string
+	// Certificate of the client, with its chain, and the Key for it: both or none.
+	// It is shown to every host that asks for one.
+	Certificate, Key string
+}
+
+// Default tells whether there is nothing of one's own.
+func (t TLS) Default() bool { return t == TLS{} }
+
+// String does not give the key away.
+func (t TLS) String() string {
+	if t.Default() {
+		return "default"
+	}
+	return "custom"
+}
+
+// GoString does not give the key away.
+func (t TLS) GoString() string { return t.String() }
+
+// MarshalJSON does not give the key away.
+func (t TLS) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
+
+// The types of Secrets that ParseTLS reads, beside no type, and their keys.
+const (
+	TypeTLS    = "kubernetes.io/tls"
+	TypeOpaque = "Opaque"
+
+	keyCA          = "ca.crt"
+	keyCertificate = "tls.crt"
+	keyPrivate     = "tls.key"
+)
+
+// maxPEM is the size of one key of a TLS Secret, in bytes.
+const maxPEM = 512 << 10
+
+// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three.
+// now is what the certificates' times are compared with: a client certificate that
+// is not valid then is an error, and so are authorities of which none is. The error
+// names the Secret, the key in it and the mend, and says nothing of what it holds.
+func ParseTLS(s Secret, now time.Time) (TLS, error) {
+	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {
+		return TLS{}, fmt.Errorf("secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)
+	}
+	t := TLS{CA: string(s.Data[keyCA]), Certificate: string(s.Data[keyCertificate]), Key: string(s.Data[keyPrivate])}
+	if t.Default() {
+		return TLS{}, fmt.Errorf("secret %q has no certificates: set %s, or %s and %s, or all three", s.Name, keyCA, keyCertificate, keyPrivate)
+	}
+	for key, value := range s.Data {
+		if len(value) > maxPEM {
+			return TLS{}, fmt.Errorf("secret %q: key %q has more than %d bytes: leave out what is not needed", s.Name, key, maxPEM)
+		}
+	}
+	if err := t.checkCA(now); err != nil {
+		return TLS{}, fmt.Errorf("secret %q: %w", s.Name, err)
+	}
+	if err := t.checkClient(now); err != nil {
+		return TLS{}, fmt.Errorf("secret %q: %w", s.Name, err)
+	}
+	return t, nil
+}
+
+func (t TLS) checkCA(now time.Time) error {
+	if t.CA == "" {
+		return nil
+	}
+	authorities, err := certificates(keyCA, t.CA)
+	if err != nil {
+		return err
+	}
+	for _, a := range authorities {
+		if err = checkTime(keyCA, a, now); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (t TLS) checkClient(now time.Time) error {
+	switch {
+	case t.Certificate == "" && t.Key == "":
+		return nil
+	case t.Certificate == "":
+		return fmt.Errorf("key %q is there without %q: set both", keyPrivate, keyCertificate)
+	case t.Key == "":
+		return fmt.Errorf("key %q is there without %q: set both", keyCertificate, keyPrivate)
+	}
+	chain, err := certificates(keyCertificate, t.Certificate)
+	if err != nil {
+		return err
+	}
+	if err := checkPrivateKey(t.Key); err != nil {
+		return err
+	}
+	if _, err := tls.X509KeyPair([]byte(t.Certificate), []byte(t.Key)); err != nil {
+		return fmt.Errorf("key %q is not the private key of the first certificate in %q: put the client's own certificate first, and its key beside it", keyPrivate, keyCertificate)
+	}
+	return checkTime(keyCertificate, chain[0], now)
+}
+
+// certificates of a key, at least one.
+func certificates(key, text string) ([]*x509.Certificate, error) {
+	var found []*x509.Certificate
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			if key == keyCA {
+				return nil, fmt.Errorf("key %q holds a private key: remove it, certificates of authorities alone are needed", key)
+			}
+			continue
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("key %q holds a block of type %q: put certificates there", key, clip(block.Type))
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: certificate %d cannot be read: replace it", key, len(found)+1)
+		}
+		found = append(found, c)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("key %q holds no certificate in PEM: it begins with -----BEGIN CERTIFICATE-----", key)
+	}
+	return found, nil
+}
+
+func checkTime(key string, c *x509.Certificate, now time.Time) error {
+	switch {
+	case now.After(c.NotAfter):
+		return fmt.Errorf("key %q: the certificate expired at %s: renew it", key, c.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("key %q: the certificate is not valid before %s: check it, and the clock of the node", key, c.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func checkPrivateKey(text string) error {
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return fmt.Errorf("key %q holds no private key in PEM: it begins with -----BEGIN PRIVATE KEY-----, or EC or RSA before PRIVATE", keyPrivate)
+		}
+		if strings.Contains(block.Type, "ENCRYPTED") || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return fmt.Errorf("key %q is encrypted with a passphrase: store it without, the Secret protects it", keyPrivate)
+		}
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return nil
+		}
+	}
+}
+
+// errTransport: nothing but a transport of net/http can carry certificates.
+var errTransport = errors.New("the transport cannot carry certificates")
+
+// over gives a transport like base that uses the certificates.
+func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
+	if t.Default() {
+		return base, nil
+	}
+	like, ok := base.(*http.Transport)
+	if !ok {
+		return nil, errTransport
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if like.TLSClientConfig != nil {
+		config = like.TLSClientConfig.Clone()
+	}
+	if t.CA != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM([]byte(t.CA)) {
+			return nil, fmt.Errorf("read %s: there is no certificate in PEM", keyCA)
+		}
+		config.RootCAs = pool
+	}
+	if t.Certificate != "" || t.Key != "" {
+		pair, err := tls.X509KeyPair([]byte(t.Certificate), []byte(t.Key))
+		if err != nil {
+			return nil, fmt.Errorf("read %s and %s: they are no pair in PEM", keyCertificate, keyPrivate)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	own := like.Clone()
+	own.TLSClientConfig = config
+	return encrypted{own}, nil
+}
+
+// errPlain: plain HTTP where there is TLS material.
+var errPlain = errors.New("plain HTTP is not spoken where there are certificates")
+
+// encrypted refuses plain HTTP.
+type encrypted struct{ *http.Transport }
+
+// RoundTrip refuses plain HTTP.
+func (e encrypted) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, errPlain
+	}
+	return e.Transport.RoundTrip(req)
+}
