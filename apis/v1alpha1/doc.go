@@ -28,6 +28,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Microservice{}, &MicroserviceList{},
 		&VersionedMicroservice{}, &VersionedMicroserviceList{},
 		&NetworkPolicy{}, &NetworkPolicyList{},
+		&GitHubRepository{}, &GitHubRepositoryList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -5,6 +5,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ImagePolicySpec says which versions of an image are allowed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minAge) || !has(self.source) || !has(self.source.pinned)",message="spec.minAge is not for spec.source.pinned: what is on a list written by hand is offered at once"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.versioning) || !has(self.versioning.range) && !has(self.versioning.suffix) && !has(self.versioning.parts) && (!has(self.versioning.scheme) || self.versioning.scheme == 'SemVer') && (!has(self.versioning.level) || self.versioning.level == 'Release') && (!has(self.versioning.groupBy) || self.versioning.groupBy == 'All')",message="spec.versioning is not for spec.source.github.pullRequests: commits are no versions, each pull request is a group of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.minAge) && !has(self.tagFilter) && !has(self.deny)",message="spec.minAge, spec.tagFilter and spec.deny are not for spec.source.github.pullRequests: choose pull requests there"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name maps names of GitHub releases and tags: set spec.source.github.releases or tags; for tags of the registry there is spec.tagFilter"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates are tags of pull requests' images: set spec.source.github.pullRequests"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and leave tagFilter.extract out"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
@@ -93,10 +97,34 @@ type ImagePolicySpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`
+
+	// match maps what the source names to tags of the image, and says which labels the
+	// image must carry.
+	// +optional
+	Match *Match `json:"match,omitempty"`
+
+	// additionalImages go in step with image: a version is offered only when all of
+	// them have an image of the same tag.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=7
+	AdditionalImages []AdditionalImage `json:"additionalImages,omitempty"`
+
+	// certSecretRef names a Secret of this namespace for TLS to the registry: ca.crt,
+	// authorities in PEM that are believed beside the system's; tls.crt and tls.key, a
+	// client certificate.
+	// +optional
+	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
+
+	// verify admits only images that are signed. One that is not is refused, and the
+	// next version that is signed is offered.
+	// +optional
+	Verify *Verify `json:"verify,omitempty"`
 }
 
 // ImageSource is where versions come from: exactly one member is set.
-// +kubebuilder:validation:XValidation:rule="(has(self.registry) ? 1 : 0) + (has(self.pinned) ? 1 : 0) == 1",message="spec.source: set exactly one of registry and pinned"
+// +kubebuilder:validation:XValidation:rule="(has(self.registry) ? 1 : 0) + (has(self.pinned) ? 1 : 0) + (has(self.github) ? 1 : 0) == 1",message="spec.source: set exactly one of registry, pinned and github"
 type ImageSource struct {
 	// registry takes the tags of the repository.
 	// +optional
@@ -105,6 +133,10 @@ type ImageSource struct {
 	// pinned takes a list written by hand; the tags must exist in the registry.
 	// +optional
 	Pinned *PinnedSource `json:"pinned,omitempty"`
+
+	// github takes releases, tags or pull requests of a GitHub repository.
+	// +optional
+	GitHub *GitHubSource `json:"github,omitempty"`
 }
 
 // RegistrySource has no settings of its own.
@@ -228,14 +260,13 @@ type Versioning struct {
 // ImageLimits bound what is read and offered. A version that a Microservice
 // holds, or that a pin or a domain names, stays offered beyond them.
 type ImageLimits struct {
-	// groups offered, newest first.
+	// groups offered, newest first. Default: 3, and 256 for pull requests.
 	// +optional
-	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Groups int32 `json:"groups,omitempty"`
 
-	// releasesPerGroup offered, newest first.
+	// releasesPerGroup offered, newest first. A pull request has one: its head commit.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
@@ -268,6 +299,25 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
+
+	// pullRequest is the number of the pull request that the group is.
+	// +optional
+	PullRequest int64 `json:"pullRequest,omitempty"`
+
+	// releaseTime is when the release was published, or the head commit pushed, as far
+	// as it is known.
+	// +optional
+	ReleaseTime *metav1.Time `json:"releaseTime,omitempty"`
+
+	// revision is the commit.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Revision string `json:"revision,omitempty"`
+
+	// url of the release or pull request at GitHub.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	URL string `json:"url,omitempty"`
 
 	// held says that it is beyond spec.limits, and offered only because a
 	// Microservice, a pin or a domain names it or another version of its group. It
@@ -375,7 +425,8 @@ type ImagePolicyStatus struct {
 	// +optional
 	Latest string `json:"latest,omitempty"`
 
-	// source in short: "registry" or "pinned".
+	// source in short: "registry", "pinned", "github releases", "github tags" or
+	// "github pull requests".
 	// +optional
 	Source string `json:"source,omitempty"`
 

@@ -61,6 +61,31 @@ type MicroserviceSpec struct {
 	// part of a release. Absent: ConfigMaps are.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
+
+	// previews bound the groups that are pull requests.
+	// +optional
+	Previews *Previews `json:"previews,omitempty"`
+}
+
+// Previews bound the groups that are pull requests.
+type Previews struct {
+	// maxGroups that run at a time. Those that run keep their place; a place that comes
+	// free goes to the newest push. Default: 20.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=256
+	MaxGroups int32 `json:"maxGroups,omitempty"`
+
+	// maxAge of a preview since its last push: then it is taken down until the next
+	// push. At least 1m. Absent: as long as the pull request is open.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
+	MaxAge Duration `json:"maxAge,omitempty"`
+
+	// keepAfterClose is how long a preview stays after its pull request was closed.
+	// Absent: it goes at once, after its drain.
+	// +optional
+	KeepAfterClose Duration `json:"keepAfterClose,omitempty"`
 }
 
 // Availability says how many pods a release has.
@@ -343,7 +368,7 @@ type CanaryPause struct {
 type CanaryApproval struct{}
 
 // GroupPhase is where a group is in its life.
-// +kubebuilder:validation:Enum=Live;Closing
+// +kubebuilder:validation:Enum=Live;Closing;Expired
 type GroupPhase string
 
 const (
@@ -351,6 +376,9 @@ const (
 	GroupLive GroupPhase = "Live"
 	// GroupClosing is drained and removed.
 	GroupClosing GroupPhase = "Closing"
+	// GroupExpired is a preview without releases: it was too old, or there was no
+	// place for it. A new push brings it back.
+	GroupExpired GroupPhase = "Expired"
 )
 
 // GroupTarget is the release that a group moves to.
@@ -568,6 +596,15 @@ type ReleaseGroup struct {
 	// phase of the group's life.
 	Phase GroupPhase `json:"phase"`
 
+	// pullRequest is the number of the pull request that the group is.
+	// +optional
+	PullRequest int64 `json:"pullRequest,omitempty"`
+
+	// expired is the head commit with which a preview was taken down, or not begun.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Expired string `json:"expired,omitempty"`
+
 	// active version.
 	// +optional
 	Active string `json:"active,omitempty"`
@@ -624,6 +661,9 @@ type MicroserviceSummary struct {
 	// failed versions.
 	// +optional
 	Failed string `json:"failed,omitempty"`
+	// previews that are available, of all.
+	// +optional
+	Previews string `json:"previews,omitempty"`
 }
 
 // MicroserviceStatus is the ledger: it is written with its resourceVersion as
@@ -676,6 +716,9 @@ const (
 	// over from is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 	ConditionNoTraffic         = "NoTraffic"
+	// ConditionPreviewsReady counts the previews that are available: "17 of 20". It is
+	// there while there are any.
+	ConditionPreviewsReady = "PreviewsReady"
 
 	ConditionAnalysisInconclusive = "AnalysisInconclusive"
 	ConditionAnalysisNoTraffic    = "AnalysisNoTraffic"
@@ -696,6 +739,7 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Pinned",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Pinned")].message`
 // +kubebuilder:printcolumn:name="Failed",type=string,priority=1,JSONPath=`.status.summary.failed`
+// +kubebuilder:printcolumn:name="Previews",type=string,priority=1,JSONPath=`.status.summary.previews`
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type Microservice struct {
 	metav1.TypeMeta `json:",inline"`

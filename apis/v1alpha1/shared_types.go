@@ -96,6 +96,12 @@ type ReleaseImage struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	Digest string `json:"digest"`
+
+	// containerName is the container, or init container, that runs it. Absent: the one
+	// of the Microservice's containerName.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName,omitempty"`
 }
 
 // Reference names an object of the same namespace.
@@ -127,13 +133,18 @@ const (
 	LabelLevel        = "hlnr.io/level"
 	LabelRelease      = "hlnr.io/release"
 	LabelPolicy       = "hlnr.io/policy"
+	// LabelPullRequest is the number of the pull request, on previews.
+	LabelPullRequest = "hlnr.io/pull-request"
 )
 
 // Annotations that controllers set or answer.
 const (
 	// AnnotationVersion on pods: the version, which may not fit a label.
 	AnnotationVersion = "hlnr.io/version"
-	// AnnotationRequestedAt on an ImagePolicy: any new value asks for a scan now.
+	// AnnotationCommit on pods: the revision, a commit, where the source names one.
+	AnnotationCommit = "hlnr.io/revision"
+	// AnnotationRequestedAt on an ImagePolicy or a GitHubRepository: any new value asks for
+	// a look now.
 	AnnotationRequestedAt = "hlnr.io/requestedAt"
 	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth: the registry
 	// that its password may be sent to, as host[:port][/path]. A pull secret of

@@ -170,7 +170,11 @@ image: registry.example.com/shop
 interval: 5m
 timeout: 30s
 versioning: {scheme: SemVer, level: Release, groupBy: All, twoParts: Deny}
-limits: {groups: 3, releasesPerGroup: 10, tags: 10000}`,
+limits: {releasesPerGroup: 10, tags: 10000}`,
+		"GitHubRepository": `
+owner: acme
+repo: shop
+interval: 1m`,
 		"Microservice": `
 imagePolicyRef: {name: shop}
 availability: {replicas: 1}
@@ -215,6 +219,7 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 // prints them under these names.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
+		"GitHubRepository":      "NAME REPOSITORY PULLREQUESTS READY REASON AGE",
 		"ImagePolicy":           "NAME IMAGE LATEST OFFERED READY REASON AGE",
 		"Microservice":          "NAME ACTIVE CANARY GROUPS READY PROGRESSING AGE",
 		"VersionedMicroservice": "NAME MICROSERVICE GROUP VERSION RELEASE READY REASON AGE",

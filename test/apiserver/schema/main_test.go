@@ -59,6 +59,11 @@ metadata: {name: shop}
 spec:
   ports: [{name: http, port: 80}]
   provider: {gateway: {parentRefs: [{name: public}]}}`,
+	"GitHubRepository": `
+apiVersion: hlnr.io/v1alpha1
+kind: GitHubRepository
+metadata: {name: shop}
+spec: {owner: acme, repo: shop}`,
 }
 
 // object is the base object of a kind in a namespace, with a merge patch.

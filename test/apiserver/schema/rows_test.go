@@ -52,7 +52,7 @@ func mergeRows(tables ...map[string]row) map[string]row {
 	return out
 }
 
-var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows, togetherRows)
+var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows, togetherRows, discoveryRows, repositoryRows)
 
 var imagePolicyRows = map[string]row{
 	"imgp smallest":                     {kind: "ImagePolicy"},
@@ -100,8 +100,8 @@ var imagePolicyRows = map[string]row{
 
 	"imgp source registry":        {kind: "ImagePolicy", patch: `spec: {source: {registry: {}}}`},
 	"imgp source pinned":          {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: [1.0.0]}}}`},
-	"imgp source empty":           {kind: "ImagePolicy", patch: `spec: {source: {}}`, refused: "spec.source: set exactly one of registry and pinned"},
-	"imgp two sources":            {kind: "ImagePolicy", patch: `spec: {source: {registry: {}, pinned: {versions: [1.0.0]}}}`, refused: "set exactly one of registry and pinned"},
+	"imgp source empty":           {kind: "ImagePolicy", patch: `spec: {source: {}}`, refused: "spec.source: set exactly one of registry, pinned and github"},
+	"imgp two sources":            {kind: "ImagePolicy", patch: `spec: {source: {registry: {}, pinned: {versions: [1.0.0]}}}`, refused: "set exactly one of registry, pinned and github"},
 	"imgp pinned without a tag":   {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: []}}}`, refused: "spec.source.pinned.versions"},
 	"imgp pinned too many":        {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: ` + numbered(`v#`, 101) + `}}}`, refused: "spec.source.pinned.versions: Too many"},
 	"imgp pinned twice":           {kind: "ImagePolicy", patch: `spec: {source: {pinned: {versions: [a, a]}}}`, refused: "Duplicate value"},

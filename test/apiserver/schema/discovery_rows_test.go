@@ -1,0 +1,103 @@
+package schema_test
+
+// discoveryRows are what an ImagePolicy says of GitHub, of several images, of TLS and
+// of signatures, and a Microservice of previews.
+var discoveryRows = map[string]row{
+	"imgp releases": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, releases: {}}}, match: {name: {from: "v(.*)", to: "$1"}}}`},
+	"imgp tags":     {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop, namespace: git}, tags: {}}}, tagFilter: {exclude: ["^x"]}, deny: ["1.2.3"]}`},
+	"imgp pull requests": {kind: "ImagePolicy", patch: `
+spec:
+  source:
+    github:
+      repositoryRef: {name: shop}
+      pullRequests: {labels: {all: [a], any: [b], none: [c]}, base: main, head: "feature/.*", draft: Include, associations: [Owner, Member], forks: {policy: Approved, label: safe}}
+  match: {candidates: ["pr-{{.Number}}-{{.SHA7}}", "{{.Branch}}-{{.SHA}}"], labels: [{name: org.opencontainers.image.revision, value: "{{.SHA}}"}]}`},
+	"imgp pull requests, limit of groups": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, limits: {groups: 50}}`},
+	"imgp no choice":                      {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}}}}`, refused: "spec.source.github: set exactly one of releases, tags and pullRequests"},
+	"imgp two choices":                    {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, tags: {}, releases: {}}}}`, refused: "set exactly one of releases, tags and pullRequests"},
+	"imgp no repository":                  {kind: "ImagePolicy", patch: `spec: {source: {github: {tags: {}}}}`, refused: "spec.source.github.repositoryRef: Required value"},
+	"imgp registry and github":            {kind: "ImagePolicy", patch: `spec: {source: {registry: {}, github: {repositoryRef: {name: shop}, tags: {}}}}`, refused: "spec.source: set exactly one of registry, pinned and github"},
+	"imgp range of commits":               {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, versioning: {range: ">=1.0.0"}}`, refused: "spec.versioning is not for spec.source.github.pullRequests"},
+	"imgp groupBy of commits":             {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, versioning: {groupBy: Major}}`, refused: "spec.versioning is not for spec.source.github.pullRequests"},
+	"imgp age of commits":                 {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, minAge: 1h}`, refused: "are not for spec.source.github.pullRequests"},
+	"imgp denied commits":                 {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, deny: ["1.0.0"]}`, refused: "are not for spec.source.github.pullRequests"},
+	"imgp name of a tag of the registry":  {kind: "ImagePolicy", patch: `spec: {match: {name: {from: a, to: b}}}`, refused: "spec.match.name maps names of GitHub releases and tags"},
+	"imgp name of a pull request":         {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, match: {name: {from: a, to: b}}}`, refused: "spec.match.name maps names of GitHub releases and tags"},
+	"imgp candidates of releases":         {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, releases: {}}}, match: {candidates: ["{{.SHA}}"]}}`, refused: "spec.match.candidates are tags of pull requests' images"},
+	"imgp candidate with an unknown word": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, match: {candidates: ["{{.Sha}}"]}}`, refused: "the variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"},
+	"imgp candidate that is the same":     {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, match: {candidates: ["latest"]}}`, refused: "is the same for all"},
+	"imgp label with an unknown word":     {kind: "ImagePolicy", patch: `spec: {match: {labels: [{name: a, value: "{{.Revision}}"}]}}`, refused: "spec.match.labels: the variables are"},
+	"imgp forks approved without a label": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {forks: {policy: Approved}}}}}`, refused: "policy Approved needs label"},
+	"imgp forks allowed with a label":     {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {forks: {policy: Allow, label: a}}}}}`, refused: "policy Approved needs label"},
+	"imgp association in GitHub's case":   {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {associations: [MEMBER]}}}}`, refused: `Unsupported value: "MEMBER"`},
+
+	"imgp several images":        {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: proxy, image: registry.example.com/proxy}, {containerName: init, image: registry.example.com/init}]}`},
+	"imgp one container twice":   {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: proxy, image: registry.example.com/proxy}, {containerName: proxy, image: registry.example.com/init}]}`, refused: "Duplicate value"},
+	"imgp further image, tagged": {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: proxy, image: "registry.example.com/proxy:1"}]}`, refused: "leave out the tag and the digest"},
+	"imgp further image, URL":    {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: proxy, image: "https://registry.example.com/proxy"}]}`, refused: "image has no scheme"},
+	"imgp eight further images":  {kind: "ImagePolicy", patch: `spec: {additionalImages: ` + numbered(`{containerName: c#, image: registry.example.com/p}`, 8) + `}`, refused: "must have at most 7 items"},
+	"imgp own authority":         {kind: "ImagePolicy", patch: `spec: {certSecretRef: {name: registry-tls}, verify: {cosign: {keySecretRef: {name: cosign}}}}`},
+	"imgp keyless signatures":    {kind: "ImagePolicy", patch: `spec: {verify: {cosign: {}}}`, refused: "spec.verify.cosign.keySecretRef: Required value"},
+	"imgp signatures of nothing": {kind: "ImagePolicy", patch: `spec: {verify: {}}`, refused: "spec.verify.cosign: Required value"},
+
+	"msvc previews":                 {kind: "Microservice", patch: `spec: {previews: {maxGroups: 50, maxAge: 72h, keepAfterClose: 10m}}`},
+	"msvc no previews":              {kind: "Microservice", patch: `spec: {previews: {maxGroups: 0}}`, refused: "spec.previews.maxGroups"},
+	"msvc previews beyond the list": {kind: "Microservice", patch: `spec: {previews: {maxGroups: 257}}`, refused: "spec.previews.maxGroups"},
+	"msvc previews of a second":     {kind: "Microservice", patch: `spec: {previews: {maxAge: 1s}}`, refused: "spec.previews.maxAge must be at least 1m"},
+
+	"imgp long certSecretRef":           {kind: "ImagePolicy", patch: `spec: {certSecretRef: {name: ` + long(254) + `}}`, refused: "spec.certSecretRef.name"},
+	"imgp nine candidates":              {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, match: {candidates: ` + numbered("'#{{.SHA}}'", 9) + `}}`, refused: "spec.match.candidates"},
+	"imgp nine labels":                  {kind: "ImagePolicy", patch: `spec: {match: {labels: ` + numbered("{name: #}", 9) + `}}`, refused: "spec.match.labels"},
+	"imgp long label":                   {kind: "ImagePolicy", patch: `spec: {match: {labels: [{name: ` + long(254) + `}]}}`, refused: "spec.match.labels[0].name"},
+	"imgp long value":                   {kind: "ImagePolicy", patch: `spec: {match: {labels: [{name: a, value: ` + long(254) + `}]}}`, refused: "spec.match.labels[0].value"},
+	"imgp long name to match":           {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, tags: {}}}, match: {name: {from: ` + long(513) + `, to: b}}}`, refused: "spec.match.name.from"},
+	"imgp long name to write":           {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, tags: {}}}, match: {name: {from: b, to: ` + long(257) + `}}}`, refused: "spec.match.name.to"},
+	"imgp long name of a key":           {kind: "ImagePolicy", patch: `spec: {verify: {cosign: {keySecretRef: {name: ` + long(254) + `}}}}`, refused: "spec.verify.cosign.keySecretRef.name"},
+	"imgp long container":               {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: ` + long(64) + `, image: registry.example.com/a}]}`, refused: "spec.additionalImages[0].containerName"},
+	"imgp long further image":           {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: a, image: ` + long(256) + `}]}`, refused: "spec.additionalImages[0].image"},
+	"imgp nine associations":            {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {associations: [Owner, Member, Collaborator, Contributor, FirstTimeContributor, FirstTimer, Mannequin, None, Nobody]}}}}`, refused: "spec.source.github.pullRequests.associations"},
+	"imgp long base":                    {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {base: ` + long(257) + `}}}}`, refused: "spec.source.github.pullRequests.base"},
+	"imgp long head":                    {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {head: ` + long(257) + `}}}}`, refused: "spec.source.github.pullRequests.head"},
+	"imgp other drafts":                 {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {draft: Perhaps}}}}`, refused: "spec.source.github.pullRequests.draft"},
+	"imgp other forks":                  {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {forks: {policy: Perhaps}}}}}`, refused: "spec.source.github.pullRequests.forks.policy"},
+	"imgp long approval":                {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {forks: {policy: Approved, label: ` + long(51) + `}}}}}`, refused: "spec.source.github.pullRequests.forks.label"},
+	"imgp seventeen labels, all":        {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {labels: {all: ` + numbered("#", 17) + `}}}}}`, refused: "spec.source.github.pullRequests.labels.all"},
+	"imgp long label, all":              {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {labels: {all: [` + long(51) + `]}}}}}`, refused: "spec.source.github.pullRequests.labels.all[0]"},
+	"imgp seventeen labels, any":        {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {labels: {any: ` + numbered("#", 17) + `}}}}}`, refused: "spec.source.github.pullRequests.labels.any"},
+	"imgp long label, any":              {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {labels: {any: [` + long(51) + `]}}}}}`, refused: "spec.source.github.pullRequests.labels.any[0]"},
+	"imgp seventeen labels, none":       {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {labels: {none: ` + numbered("#", 17) + `}}}}}`, refused: "spec.source.github.pullRequests.labels.none"},
+	"imgp long label, none":             {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {labels: {none: [` + long(51) + `]}}}}}`, refused: "spec.source.github.pullRequests.labels.none[0]"},
+	"imgp long repository":              {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: ` + long(254) + `}, tags: {}}}}`, refused: "spec.source.github.repositoryRef.name"},
+	"imgp long namespace":               {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: a, namespace: ` + long(64) + `}, tags: {}}}}`, refused: "spec.source.github.repositoryRef.namespace"},
+	"msvc previews kept without a unit": {kind: "Microservice", patch: `spec: {previews: {keepAfterClose: "5"}}`, refused: "spec.previews.keepAfterClose"},
+	"vsvc long container of an image":   {kind: "VersionedMicroservice", patch: `spec: {images: [{image: a, digest: b, containerName: ` + long(64) + `}]}`, refused: "spec.images[0].containerName"},
+}
+
+var repositoryRows = map[string]row{
+	"ghr smallest": {kind: "GitHubRepository"},
+	"ghr all": {kind: "GitHubRepository", patch: `
+spec:
+  baseURL: https://github.example.com/
+  credentialsSecretRef: {name: app}
+  webhookSecretRef: {name: hook}
+  interval: 30s
+  suspend: true
+  allowedNamespaces: {from: Selector, selector: {matchLabels: {team: shop}}}
+  feedback: {deployments: {pullRequests: true, releases: true}, environment: "pr-{{.Number}}/{{.Microservice}}", comment: false}`},
+	"ghr feedback as it comes":        {kind: "GitHubRepository", patch: `spec: {credentialsSecretRef: {name: app}, feedback: {}}`},
+	"ghr feedback of nobody":          {kind: "GitHubRepository", patch: `spec: {feedback: {}}`, refused: "spec.credentialsSecretRef is needed by spec.feedback"},
+	"ghr no owner":                    {kind: "GitHubRepository", patch: `spec: {owner: null}`, refused: "spec.owner: Required value"},
+	"ghr owner with a slash":          {kind: "GitHubRepository", patch: `spec: {owner: acme/shop}`, refused: "spec.owner"},
+	"ghr repo that leads elsewhere":   {kind: "GitHubRepository", patch: `spec: {repo: ".."}`, refused: "spec.repo is the name of a repository"},
+	"ghr repo with a slash":           {kind: "GitHubRepository", patch: `spec: {repo: a/b}`, refused: "spec.repo"},
+	"ghr base URL with a password":    {kind: "GitHubRepository", patch: `spec: {baseURL: "https://a:b@github.example.com"}`, refused: "spec.baseURL must be an absolute URL"},
+	"ghr base URL of a file":          {kind: "GitHubRepository", patch: `spec: {baseURL: "file:///etc/passwd"}`, refused: "spec.baseURL must be an absolute URL"},
+	"ghr too often":                   {kind: "GitHubRepository", patch: `spec: {interval: 1s}`, refused: "spec.interval must be between 5s and 24h"},
+	"ghr selector of all":             {kind: "GitHubRepository", patch: `spec: {allowedNamespaces: {from: All, selector: {}}}`, refused: "from Selector needs selector"},
+	"ghr selector without one":        {kind: "GitHubRepository", patch: `spec: {allowedNamespaces: {from: Selector}}`, refused: "from Selector needs selector"},
+	"ghr environment of a wrong word": {kind: "GitHubRepository", patch: `spec: {credentialsSecretRef: {name: app}, feedback: {environment: "{{.SHA}}"}}`, refused: "spec.feedback.environment: the variables are"},
+
+	"ghr other namespaces": {kind: "GitHubRepository", patch: `spec: {allowedNamespaces: {from: Some}}`, refused: "spec.allowedNamespaces.from"},
+	"ghr long webhook":     {kind: "GitHubRepository", patch: `spec: {webhookSecretRef: {name: ` + long(254) + `}}`, refused: "spec.webhookSecretRef.name"},
+	"ghr long credentials": {kind: "GitHubRepository", patch: `spec: {credentialsSecretRef: {name: ` + long(254) + `}}`, refused: "spec.credentialsSecretRef.name"},
+}
