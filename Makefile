@@ -42,6 +42,12 @@ build: ## Build the manager as a static binary, and what the Dockerfile copies
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
 
+.PHONY: hlnr bin/hlnr
+hlnr: bin/hlnr ## Build bin/hlnr, which explains an ImagePolicy from a terminal
+bin/hlnr:
+	@echo "building hlnr (the first time this takes minutes)"
+	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/hlnr
+
 .PHONY: image-test
 image-test: build ## Build the Dockerfile with buildah, and look at the image (Debian, root)
 	@hack/image-test.sh

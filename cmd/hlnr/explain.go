@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/imagepolicy"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// maxInput is how many bytes of a file are read.
+const maxInput = 32 << 20
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	file, name   string
+	tags         string
+	dockerConfig string
+	platform     string
+	output       string
+	all          bool
+	refused      int
+}
+
+func explainCommand() *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain -f POLICY [--tags FILE]",
+		Short: "Say which tags an ImagePolicy offers, and why it refuses the others",
+		Long: `explain plays the first look of an ImagePolicy, without a cluster, and prints its
+verdict on each tag, in the order of selection: the newest version first, and tags
+that are no versions last.
+
+The manifest passes the checks of an API server. The tags come from the registry that
+it names, or from a file; then no registry is asked, and every tag is taken for an
+image of all platforms. What a cluster knows counts for nothing: versions that a
+Microservice holds, and when a version was first seen.
+
+Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
+3 nothing is offered.`,
+		Example: `  # What would this policy offer now?
+  hlnr explain -f policy.yaml
+
+  # The same as an account of a private registry
+  hlnr explain -f policy.yaml --docker-config ~/.docker/config.json
+
+  # Try a policy on tags of your own making
+  printf '%s\n' 1.0.0 1.1.0-rc.1 latest | hlnr explain -f policy.yaml --tags -
+
+  # Why does the policy of the cluster refuse 1.4.2?
+  kubectl get imgp shop -n shop -o yaml | hlnr explain -f - --all | grep 1.4.2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
+	f.StringVar(&o.name, "name", "", "name of the ImagePolicy, where the manifest holds several")
+	f.StringVar(&o.tags, "tags", "", "file with tags, one a line, instead of the registry; - is standard input; lines that begin with # are passed over")
+	f.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credential for the registry; without it explain looks as nobody")
+	f.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must be there for, where spec.platforms names none")
+	f.BoolVar(&o.all, "all", false, "print every tag")
+	f.IntVar(&o.refused, "refused", 10, "refused tags to print without --all, the newest")
+	f.StringVarP(&o.output, "output", "o", outputTable, "form of the output: "+strings.Join(outputs, ", "))
+	return cmd
+}
+
+func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	if err := o.validate(); err != nil {
+		return usage(err)
+	}
+	manifest, err := read(o.file, stdin)
+	if err != nil {
+		return usage(fmt.Errorf("--file: %w", err))
+	}
+	policy, err := readPolicy(ctx, manifest, o.name)
+	if err != nil {
+		return usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+	}
+	explanation, problem := o.explain(ctx, policy, stdin)
+	var e *exit
+	if errors.As(problem, &e) && e.code == exitUsage {
+		return problem
+	}
+	if problem == nil || explanation.Tags > 0 {
+		if err := newReport(policy, explanation, o).write(stdout, o.output); err != nil {
+			return failed(fmt.Errorf("write output: %w", err))
+		}
+	}
+	switch {
+	case problem != nil:
+		return failed(problem)
+	case len(explanation.Offered) == 0:
+		return &exit{code: exitNo}
+	}
+	return nil
+}
+
+// validate refuses flags that make no question.
+func (o explainOptions) validate() error {
+	switch {
+	case o.file == "":
+		return errors.New("--file: no manifest is named: give one, or - for standard input")
+	case o.file == "-" && o.tags == "-":
+		return errors.New("--tags: standard input is the manifest already: write one of the two into a file")
+	case o.tags != "" && o.dockerConfig != "":
+		return errors.New("--docker-config: no registry is asked with --tags: leave one of the two out")
+	case o.refused < 0:
+		return fmt.Errorf("--refused: %d is below 0: give how many refused tags to print", o.refused)
+	case !isOutput(o.output):
+		return fmt.Errorf("--output: %q is not known: write %s", o.output, strings.Join(outputs, ", "))
+	}
+	return nil
+}
+
+// explain asks the file of tags, or the registry.
+func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader) (imagepolicy.Explanation, error) {
+	if o.tags != "" {
+		text, err := read(o.tags, stdin)
+		if err != nil {
+			return imagepolicy.Explanation{}, usage(fmt.Errorf("--tags: %w", err))
+		}
+		explanation, err := imagepolicy.ExplainTags(policy, lines(text))
+		if err != nil {
+			return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+		}
+		return explanation, nil
+	}
+	auth, err := o.credential(policy)
+	if err != nil {
+		return imagepolicy.Explanation{}, usage(err)
+	}
+	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + version})
+	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, o.platform)
+	var s *status.Error
+	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
+		return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+	}
+	return explanation, err
+}
+
+// credential of the docker configuration; a configuration without an entry for the
+// registry is an error, and never nobody.
+func (o explainOptions) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
+	if o.dockerConfig == "" {
+		return registry.Credential{}, nil
+	}
+	config, err := read(o.dockerConfig, nil)
+	if err != nil {
+		return registry.Credential{}, fmt.Errorf("--docker-config: %w", err)
+	}
+	match, err := registry.FindCredential(policy.Spec.Image, registry.Secret{
+		Name: path.Base(o.dockerConfig), Type: registry.TypeDockerConfigJSON, Data: map[string][]byte{".dockerconfigjson": config},
+	})
+	switch {
+	case err != nil:
+		return registry.Credential{}, fmt.Errorf("--docker-config: %w", err)
+	case !match.Found:
+		return registry.Credential{}, fmt.Errorf("--docker-config: no entry of auths is for %q: log in with docker login or crane auth login, without a credential helper; or leave the flag out to look as nobody", policy.Spec.Image)
+	}
+	return match.Credential, nil
+}
+
+// read reads a file, or standard input for "-".
+func read(name string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if name != "-" || stdin == nil {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	case len(data) > maxInput:
+		return nil, fmt.Errorf("read %s: more than %d MiB: give a smaller file", name, maxInput>>20)
+	}
+	return data, nil
+}
+
+// nameOf a file, for messages.
+func nameOf(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}
+
+// lines of a file of tags.
+func lines(text []byte) []string {
+	tags := []string{}
+	for line := range bytes.Lines(text) {
+		if tag := string(bytes.TrimSpace(line)); tag != "" && !strings.HasPrefix(tag, "#") {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}

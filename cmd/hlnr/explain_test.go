@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+var update = flag.Bool("update", false, "write the outputs of testdata anew")
+
+// hlnr runs the command.
+func hlnr(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(stdin), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// file writes one for the test.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Each folder has a policy, tags, and what is printed for them, whatever the order of
+// the tags.
+func TestExplainTags(t *testing.T) {
+	t.Parallel()
+	folders, err := filepath.Glob("testdata/explain/*")
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no folder: %v", err)
+	}
+	for _, folder := range folders {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			t.Parallel()
+			read := func(name string) string {
+				text, err := os.ReadFile(filepath.Join(folder, name))
+				if err != nil && !*update {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+			explain := func(tags string) string {
+				code, stdout, stderr := hlnr(t, tags, "explain", "-f", filepath.Join(folder, "policy.yaml"), "--tags", "-", "--all")
+				return fmt.Sprintf("%s%sexit code %d\n", stdout, stderr, code)
+			}
+			got := explain(read("tags"))
+			if *update {
+				if err := os.WriteFile(filepath.Join(folder, "want"), []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(read("want"), got); diff != "" {
+				t.Error(diff)
+			}
+			tags := strings.Fields(read("tags"))
+			random := rand.New(rand.NewPCG(1, 2))
+			for range 20 {
+				random.Shuffle(len(tags), func(i, j int) { tags[i], tags[j] = tags[j], tags[i] })
+				if diff := cmp.Diff(got, explain(strings.Join(append(tags, tags[0]), "\n"))); diff != "" {
+					t.Fatalf("tags %q: %s", tags, diff)
+				}
+			}
+		})
+	}
+}
+
+const smallPolicy = "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
+
+// What cannot be answered ends with exit code 2, and a message that names what to
+// change.
+func TestExplainRefuses(t *testing.T) {
+	t.Parallel()
+	policy := func(spec string) string {
+		return strings.TrimSuffix(smallPolicy, "}\n") + ", " + spec + "}\n"
+	}
+	for name, test := range map[string]struct {
+		args  []string // POLICY stands for a file of the manifest
+		stdin string
+		want  string
+	}{
+		"no manifest":             {[]string{}, "", "--file: no manifest"},
+		"no file":                 {[]string{"-f", "testdata/none.yaml"}, "", "--file: open testdata/none.yaml"},
+		"no file of tags":         {[]string{"-f", "-", "--tags", "testdata/none"}, smallPolicy, "--tags: open testdata/none"},
+		"standard input twice":    {[]string{"-f", "-", "--tags", "-"}, "", "--tags: standard input"},
+		"tags and credential":     {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--docker-config: no registry"},
+		"unknown output":          {[]string{"-f", "-", "-o", "wide"}, "", `--output: "wide" is not known: write table, json, yaml`},
+		"refused below zero":      {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
+		"unknown flag":            {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
+		"argument":                {[]string{"shop"}, "", `unknown command "shop"`},
+		"empty":                   {[]string{"-f", "-"}, "", "there is no ImagePolicy"},
+		"no YAML":                 {[]string{"-f", "-"}, "a: b: c", "read YAML"},
+		"no object":               {[]string{"-f", "-"}, "- a", "a document is no object"},
+		"key that is there twice": {[]string{"-f", "-"}, smallPolicy + "kind: ImagePolicy\n", `key "kind" already set`},
+		"another kind":            {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "there is no ImagePolicy"},
+		"kind of another group":   {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "there is no ImagePolicy"},
+		"two policies":            {[]string{"-f", "-"}, smallPolicy + "---\n" + smallPolicy, "choose one by --name (shop, shop)"},
+		"another name":            {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `is named "cart"`},
+		"unknown field":           {[]string{"-f", "-"}, policy("imagee: x"), `unknown field "spec.imagee"`},
+		"unknown field of meta":   {[]string{"-f", "-"}, strings.Replace(smallPolicy, "name: shop", "nam: shop", 1), `unknown field "metadata.nam"`},
+		"type":                    {[]string{"-f", "-"}, policy("suspend: 3"), "spec.suspend"},
+		"pattern of the schema":   {[]string{"-f", "-"}, policy("minAge: 1 day"), "spec.minAge"},
+		"rule of the schema":      {[]string{"-f", "-"}, policy("interval: 1s"), "spec.interval must be between 5s and 24h"},
+		"rule over fields":        {[]string{"-f", "-"}, policy("tagFilter: {extract: $v}"), "set the pattern too"},
+		"enumeration":             {[]string{"-f", "-"}, policy("versioning: {groupBy: Year}"), `spec.versioning.groupBy: Unsupported value: "Year"`},
+		"entries that are equal":  {[]string{"-f", "-"}, policy("deny: [1.0.0, 1.0.0]"), `spec.deny[1]: Duplicate value: "1.0.0"`},
+		"image with a tag":        {[]string{"-f", "-"}, strings.Replace(smallPolicy, "com/shop", "com/shop:1.0.0", 1), "spec.image names a repository"},
+		"range":                   {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is no range`},
+		"range, with a registry":  {[]string{"-f", "-"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is no range`},
+		"regular expression":      {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`tagFilter: {pattern: "(?=a)"}`), "spec.tagFilter.pattern"},
+		"credential is no file":   {[]string{"-f", "-", "--docker-config", "testdata/none"}, smallPolicy, "--docker-config: open"},
+		"credential is no JSON":   {[]string{"-f", "-", "--docker-config", "testdata/explain/deny/tags"}, smallPolicy, "--docker-config: read pull secrets"},
+		"credential of another":   {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "no entry of auths is for"},
+		"manifest is large":       {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "more than 32 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"explain"}, test.args...)
+			if i := slices.Index(args, "OTHER"); i >= 0 {
+				args[i] = file(t, `{"auths":{"registry.example.org":{"auth":"YTpi"}}}`)
+			}
+			code, stdout, stderr := hlnr(t, test.stdin, args...)
+			if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "hlnr: ") || !strings.Contains(stderr, test.want) {
+				t.Errorf("exit code %d, output %q, error %q; want code %d and an error with %q", code, stdout, stderr, exitUsage, test.want)
+			}
+		})
+	}
+}
+
+// The manifest of a cluster, with its status and among others, is read too.
+func TestExplainFindsThePolicy(t *testing.T) {
+	t.Parallel()
+	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
+	stream := "kind: ConfigMap\napiVersion: v1\n---\n---\n" + smallPolicy + "status: {latest: 1.0.0, ofAnotherVersion: true}\n---\n" + other
+	code, stdout, stderr := hlnr(t, stream, "explain", "-f", "-", "--name", "shop", "--tags", file(t, "# two\n1.0.0\r\n\n 1.1.0 \n"), "-o", "json")
+	if code != exitYes || stderr != "" {
+		t.Fatalf("exit code %d, error %q", code, stderr)
+	}
+	var got report
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := report{
+		Policy: "shop", Image: "registry.example.com/shop", Tags: 2, Offered: 2, Groups: 1, Latest: "1.1.0",
+		Notes: []string{"no registry was asked: each tag counts as an image of all platforms"},
+		Candidates: []judged{
+			{Tag: "1.1.0", Version: "1.1.0", Group: "release", Level: "Release", Verdict: "Offered", Reason: "newest of its group"},
+			{Tag: "1.0.0", Version: "1.0.0", Group: "release", Level: "Release", Verdict: "Offered"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Without --all the newest refused tags are shown, and the others are counted.
+func TestExplainHides(t *testing.T) {
+	t.Parallel()
+	var tags strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&tags, "1.%d.0-rc.1\nbuild-%d\n", i, i)
+	}
+	tags.WriteString("1.0.0\n")
+	input := file(t, tags.String())
+	for name, test := range map[string]struct {
+		args         []string
+		rows, hidden int
+	}{
+		"default": {nil, 11, 90}, "none": {[]string{"--refused", "0"}, 1, 100}, "all": {[]string{"--all", "--refused", "3"}, 101, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, _ := hlnr(t, smallPolicy, append([]string{"explain", "-f", "-", "--tags", input, "-o", "yaml"}, test.args...)...)
+			var got report
+			if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != exitYes {
+				t.Fatalf("exit code %d, %v", code, err)
+			}
+			if len(got.Candidates) != test.rows || got.Hidden != test.hidden || got.Tags != 101 || got.Offered != 1 {
+				t.Errorf("%d rows, %d hidden, %d tags, %d offered", len(got.Candidates), got.Hidden, got.Tags, got.Offered)
+			}
+		})
+	}
+}
+
+// A registry is asked as the controller asks it: images must be there, for the
+// platform, and a credential is sent where one is named.
+func TestExplainRegistry(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	for _, tag := range []string{"1.0.0", "1.1.0", "1.2.0-rc.1"} {
+		server.Push(t, "team/shop", tag)
+	}
+	server.Push(t, "team/shop", "1.3.0", "linux/arm64")
+	server.SetTags("team/shop", []string{"1.4.0", "1.3.0", "1.2.0-rc.1", "1.1.0", "1.0.0"})
+	server.RequireBasic("robot", "secret")
+	manifest := fmt.Sprintf("apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: %s, imagePullSecrets: [{name: registry}]}\n", server.Repository("team/shop"))
+	config := func(password string) string {
+		return file(t, fmt.Sprintf(`{"auths":{%q:{"username":"robot","password":%q}}}`, server.Host(), password))
+	}
+
+	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("secret"), "--platform", "linux/amd64", "-o", "json")
+	if code != exitYes || stderr != "" {
+		t.Fatalf("exit code %d, error %q", code, stderr)
+	}
+	var got report
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	var verdicts []string
+	for _, c := range got.Candidates {
+		verdicts = append(verdicts, c.Tag+" "+c.Verdict)
+		if digest := strings.HasPrefix(c.Image, server.Repository("team/shop")+":"+c.Tag+"@sha256:"); digest != (c.Verdict == verdictOffered) {
+			t.Errorf("%s %s has the image %q", c.Tag, c.Verdict, c.Image)
+		}
+	}
+	want := []string{"1.4.0 Exists", "1.3.0 Platform", "1.2.0-rc.1 Level", "1.1.0 Offered", "1.0.0 Offered"}
+	if diff := cmp.Diff(want, verdicts); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Notes) != 0 {
+		t.Errorf("notes %q of a complete answer", got.Notes)
+	}
+
+	code, stdout, stderr = hlnr(t, manifest, "explain", "-f", "-")
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "401") {
+		t.Errorf("as nobody: exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+	code, stdout, stderr = hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("wrong"))
+	if code != exitFailed || stdout != "" || strings.Contains(stderr, "wrong") {
+		t.Errorf("with a wrong password: exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+	code, stdout, _ = hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("secret"), "--platform", "linux/riscv64")
+	if code != exitNo || !strings.Contains(stdout, "5 tags: none offered; 5 refused (1 Level, 1 Exists, 3 Platform)") {
+		t.Errorf("for another platform: exit code %d, output:\n%s", code, stdout)
+	}
+}
+
+// An answer that is cut short by a failing registry is printed, and is a failure.
+func TestExplainHalfAnAnswer(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.Push(t, "shop", "1.0.0")
+	server.Fail(registrytest.Head, -1, registrytest.Status(403, "DENIED"))
+	server.Fail(registrytest.Get, -1, registrytest.Status(403, "DENIED"))
+	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop"), 1)
+	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-")
+	if code != exitFailed || !strings.Contains(stdout, "1 tag: none offered; 1 refused (1 Exists)") || !strings.Contains(stderr, "403") {
+		t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"version":         {[]string{"version"}, "hlnr dev\n"},
+		"--version":       {[]string{"--version"}, "hlnr version dev\n"},
+		"--help":          {[]string{"--help"}, "Available Commands"},
+		"no command":      {[]string{}, "Available Commands"},
+		"explain, --help": {[]string{"explain", "--help"}, "hlnr explain -f policy.yaml --docker-config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if code, stdout, stderr := hlnr(t, "", test.args...); code != exitYes || stderr != "" || !strings.Contains(stdout, test.want) {
+				t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// The binary itself gives the exit codes, and knows its version.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a binary")
+	}
+	binary := filepath.Join(t.TempDir(), "hlnr")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=v1.2.3", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"version": {[]string{"version"}, exitYes, "hlnr v1.2.3\n"},
+		"yes":     {[]string{"explain", "-f", "testdata/explain/deny/policy.yaml", "--tags", "testdata/explain/deny/tags"}, exitYes, "1.3.0 "},
+		"no":      {[]string{"explain", "-f", "testdata/explain/nothing/policy.yaml", "--tags", "testdata/explain/nothing/tags"}, exitNo, "none offered"},
+		"usage":   {[]string{"explain"}, exitUsage, "hlnr: --file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), binary, test.args...)
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(string(out), test.want) {
+				t.Errorf("exit code %d, output %q; want %d and %q", code, out, test.code, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/config/crd"
+)
+
+const kindImagePolicy = "ImagePolicy"
+
+// readPolicy reads the one ImagePolicy of a stream of YAML or JSON documents, or the
+// one of that name; documents of other kinds are passed over. The policy has passed
+// all checks of an API server, and has its defaults. The error names the field.
+func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.ImagePolicy, error) {
+	var found []map[string]any
+	var names []string
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("split YAML into documents: %w", err)
+		}
+		object, err := decode(document)
+		if err != nil {
+			return nil, err
+		}
+		if object["kind"] != kindImagePolicy || object["apiVersion"] != v1alpha1.GroupVersion.String() {
+			continue
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		if named, _ := metadata["name"].(string); name == "" || named == name {
+			found, names = append(found, object), append(names, named)
+		}
+	}
+	switch {
+	case len(found) == 0 && name != "":
+		return nil, fmt.Errorf("no %s of %s is named %q: correct --name, or leave it out", kindImagePolicy, v1alpha1.GroupVersion, name)
+	case len(found) == 0:
+		return nil, fmt.Errorf("there is no %s of %s: set kind and apiVersion", kindImagePolicy, v1alpha1.GroupVersion)
+	case len(found) > 1:
+		return nil, fmt.Errorf("there are %d of kind %s: choose one by --name (%s)", len(found), kindImagePolicy, strings.Join(names, ", "))
+	}
+	return check(ctx, found[0])
+}
+
+// decode reads one document; a key that is there twice is an error.
+func decode(document []byte) (map[string]any, error) {
+	raw, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, fmt.Errorf("read YAML: %w", err)
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return nil, fmt.Errorf("read YAML: %w", err)
+	}
+	object, ok := value.(map[string]any)
+	if !ok && value != nil {
+		return nil, errors.New("a document is no object: write apiVersion, kind, metadata and spec")
+	}
+	return object, nil
+}
+
+// check does with the object what an API server does: it refuses unknown fields, sets
+// defaults, and applies the schema with its rules.
+func check(ctx context.Context, object map[string]any) (*v1alpha1.ImagePolicy, error) {
+	delete(object, "status") // of no concern here, and perhaps of a newer version
+	var policy v1alpha1.ImagePolicy
+	strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &policy, true)
+	if strict != nil && runtime.IsStrictDecodingError(strict) {
+		return nil, strict
+	}
+	definition, structural, err := imagePolicySchema()
+	if err != nil {
+		return nil, err
+	}
+	defaulting.Default(object, structural)
+	validator, _, err := validation.NewSchemaValidator(definition)
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", kindImagePolicy, err)
+	}
+	faults := validation.ValidateCustomResource(nil, object, validator)
+	faults = append(faults, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
+	if len(faults) == 0 { // rules are only for objects of the right form
+		rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
+		faults, _ = rules.Validate(ctx, nil, structural, object, nil, math.MaxInt64)
+	}
+	if len(faults) > 0 {
+		lines := make([]string, len(faults))
+		for i, f := range faults {
+			lines[i] = f.Error()
+		}
+		slices.Sort(lines)
+		return nil, errors.New(strings.Join(slices.Compact(lines), "\n  "))
+	}
+	policy = v1alpha1.ImagePolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &policy); err != nil {
+		return nil, fmt.Errorf("read %s: %w", kindImagePolicy, err)
+	}
+	return &policy, nil
+}
+
+// imagePolicySchema is the schema that clusters have, in the two forms that it is
+// used in.
+func imagePolicySchema() (*apiextensions.JSONSchemaProps, *schema.Structural, error) {
+	var definition apiextensionsv1.CustomResourceDefinition
+	err := yaml.UnmarshalStrict(crd.ImagePolicies, &definition)
+	var internal apiextensions.CustomResourceDefinition
+	if err == nil {
+		err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&definition, &internal, nil)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the schema of %s: %w", kindImagePolicy, err)
+	}
+	props := internal.Spec.Validation // of the only version
+	if props == nil {
+		for _, v := range internal.Spec.Versions {
+			if v.Name == v1alpha1.GroupVersion.Version {
+				props = v.Schema
+			}
+		}
+	}
+	if props == nil {
+		return nil, nil, fmt.Errorf("read the schema of %s: there is none of %s", kindImagePolicy, v1alpha1.GroupVersion)
+	}
+	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the schema of %s: %w", kindImagePolicy, err)
+	}
+	return props.OpenAPIV3Schema, structural, nil
+}

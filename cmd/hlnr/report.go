@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/imagepolicy"
+	versions "github.com/heighliner/heighliner/internal/version"
+)
+
+// The forms of output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+var outputs = []string{outputTable, outputJSON, outputYAML}
+
+func isOutput(word string) bool { return slices.Contains(outputs, word) }
+
+// verdictOffered stands beside the verdicts of internal/version.
+const verdictOffered = "Offered"
+
+// report is what explain prints. Its fields in JSON are an interface for scripts.
+type report struct {
+	// Policy is the name of the ImagePolicy, Image its repository.
+	Policy string `json:"policy,omitempty"`
+	Image  string `json:"image"`
+	// Tags that were judged, and Offered of them in Groups.
+	Tags    int `json:"tags"`
+	Offered int `json:"offered"`
+	Groups  int `json:"groups"`
+	// Latest is the highest version of the newest group.
+	Latest string `json:"latest,omitempty"`
+	// Refused counts the others by verdict, in the order of the filters.
+	Refused []refusedCount `json:"refused,omitempty"`
+	// Hidden candidates are not printed.
+	Hidden int `json:"hidden,omitempty"`
+	// Notes say what was not judged.
+	Notes []string `json:"notes,omitempty"`
+	// Candidates in the order of selection.
+	Candidates []judged `json:"candidates"`
+}
+
+type refusedCount struct {
+	Verdict string `json:"verdict"`
+	Tags    int    `json:"tags"`
+}
+
+// judged is one tag with its verdict.
+type judged struct {
+	Tag string `json:"tag"`
+	// Version in normal form; Group and Level of what is offered.
+	Version string `json:"version,omitempty"`
+	Group   string `json:"group,omitempty"`
+	Level   string `json:"level,omitempty"`
+	// Verdict is "Offered", or the filter that refused the tag.
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+	// Image by digest, where the registry was asked.
+	Image string `json:"image,omitempty"`
+}
+
+func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOptions) report {
+	r := report{
+		Policy: policy.Name, Image: policy.Spec.Image, Tags: len(e.Offered) + len(e.Rejected), Offered: len(e.Offered),
+		Notes: notes(policy, e, o),
+	}
+	for _, c := range e.Counts {
+		r.Refused = append(r.Refused, refusedCount{string(c.Verdict), c.Tags})
+	}
+	offered := make([]judged, 0, len(e.Offered))
+	for i, rel := range e.Offered {
+		j := judged{Tag: rel.Tag, Version: rel.Version, Group: rel.Group, Level: string(rel.Level), Verdict: verdictOffered, Image: e.Images[rel.Tag].Image}
+		if i == 0 || e.Offered[i-1].Group != rel.Group {
+			r.Groups++
+			j.Reason = "newest of its group"
+		}
+		offered = append(offered, j)
+	}
+	if len(offered) > 0 {
+		r.Latest = offered[0].Version
+	}
+	shown := len(e.Rejected)
+	if !o.all {
+		shown = min(shown, o.refused)
+	}
+	r.Hidden = len(e.Rejected) - shown
+	rejected := make([]judged, 0, shown)
+	for _, x := range e.Rejected[:shown] {
+		rejected = append(rejected, judged{Tag: x.Tag, Version: x.Version, Verdict: string(x.Verdict), Reason: x.Reason})
+	}
+	r.Candidates = merge(offered, rejected)
+	return r
+}
+
+// merge joins what is offered and what is refused, the newest version first; of equal
+// ones the offered one.
+func merge(offered, rejected []judged) []judged {
+	all := make([]judged, 0, len(offered)+len(rejected))
+	for len(offered) > 0 && len(rejected) > 0 {
+		if rejected[0].Version == "" || versions.Compare(offered[0].Version, rejected[0].Version) >= 0 {
+			all, offered = append(all, offered[0]), offered[1:]
+		} else {
+			all, rejected = append(all, rejected[0]), rejected[1:]
+		}
+	}
+	return append(append(all, offered...), rejected...)
+}
+
+// notes say what this run did not judge, and a cluster would.
+func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOptions) (notes []string) {
+	spec := &policy.Spec
+	if o.tags != "" {
+		notes = append(notes, "no registry was asked: each tag counts as an image of all platforms")
+	} else if len(spec.ImagePullSecrets) > 0 && o.dockerConfig == "" {
+		notes = append(notes, "spec.imagePullSecrets were not read: the registry was asked as nobody; give --docker-config")
+	}
+	if e.Cut {
+		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): a cluster reads no more than these", spec.Limits.Tags))
+	}
+	if len(e.Result.Truncated) > 0 {
+		notes = append(notes, "groups beyond spec.limits.groups: "+strings.Join(e.Result.Truncated, ", "))
+	}
+	if spec.MinAge != "" {
+		notes = append(notes, fmt.Sprintf("spec.minAge: what the first look finds is old enough; a version that comes later waits for %s", spec.MinAge))
+	}
+	if spec.Suspend {
+		notes = append(notes, "spec.suspend is set: a cluster does not look")
+	}
+	return notes
+}
+
+// summary in one line: "12 tags: 3 offered in 1 group, latest 2.1.0; 9 refused (8 Parse, 1 Deny)".
+func (r report) summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: ", count(r.Tags, "tag"))
+	if r.Offered == 0 {
+		b.WriteString("none offered")
+	} else {
+		fmt.Fprintf(&b, "%d offered in %s, latest %s", r.Offered, count(r.Groups, "group"), r.Latest)
+	}
+	if refused := r.Tags - r.Offered; refused > 0 {
+		parts := make([]string, len(r.Refused))
+		for i, c := range r.Refused {
+			parts[i] = fmt.Sprintf("%d %s", c.Tags, c.Verdict)
+		}
+		fmt.Fprintf(&b, "; %d refused (%s)", refused, strings.Join(parts, ", "))
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(&b, "; %d of them not shown, --all shows them", r.Hidden)
+	}
+	return b.String()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func (r report) write(out io.Writer, form string) error {
+	var raw []byte
+	var err error
+	switch form {
+	case outputJSON:
+		raw, err = json.MarshalIndent(r, "", "  ")
+		raw = append(raw, '\n')
+	case outputYAML:
+		raw, err = yaml.Marshal(r)
+	default:
+		return r.table(out)
+	}
+	if err == nil {
+		_, err = out.Write(raw)
+	}
+	return err
+}
+
+// table prints a row for each candidate, the summary and the notes.
+func (r report) table(out io.Writer) error {
+	var text strings.Builder
+	if len(r.Candidates) > 0 {
+		var rows bytes.Buffer
+		w := tabwriter.NewWriter(&rows, 0, 8, 3, ' ', 0)
+		fmt.Fprintln(w, "TAG\tVERSION\tGROUP\tVERDICT\tREASON")
+		for _, c := range r.Candidates {
+			fmt.Fprintln(w, strings.Join([]string{printable(c.Tag), orDash(c.Version), orDash(c.Group), c.Verdict, c.Reason}, "\t"))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		for row := range strings.Lines(rows.String()) {
+			text.WriteString(strings.TrimRight(row, " \n") + "\n")
+		}
+		text.WriteByte('\n')
+	}
+	text.WriteString(r.summary() + "\n")
+	for _, note := range r.Notes {
+		text.WriteString("note: " + note + "\n")
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// printable keeps a name that is no tag from moving the columns, or the cursor.
+func printable(tag string) string {
+	if versions.IsTag(tag) {
+		return tag
+	}
+	return fmt.Sprintf("%q", tag)
+}
