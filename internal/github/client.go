@@ -1,0 +1,241 @@
+package github
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-github/v57/github"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// PublicURL is the API of github.com.
+const PublicURL = "https://api.github.com/"
+
+// Limits of every client.
+const (
+	requestTimeout = 30 * time.Second // of one request, its answer included
+	maxRedirects   = 3
+	perPage        = 100
+	maxPages       = 20
+)
+
+// Config says which client is wanted.
+type Config struct {
+	// BaseURL of the server: "" and https://github.com are github.com;
+	// https://ghe.example.com is a GitHub Enterprise Server, whose API is below
+	// /api/v3/. Plain http is for servers in the same cluster.
+	BaseURL string
+	// Credential that is sent; the zero value sends none.
+	Credential Credential
+	// CA are certificates in PEM that are trusted instead of the system's.
+	CA []byte
+}
+
+// Repo names a repository.
+type Repo struct{ Owner, Name string }
+
+// String gives owner/name.
+func (r Repo) String() string { return r.Owner + "/" + r.Name }
+
+var (
+	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+)
+
+// check refuses names that GitHub does not have, which go into paths.
+func (r Repo) check() error {
+	if !ownerPattern.MatchString(r.Owner) || !namePattern.MatchString(r.Name) || r.Name == "." || r.Name == ".." {
+		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub has no such names", mend: "write the owner into spec.owner and the repository's own name into spec.repo"}
+	}
+	return nil
+}
+
+// Client speaks to one server with one credential. It is safe for concurrent use.
+// Get one from a [Pool].
+type Client struct {
+	api       *github.Client
+	base      *url.URL
+	gate      *gate
+	anonymous bool
+}
+
+// Host is the host of the API, with its port, as metrics name it.
+func (c *Client) Host() string { return c.base.Host }
+
+// Budget is what GitHub last said about the requests of this credential.
+func (c *Client) Budget() Budget { return c.gate.budget() }
+
+// newClient makes a client with an http.Client of its own: go-github v57 changes
+// the one that it is given, so none is ever shared, and go-github is never told a
+// credential.
+func newClient(config Config, base *url.URL, transport http.RoundTripper, answers *store, scope string, c clock.PassiveClock) (*Client, error) {
+	client := &Client{base: base, gate: newGate(transport, c), anonymous: config.Credential.anonymous()}
+	var source tokenSource = static(config.Credential.Token)
+	if app := config.Credential.App; app != nil {
+		key, err := jwt.ParseRSAPrivateKeyFromPEM(app.PrivateKey)
+		if err != nil {
+			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", mend: "write the PEM file of an RSA key into the key " + KeyAppPrivateKey}
+		}
+		if app.InstallationID == 0 && !ownerPattern.MatchString(app.Owner) {
+			return nil, Repo{Owner: app.Owner, Name: "-"}.check()
+		}
+		// What the App asks for itself has limits of its own.
+		self := &authorize{next: newGate(transport, c), base: base, source: &signer{id: app.ID, key: key, clock: c}}
+		source = &installation{app: *app, clock: c, apps: newAPI(base, self)}
+	}
+	client.api = newAPI(base, &conditional{
+		next:  &authorize{next: client.gate, base: base, source: source},
+		store: answers, scope: scope,
+	})
+	return client, nil
+}
+
+// newAPI makes go-github's client over a transport.
+func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
+	api := github.NewClient(&http.Client{Transport: silent{transport}, Timeout: requestTimeout, CheckRedirect: checkRedirect})
+	api.BaseURL = base
+	api.UserAgent = "heighliner"
+	return api
+}
+
+// silent hides the limits from go-github, which would count them by the clock of
+// the machine and knows neither 429 nor the reserve; the gate heeds them.
+type silent struct{ next http.RoundTripper }
+
+func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := s.next.RoundTrip(r)
+	if err == nil {
+		for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+			response.Header.Del(name)
+		}
+	}
+	return response, err
+}
+
+// checkRedirect follows a repository that was renamed, on the same server, and
+// never turns a write into a read.
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host:
+		return &outbound.RedirectError{From: first.URL.Host, To: next.URL.Scheme + "://" + next.URL.Host}
+	case next.Method != first.Method:
+		return errMethod
+	case len(via) > maxRedirects:
+		return errLoop
+	}
+	return nil
+}
+
+// parseBase reads the address of a server.
+func parseBase(text string) (*url.URL, error) {
+	if text == "" {
+		text = PublicURL
+	}
+	bad := func(detail string) error {
+		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, mend: "write https://ghe.example.com, or leave it out for github.com"}
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, bad("it is no address")
+	case u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
+		return nil, bad("it is no address of a server")
+	case u.User != nil:
+		return nil, bad("it holds a credential")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, bad("it has a query")
+	}
+	u.Host = strings.ToLower(u.Host)
+	switch host := u.Hostname(); {
+	case host == "github.com", host == "www.github.com", host == "api.github.com":
+		return url.Parse(PublicURL)
+	case !strings.HasPrefix(host, "api.") && !strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/api/v3"):
+		u.Path = strings.TrimSuffix(u.Path, "/") + "/api/v3"
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/"
+	return u, nil
+}
+
+// call describes what is tried on a repository, for errors.
+func (c *Client) call(op string, repo Repo, part, permission string) call {
+	return call{op: op, object: repo.String() + part, permission: permission, anonymous: c.anonymous}
+}
+
+// number of a thing in a repository, as people write it.
+func number(n int) string { return fmt.Sprintf("#%d", n) }
+
+// List is all of a list, or its beginning when Truncated.
+type List[T any] struct {
+	Items []T
+	// Truncated: there were more pages than are read (20 pages of 100).
+	Truncated bool
+	// Unchanged: every page was as at the last look; GitHub answered 304 only.
+	Unchanged bool
+}
+
+// pages reads all pages of a list, or fails as a whole.
+func pages[From, To any](ctx context.Context, c *Client, what call, get func(context.Context, github.ListOptions) ([]*From, *github.Response, error), convert func(*From) (To, bool, error)) (List[To], error) {
+	result := List[To]{Unchanged: true}
+	options := github.ListOptions{PerPage: perPage, Page: 1}
+	for range maxPages {
+		items, response, err := get(ctx, options)
+		if err != nil {
+			return List[To]{}, classify(what, err)
+		}
+		if items == nil { // "null", which no list is
+			return List[To]{}, classify(what, errUnusable)
+		}
+		for _, item := range items {
+			converted, wanted, err := convert(item)
+			if err != nil {
+				return List[To]{}, classify(what, err)
+			}
+			if wanted {
+				result.Items = append(result.Items, converted)
+			}
+		}
+		result.Unchanged = result.Unchanged && response.Header.Get(headerUnchanged) != ""
+		next, err := nextPage(c.base, response)
+		if err == nil && next != 0 && next <= options.Page {
+			err = errLoop
+		}
+		if err != nil {
+			return List[To]{}, classify(what, err)
+		}
+		if next == 0 {
+			return result, nil
+		}
+		options.Page = next
+	}
+	result.Truncated = true
+	return result, nil
+}
+
+var nextLink = regexp.MustCompile(`<([^<>]*)>;[^,]*rel="next"`)
+
+// nextPage gives the number of the next page, 0 at the last one. The number alone
+// is used, never the address; one of another host is an error all the same,
+// because it shows that the answer is not from where it was asked for.
+func nextPage(base *url.URL, response *github.Response) (int, error) {
+	match := nextLink.FindStringSubmatch(strings.Join(response.Header.Values("Link"), ","))
+	if match == nil {
+		return 0, nil
+	}
+	link, err := base.Parse(match[1])
+	if err != nil || link.Scheme != base.Scheme || !strings.EqualFold(link.Host, base.Host) {
+		return 0, errLink
+	}
+	if response.NextPage <= 0 {
+		return 0, errLoop
+	}
+	return response.NextPage, nil
+}

@@ -1,0 +1,248 @@
+package github
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-github/v57/github"
+	"k8s.io/utils/clock"
+)
+
+// Credential of a client: a token, a GitHub App, or neither for anonymous reads,
+// of which GitHub allows 60 an hour for each address.
+type Credential struct {
+	// Token is a personal access token, fine-grained or classic.
+	Token string
+	// App signs in as an installation of a GitHub App.
+	App *App
+}
+
+// App is a GitHub App and which of its installations to use.
+type App struct {
+	// ID of the App.
+	ID int64
+	// InstallationID, when it is known; otherwise the installation of Owner is used.
+	InstallationID int64
+	// Owner is the organization or user that installed the App.
+	Owner string
+	// PrivateKey is an RSA key in PEM.
+	PrivateKey []byte
+}
+
+// Keys of the data of a Secret that holds a credential.
+const (
+	KeyToken             = "token"
+	KeyAppID             = "githubAppID"
+	KeyAppInstallationID = "githubAppInstallationID"
+	KeyAppPrivateKey     = "githubAppPrivateKey"
+)
+
+// ReadCredential reads the data of a Secret: either token, or githubAppID and
+// githubAppPrivateKey, with githubAppInstallationID or else the installation of
+// owner. Errors are of kind BadConfig, and name the key.
+func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
+	bad := func(detail, mend string) (Credential, error) {
+		return Credential{}, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: detail, mend: mend}
+	}
+	token := strings.TrimSpace(string(data[KeyToken]))
+	id, key := strings.TrimSpace(string(data[KeyAppID])), data[KeyAppPrivateKey]
+	switch {
+	case token != "" && id != "":
+		return bad("it has both a token and a GitHub App", "keep either "+KeyToken+" or "+KeyAppID)
+	case token != "":
+		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return bad("the token has characters that no token has", "write the token alone into the key "+KeyToken)
+		}
+		return Credential{Token: token}, nil
+	case id == "" && len(key) == 0:
+		return bad("there is neither a token nor a GitHub App", "add the key "+KeyToken+", or "+KeyAppID+" and "+KeyAppPrivateKey)
+	}
+	app := &App{Owner: owner, PrivateKey: key}
+	var err error
+	if app.ID, err = strconv.ParseInt(id, 10, 64); err != nil || app.ID <= 0 {
+		return bad("the ID of the GitHub App is no number", "write the App ID of the App's page into the key "+KeyAppID)
+	}
+	if text := strings.TrimSpace(string(data[KeyAppInstallationID])); text != "" {
+		if app.InstallationID, err = strconv.ParseInt(text, 10, 64); err != nil || app.InstallationID <= 0 {
+			return bad("the ID of the installation is no number", "mend the key "+KeyAppInstallationID+", or remove it: the installation of the owner is found then")
+		}
+	}
+	if _, err := jwt.ParseRSAPrivateKeyFromPEM(key); err != nil {
+		return bad("the private key cannot be read", "write the PEM file of an RSA key into the key "+KeyAppPrivateKey)
+	}
+	return Credential{App: app}, nil
+}
+
+// anonymous tells whether nothing is sent.
+func (c Credential) anonymous() bool { return c.Token == "" && c.App == nil }
+
+// hash identifies a credential without holding it.
+func (c Credential) hash() string {
+	h := sha256.New()
+	if c.App != nil {
+		fmt.Fprintf(h, "app %d %d %q %q", c.App.ID, c.App.InstallationID, c.App.Owner, c.App.PrivateKey)
+	} else {
+		fmt.Fprintf(h, "token %q", c.Token)
+	}
+	return string(h.Sum(nil))
+}
+
+// tokenSource gives the token for a request; "" sends none.
+type tokenSource interface {
+	token(context.Context) (string, error)
+	// refused is told that GitHub does not accept a token any more.
+	refused(token string)
+}
+
+// static is a token that does not change.
+type static string
+
+func (s static) token(context.Context) (string, error) { return string(s), nil }
+func (s static) refused(string)                        {}
+
+// authorize adds the credential to requests to the server of base, and lets no
+// others pass: neither a redirect nor a mistake sends a token elsewhere.
+type authorize struct {
+	next   http.RoundTripper
+	base   *url.URL
+	source tokenSource
+}
+
+func (a *authorize) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != a.base.Scheme || r.URL.Host != a.base.Host {
+		closeBody(r)
+		return nil, errForeign
+	}
+	token, err := a.source.token(r.Context())
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Del("Authorization")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := a.next.RoundTrip(r)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		a.source.refused(token)
+	}
+	return response, err
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+}
+
+// Lifetimes of the tokens of a GitHub App. GitHub accepts signatures of at most
+// ten minutes; the beginning lies back because clocks differ.
+const (
+	signatureAge  = 9 * time.Minute
+	signatureSkew = time.Minute
+	renewBefore   = 5 * time.Minute
+)
+
+// signer gives the signed tokens with which a GitHub App speaks for itself.
+type signer struct {
+	id    int64
+	key   *rsa.PrivateKey
+	clock clock.PassiveClock
+}
+
+func (s *signer) token(context.Context) (string, error) {
+	now := s.clock.Now()
+	return jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
+		Issuer:    strconv.FormatInt(s.id, 10),
+		IssuedAt:  jwt.NewNumericDate(now.Add(-signatureSkew)),
+		ExpiresAt: jwt.NewNumericDate(now.Add(signatureAge)),
+	}).SignedString(s.key)
+}
+
+func (s *signer) refused(string) {}
+
+// installation gives the tokens of an installation of a GitHub App, each until
+// shortly before it ends.
+type installation struct {
+	app   App
+	apps  *github.Client // speaks as the App
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	id      int64
+	current string
+	expires time.Time
+}
+
+func (i *installation) token(ctx context.Context) (string, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.current != "" && i.clock.Now().Before(i.expires.Add(-renewBefore)) {
+		return i.current, nil
+	}
+	if i.id == 0 {
+		id, err := i.find(ctx)
+		if err != nil {
+			return "", err
+		}
+		i.id = id
+	}
+	token, _, err := i.apps.Apps.CreateInstallationToken(ctx, i.id, nil)
+	if err != nil {
+		e := classify(call{op: "sign in to", object: i.object(), app: true}, err)
+		if e.Kind == NotFound {
+			i.id = i.app.InstallationID // the App may have been installed anew
+		}
+		return "", e
+	}
+	if token.GetToken() == "" {
+		return "", classify(call{op: "sign in to", object: i.object(), app: true}, errEmpty)
+	}
+	i.current, i.expires = token.GetToken(), token.GetExpiresAt().Time
+	return i.current, nil
+}
+
+// find asks for the installation of the owner, an organization or a user.
+func (i *installation) find(ctx context.Context) (int64, error) {
+	if i.app.InstallationID != 0 {
+		return i.app.InstallationID, nil
+	}
+	found, _, err := i.apps.Apps.FindOrganizationInstallation(ctx, i.app.Owner)
+	if e := (*github.ErrorResponse)(nil); errors.As(err, &e) && e.Response.StatusCode == http.StatusNotFound {
+		found, _, err = i.apps.Apps.FindUserInstallation(ctx, i.app.Owner)
+	}
+	if err == nil && found.GetID() == 0 {
+		err = errEmpty
+	}
+	if err != nil {
+		return 0, classify(call{op: "find installation of", object: i.object(), app: true}, err)
+	}
+	return found.GetID(), nil
+}
+
+func (i *installation) object() string {
+	if i.app.InstallationID != 0 {
+		return fmt.Sprintf("GitHub App %d, installation %d", i.app.ID, i.app.InstallationID)
+	}
+	return fmt.Sprintf("GitHub App %d for %s", i.app.ID, i.app.Owner)
+}
+
+// refused forgets a token before its time: somebody revoked it.
+func (i *installation) refused(token string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.current == token {
+		i.current = ""
+	}
+}

@@ -1,0 +1,257 @@
+package github
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/go-github/v57/github"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Kind classifies what went wrong, by what is to be done about it.
+type Kind string
+
+// The kinds of errors.
+const (
+	// BadConfig: the address, the repository's name or the credential cannot be read.
+	BadConfig Kind = "BadConfig"
+	// Unauthorized: GitHub does not accept the credential (401).
+	Unauthorized Kind = "Unauthorized"
+	// Forbidden: the credential lacks a permission, which the message names (403).
+	Forbidden Kind = "Forbidden"
+	// NotFound: there is no such thing, or the credential may not see it (404, 410).
+	NotFound Kind = "NotFound"
+	// RateLimited: GitHub asked for a pause; nothing is sent until Error.RetryAt.
+	RateLimited Kind = "RateLimited"
+	// Reserved: the last tenth of the hourly limit is left to writes; reads go on at
+	// Error.RetryAt.
+	Reserved Kind = "Reserved"
+	// Unreachable: no answer, or one of the server's own failures. Try again.
+	Unreachable Kind = "Unreachable"
+	// Refused: the address, or one that it leads to, is not asked.
+	Refused Kind = "Refused"
+	// Conflict: GitHub cannot do it now, because something else changed (409, and 202
+	// for a deployment). Try again.
+	Conflict Kind = "Conflict"
+	// Invalid: GitHub does not accept what was sent (422).
+	Invalid Kind = "Invalid"
+	// Malformed: an answer that is not GitHub's, too large, or a list without end.
+	Malformed Kind = "Malformed"
+)
+
+// Transient tells whether time alone may mend an error of this kind.
+func (k Kind) Transient() bool {
+	return k == Unreachable || k == RateLimited || k == Reserved || k == Conflict
+}
+
+// Error of GitHub. Its message names what was done, on what, and the mend; it is
+// one line, the same for the same failure (no time, port or request number), and
+// holds no secret.
+type Error struct {
+	Kind Kind
+	// Op is what was tried: "list pull requests of".
+	Op string
+	// Object is the repository, with the number or name that was asked for.
+	Object string
+	// RetryAt is when to ask again; set for RateLimited and Reserved only.
+	RetryAt time.Time
+
+	detail string // what GitHub or the network said, in fixed words
+	mend   string
+	cause  error // never printed: may hold what a server sent
+}
+
+// Error gives the message.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.mend)
+}
+
+// Unwrap gives the cause, for errors.Is; do not print it.
+func (e *Error) Unwrap() error { return e.cause }
+
+// KindOf gives the kind of an error of this package, "" for any other.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return ""
+}
+
+// Errors of reading an answer.
+var (
+	errForeign  = errors.New("request to another host")
+	errEmpty    = errors.New("answer is empty")
+	errUnusable = errors.New("answer lacks what GitHub always sends")
+	errLink     = errors.New("link header leads elsewhere")
+	errLoop     = errors.New("list leads back to itself")
+	errMethod   = errors.New("redirect changes the method")
+	errWriting  = errors.New("too many writes at once")
+)
+
+// pausedError is what the gate answers while nothing may be sent.
+type pausedError struct {
+	until    time.Time
+	reserved bool
+}
+
+func (*pausedError) Error() string { return "paused by GitHub" }
+
+// call is what an error tells of the call that failed.
+type call struct {
+	op, object string
+	// permission of a fine-grained token or a GitHub App that the call needs.
+	permission string
+	anonymous  bool
+	app        bool // sent as the GitHub App itself
+}
+
+const again = "it is asked again"
+
+// classify makes the one Error of a failure.
+func classify(c call, err error) *Error {
+	e := &Error{Op: c.op, Object: c.object, cause: err}
+	var (
+		done     *Error
+		paused   *pausedError
+		redirect *outbound.RedirectError
+		refused  *outbound.RefusedError
+		large    *outbound.TooLargeError
+		answer   *github.ErrorResponse
+		accepted *github.AcceptedError
+	)
+	switch {
+	case errors.As(err, &done):
+		return done
+	case errors.As(err, &paused):
+		e.RetryAt = paused.until
+		switch {
+		case errors.Is(err, errWriting):
+			e.set(RateLimited, "more is written than GitHub accepts", again)
+		case paused.reserved:
+			e.set(Reserved, "nine tenths of the hourly limit of requests are used", "reads go on when GitHub counts anew; use a credential of its own, or a longer spec.interval")
+		default:
+			e.set(RateLimited, "GitHub asked for fewer requests", "it is asked again after the pause; use a credential of its own, or a longer spec.interval")
+		}
+	case errors.As(err, &refused):
+		e.set(Refused, refused.Error(), "check spec.baseURL")
+	case errors.As(err, &redirect):
+		e.set(Refused, "the answer leads to "+redirect.To, "name the final address in spec.baseURL")
+	case errors.Is(err, errForeign), errors.Is(err, errLink):
+		e.set(Refused, "the answer leads to another host", "name the server by its own host in spec.baseURL")
+	case errors.Is(err, errMethod):
+		e.set(NotFound, "the repository was moved", "write its name of today into spec.owner and spec.repo")
+	case errors.As(err, &large):
+		e.set(Malformed, "the answer is larger than GitHub's are", "check that spec.baseURL names a GitHub server")
+	case errors.Is(err, errLoop):
+		e.set(Malformed, "the list leads back to itself", "mend the server, or the proxy before it")
+	case errors.As(err, &accepted):
+		e.set(Conflict, "GitHub accepted it, and has not done it yet", again)
+	case errors.As(err, &answer) && answer.Response != nil:
+		e.setAnswer(c, answer)
+	default:
+		e.setNetwork(err)
+	}
+	return e
+}
+
+func (e *Error) set(kind Kind, detail, mend string) { e.Kind, e.detail, e.mend = kind, detail, mend }
+
+// setAnswer classifies an answer by its status. Of its text nothing is told: it
+// may hold request numbers and what other people wrote.
+func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
+	code := answer.Response.StatusCode
+	detail := fmt.Sprintf("GitHub answers %d %s", code, http.StatusText(code))
+	switch {
+	case code == http.StatusUnauthorized && c.app:
+		e.set(Unauthorized, detail, "check githubAppID and githubAppPrivateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
+	case code == http.StatusUnauthorized:
+		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: write a new one into the Secret of spec.credentialsSecretRef")
+	case code == http.StatusForbidden && strings.Contains(answer.Message, "archived"):
+		e.set(Forbidden, detail+", the repository is archived", "turn spec.feedback off, or unarchive the repository")
+	case code == http.StatusForbidden && answer.Response.Header.Get("X-GitHub-SSO") != "":
+		e.set(Forbidden, detail, "authorize the token for the organization's single sign-on")
+	case code == http.StatusForbidden && c.anonymous:
+		e.set(Forbidden, detail, "no credential was sent: name a Secret in spec.credentialsSecretRef")
+	case code == http.StatusForbidden:
+		e.set(Forbidden, detail, "give the credential the permission "+permission(c, answer.Response.Header))
+	case code == http.StatusNotFound && c.app:
+		e.set(NotFound, detail, "install the GitHub App for the owner, or mend githubAppInstallationID in the Secret of spec.credentialsSecretRef")
+	case code == http.StatusNotFound && c.anonymous:
+		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
+	case code == http.StatusNotFound:
+		e.set(NotFound, detail, "check spec.owner and spec.repo, and that the credential may see them with the permission "+permission(c, nil))
+	case code == http.StatusGone:
+		e.set(NotFound, detail, "it was deleted, or is turned off in the settings of the repository")
+	case code == http.StatusConflict:
+		e.set(Conflict, detail, again)
+	case code == http.StatusUnprocessableEntity:
+		e.set(Invalid, detail, "GitHub does not accept the value; it is tried again when it changes")
+	case code >= 500 || code == http.StatusRequestTimeout:
+		e.set(Unreachable, detail, again)
+	default:
+		e.set(Malformed, detail, "check that spec.baseURL names a GitHub server")
+	}
+}
+
+// accepted are the permissions in the header that GitHub sends with 403, as
+// "deployments=write".
+var accepted = regexp.MustCompile(`^[a-z_]{1,40}=(read|write|admin)([,;] ?[a-z_]{1,40}=(read|write|admin)){0,5}$`)
+
+// permission that a call lacks: what GitHub says, and otherwise what its
+// reference says.
+func permission(c call, header http.Header) string {
+	if said := header.Get("X-Accepted-GitHub-Permissions"); accepted.MatchString(said) {
+		return said
+	}
+	if c.permission == "" {
+		return "metadata=read"
+	}
+	return c.permission
+}
+
+// setNetwork classifies a failure without an answer, or with one that cannot be
+// read, in words without ports and times.
+func (e *Error) setNetwork(err error) {
+	var (
+		certificate *tls.CertificateVerificationError
+		authority   x509.UnknownAuthorityError
+		dns         *net.DNSError
+		operation   *net.OpError
+		request     *url.Error
+		syntax      *json.SyntaxError
+		mistyped    *json.UnmarshalTypeError
+	)
+	const mend = again + "; check spec.baseURL and the way to it"
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
+		e.set(Unreachable, "no full answer in time", mend)
+	case errors.As(err, &certificate), errors.As(err, &authority):
+		e.set(Unreachable, "the server's certificate is not trusted", mend)
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+		e.set(Unreachable, "the server speaks plain HTTP", mend)
+	case errors.As(err, &dns):
+		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), mend)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		e.set(Unreachable, "connection refused", mend)
+	case errors.Is(err, errEmpty), errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
+		e.set(Malformed, "the answer is not GitHub's", "check that spec.baseURL names a GitHub server")
+	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		e.set(Unreachable, "the connection broke", mend)
+	default:
+		e.set(Malformed, "the answer cannot be used", "check spec.baseURL, or the proxy before the server")
+	}
+}

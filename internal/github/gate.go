@@ -1,0 +1,231 @@
+package github
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+)
+
+// Pauses. GitHub counts by the hour, and asks for at least a minute after a
+// secondary limit that names no time, and for longer ones when it comes again.
+const (
+	minPause     = time.Second
+	defaultPause = time.Minute
+	maxPause     = time.Hour + 5*time.Minute
+)
+
+// Writes that GitHub accepts: 80 a minute and 500 an hour that create content.
+// Half of that is used at most.
+const (
+	writesPerSecond = 0.5
+	writesAtOnce    = 30
+)
+
+// requestsAtOnce with one credential; GitHub wants few.
+const requestsAtOnce = 4
+
+// reserve is the part of the hourly limit that reads leave to writes: one tenth.
+const reserve = 10
+
+// Budget is what GitHub last said about the requests of a credential.
+type Budget struct {
+	// Limit of requests an hour; 0 while nothing is known.
+	Limit int
+	// Remaining of them until Reset.
+	Remaining int
+	// Reset is when GitHub counts anew.
+	Reset time.Time
+	// PausedUntil is the end of the pause that GitHub asked for; zero without one.
+	PausedUntil time.Time
+}
+
+// gate is the RoundTripper through which all requests with one credential go. It
+// remembers what GitHub says about limits, and sends nothing against it.
+type gate struct {
+	next   http.RoundTripper
+	clock  clock.PassiveClock
+	places chan struct{}
+	writes *rate.Limiter
+
+	mu        sync.Mutex
+	until     time.Time // end of the pause
+	secondary int       // secondary limits in a row
+	limit     int
+	remaining int
+	reset     time.Time
+}
+
+func newGate(next http.RoundTripper, c clock.PassiveClock) *gate {
+	return &gate{next: next, clock: c, places: make(chan struct{}, requestsAtOnce), writes: rate.NewLimiter(writesPerSecond, writesAtOnce)}
+}
+
+// writing marks the context of reads that belong to a write: the reserve is theirs.
+type writing struct{}
+
+func forWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
+
+// RoundTrip sends a request unless a limit forbids it, and gives a *pausedError
+// then, and when the answer says so.
+func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case g.places <- struct{}{}:
+		defer func() { <-g.places }()
+	case <-r.Context().Done():
+		closeBody(r)
+		return nil, r.Context().Err()
+	}
+	if err := g.admit(r); err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	response, err := g.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.note(response); err != nil {
+		response.Body.Close()
+		return nil, err
+	}
+	return response, nil
+}
+
+func (g *gate) admit(r *http.Request) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	write := r.Method != http.MethodGet
+	switch current := now.Before(g.reset); {
+	case now.Before(g.until):
+		return &pausedError{until: g.until}
+	case current && g.remaining == 0:
+		return &pausedError{until: g.reset}
+	case current && g.remaining < g.limit/reserve && !write && r.Context().Value(writing{}) == nil:
+		return &pausedError{until: g.reset, reserved: true}
+	}
+	if !write {
+		return nil
+	}
+	turn := g.writes.ReserveN(now, 1)
+	if delay := turn.DelayFrom(now); delay > 0 {
+		turn.CancelAt(now)
+		return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
+	}
+	return nil
+}
+
+// maxRefusal is how much of an answer of 403 or 429 is looked at.
+const maxRefusal = 64 << 10
+
+// note remembers the budget that an answer tells, and the pause that it asks for.
+func (g *gate) note(response *http.Response) error {
+	now := g.clock.Now()
+	g.mu.Lock()
+	g.noteBudget(response.Header, now)
+	if refused := response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusTooManyRequests; !refused {
+		if response.StatusCode < 400 {
+			g.secondary = 0
+		}
+		g.mu.Unlock()
+		return nil
+	}
+	g.mu.Unlock()
+
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	if err != nil {
+		return err
+	}
+	rest := response.Body
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(text), rest), rest}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pause, limited := g.pauseFor(response, text, now)
+	if !limited {
+		return nil
+	}
+	if until := now.Add(min(max(pause, minPause), maxPause)); until.After(g.until) {
+		g.until = until // a later answer to an earlier request never shortens it
+	}
+	return &pausedError{until: g.until}
+}
+
+// noteBudget reads the headers of the hourly limit.
+func (g *gate) noteBudget(h http.Header, now time.Time) {
+	limit, err1 := strconv.Atoi(h.Get("X-RateLimit-Limit"))
+	remaining, err2 := strconv.Atoi(h.Get("X-RateLimit-Remaining"))
+	seconds, err3 := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || limit <= 0 || remaining < 0 {
+		return
+	}
+	if resource := h.Get("X-RateLimit-Resource"); resource != "" && resource != "core" {
+		return
+	}
+	reset := time.Unix(seconds, 0)
+	if latest := now.Add(maxPause); reset.After(latest) {
+		reset = latest
+	}
+	if !reset.After(now) {
+		return // told of an hour that has ended, or by a server whose clock is behind
+	}
+	// Answers overtake one another: within an hour the least that was told holds.
+	if reset.Equal(g.reset) && limit == g.limit {
+		remaining = min(remaining, g.remaining)
+	}
+	g.limit, g.remaining, g.reset = limit, remaining, reset
+}
+
+// pauseFor tells whether an answer of 403 or 429 is one of the limits, and for
+// how long nothing is sent then. A 403 that is none lacks a permission.
+func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
+	h := response.Header
+	message := strings.ToLower(string(text))
+	secondary := strings.Contains(message, "secondary rate limit") || strings.Contains(message, "secondary-rate-limits") || strings.Contains(message, "abuse detection")
+	if after := h.Get("Retry-After"); after != "" {
+		if seconds, err := strconv.ParseUint(after, 10, 31); err == nil {
+			return time.Duration(seconds) * time.Second, true
+		}
+		if date, err := http.ParseTime(after); err == nil {
+			return date.Sub(now), true
+		}
+		return defaultPause, true
+	}
+	if h.Get("X-RateLimit-Remaining") == "0" && !secondary {
+		if seconds, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && time.Unix(seconds, 0).After(now) {
+			return time.Unix(seconds, 0).Sub(now), true
+		}
+		return defaultPause, true
+	}
+	if secondary || response.StatusCode == http.StatusTooManyRequests {
+		pause := defaultPause << min(g.secondary, 6)
+		g.secondary++
+		return pause, true
+	}
+	return 0, false
+}
+
+// budget gives what is known.
+func (g *gate) budget() Budget {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	b := Budget{Limit: g.limit, Remaining: g.remaining, Reset: g.reset}
+	if !now.Before(g.reset) {
+		b.Remaining = g.limit // counted anew
+	}
+	if now.Before(g.until) {
+		b.PausedUntil = g.until
+	}
+	return b
+}

@@ -1,0 +1,148 @@
+package github
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Options of a Pool; the zero value is good for production.
+type Options struct {
+	// Outbound says which addresses may be dialled; nil refuses what is refused by
+	// default (loopback, link-local, metadata services).
+	Outbound *outbound.Policy
+	// Clock for limits and the age of tokens; nil is the real one.
+	Clock clock.PassiveClock
+	// MaxClients that are kept; 0 is 256.
+	MaxClients int
+	// IdleAge after which a client that nobody used is forgotten; 0 is one hour, and
+	// with it what GitHub said about its limits has lost its meaning.
+	IdleAge time.Duration
+}
+
+// Pool keeps a client for each server and credential. It is safe for concurrent
+// use, and meant to be one for the whole process.
+type Pool struct {
+	options Options
+	answers *store
+
+	mu      sync.Mutex
+	shared  http.RoundTripper // of all clients without certificates of their own
+	clients map[string]*pooled
+}
+
+type pooled struct {
+	client *Client
+	used   time.Time
+}
+
+// NewPool makes a Pool.
+func NewPool(o Options) *Pool {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.MaxClients <= 0 {
+		o.MaxClients = 256
+	}
+	if o.IdleAge <= 0 {
+		o.IdleAge = maxPause
+	}
+	return &Pool{options: o, answers: newStore(maxStored), clients: map[string]*pooled{}}
+}
+
+// Client gives the client of a server and credential, the same one as before as
+// long as it is used. Nothing is sent. Errors are of kind BadConfig.
+func (p *Pool) Client(config Config) (*Client, error) {
+	base, err := parseBase(config.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q %q", base, config.Credential.hash(), config.CA))
+	key := fmt.Sprintf("%x", sum)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.options.Clock.Now()
+	if known := p.clients[key]; known != nil {
+		known.used = now
+		return known.client, nil
+	}
+	transport, err := p.transport(config.CA)
+	if err != nil {
+		return nil, err
+	}
+	client, err := newClient(config, base, transport, p.answers, key, p.options.Clock)
+	if err != nil {
+		return nil, err
+	}
+	p.evict(now)
+	p.clients[key] = &pooled{client: client, used: now}
+	return client, nil
+}
+
+// transport gives the one through which a client dials. Connections may be shared:
+// no credential belongs to one.
+func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
+	if len(ca) == 0 && p.shared != nil {
+		return p.shared, nil
+	}
+	client, err := p.options.Outbound.Client(outbound.Options{Timeout: requestTimeout, MaxBody: maxBody, CA: ca})
+	if err != nil {
+		return nil, &Error{Kind: BadConfig, Op: "read", Object: "certificates", detail: "there is none in PEM", mend: "write certificates in PEM into the Secret", cause: err}
+	}
+	if len(ca) == 0 {
+		p.shared = client.Transport
+	}
+	return client.Transport, nil
+}
+
+// evict forgets the clients that nobody used for long, and, to make room for one
+// more, the one used longest ago. One that GitHub paused goes last.
+func (p *Pool) evict(now time.Time) {
+	for key, c := range p.clients {
+		if now.Sub(c.used) > p.options.IdleAge {
+			p.remove(key)
+		}
+	}
+	for len(p.clients) >= p.options.MaxClients {
+		victim := ""
+		for key, c := range p.clients {
+			if victim == "" || before(c, p.clients[victim]) {
+				victim = key
+			}
+		}
+		p.remove(victim)
+	}
+}
+
+// before tells whether a is forgotten before b.
+func before(a, b *pooled) bool {
+	pausedA, pausedB := !a.client.Budget().PausedUntil.IsZero(), !b.client.Budget().PausedUntil.IsZero()
+	if pausedA != pausedB {
+		return pausedB
+	}
+	return a.used.Before(b.used)
+}
+
+func (p *Pool) remove(key string) {
+	delete(p.clients, key)
+	p.answers.drop(key)
+}
+
+// Budgets gives the budget of every client by host, those of several clients of a
+// host in no order, for metrics.
+func (p *Pool) Budgets() map[string][]Budget {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	budgets := map[string][]Budget{}
+	for _, c := range p.clients {
+		budgets[c.client.Host()] = append(budgets[c.client.Host()], c.client.Budget())
+	}
+	return budgets
+}

@@ -1,0 +1,272 @@
+package github
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"github.com/google/go-github/v57/github"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Bounds in bytes of what other people write. GitHub itself refuses longer names
+// of branches and labels; titles are cut.
+const (
+	maxTitle  = 200
+	maxRef    = 255
+	maxName   = 200
+	maxLabel  = 100
+	maxLabels = 100
+	maxURL    = 500
+)
+
+// State of a pull request.
+type State string
+
+// The states of a pull request.
+const (
+	Open   State = "Open"
+	Closed State = "Closed"
+)
+
+// PullRequest is what GitHub says about a pull request. Text is on one line and
+// bounded.
+type PullRequest struct {
+	Number int
+	State  State
+	// Merged tells whether a closed pull request was merged.
+	Merged bool
+	Title  string
+	Draft  bool
+	// Author is the login; "" when the account was deleted.
+	Author string
+	// Association of the author with the repository, as GitHub spells it: OWNER,
+	// MEMBER, COLLABORATOR, CONTRIBUTOR, FIRST_TIMER, FIRST_TIME_CONTRIBUTOR,
+	// MANNEQUIN or NONE.
+	Association string
+	Labels      []string
+	// HeadRef is the branch, HeadSHA its commit.
+	HeadRef, HeadSHA string
+	// HeadRepo is the full name of the repository of the branch; "" when that fork
+	// was deleted.
+	HeadRepo string
+	// Fork tells whether the branch is in another repository, or in none any more.
+	Fork bool
+	// BaseRef is the branch that it is to be merged into.
+	BaseRef string
+	// MergeCommitSHA is GitHub's trial merge while open, and the merge afterwards; ""
+	// while GitHub has not made it.
+	MergeCommitSHA string
+	// URL is the page for people.
+	URL                  string
+	CreatedAt, UpdatedAt time.Time
+	// ClosedAt is zero while open.
+	ClosedAt time.Time
+}
+
+// Release is a published release.
+type Release struct {
+	ID         int64
+	Tag        string
+	Name       string
+	Prerelease bool
+	// Published is never zero: drafts are left out.
+	Published time.Time
+	URL       string
+}
+
+// Tag is a tag of Git.
+type Tag struct {
+	Name string
+	// SHA of the commit.
+	SHA string
+}
+
+// Commit of Git.
+type Commit struct {
+	SHA string
+	// Committed is the committer's date, which whoever made the commit chose.
+	Committed time.Time
+}
+
+// Repository is a repository as it is named today.
+type Repository struct {
+	ID int64
+	// Repo is today's name. When it is not the one that was asked for, the repository
+	// was renamed or moved, and GitHub led there.
+	Repo          Repo
+	DefaultBranch string
+	Private       bool
+	Archived      bool
+	URL           string
+}
+
+var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// OpenPullRequests lists all open pull requests, each number once. Absence from
+// the list is no proof that one was closed, because pages shift while they are
+// read: ask for it with PullRequest. Every error is an *Error.
+func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (List[PullRequest], error) {
+	what := c.call("list pull requests of", repo, "", "pull_requests=read")
+	if err := repo.check(); err != nil {
+		return List[PullRequest]{}, err
+	}
+	seen := map[int]bool{}
+	return pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
+		return c.api.PullRequests.List(ctx, repo.Owner, repo.Name, &github.PullRequestListOptions{State: "open", Sort: "created", Direction: "asc", ListOptions: o})
+	}, func(p *github.PullRequest) (PullRequest, bool, error) {
+		converted, err := pullRequest(p)
+		wanted := err == nil && converted.State == Open && !seen[converted.Number]
+		seen[converted.Number] = true
+		return converted, wanted, err
+	})
+}
+
+// PullRequest asks for one pull request. Kind NotFound proves nothing but that the
+// credential does not see it. Every error is an *Error.
+func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest, error) {
+	what := c.call("get pull request", repo, number(n), "pull_requests=read")
+	if err := repo.check(); err != nil {
+		return PullRequest{}, err
+	}
+	answer, _, err := c.api.PullRequests.Get(ctx, repo.Owner, repo.Name, n)
+	if err != nil {
+		return PullRequest{}, classify(what, err)
+	}
+	converted, err := pullRequest(answer)
+	if err == nil && converted.Number != n {
+		err = errUnusable
+	}
+	if err != nil {
+		return PullRequest{}, classify(what, err)
+	}
+	return converted, nil
+}
+
+// pullRequest reads one of go-github's, in which everything may be nil.
+func pullRequest(p *github.PullRequest) (PullRequest, error) {
+	head, base := p.GetHead(), p.GetBase()
+	converted := PullRequest{
+		Number: p.GetNumber(), Merged: !p.GetMergedAt().IsZero(), Draft: p.GetDraft(),
+		Title:  outbound.Printable([]byte(p.GetTitle()), maxTitle),
+		Author: outbound.Printable([]byte(p.GetUser().GetLogin()), maxName), Association: outbound.Printable([]byte(p.GetAuthorAssociation()), maxName),
+		HeadRef: outbound.Printable([]byte(head.GetRef()), maxRef), HeadSHA: head.GetSHA(),
+		HeadRepo: outbound.Printable([]byte(head.GetRepo().GetFullName()), maxName),
+		Fork:     head.GetRepo().GetID() == 0 || head.GetRepo().GetID() != base.GetRepo().GetID(),
+		BaseRef:  outbound.Printable([]byte(base.GetRef()), maxRef), MergeCommitSHA: p.GetMergeCommitSHA(),
+		URL:       webAddress(p.GetHTMLURL()),
+		CreatedAt: p.GetCreatedAt().UTC(), UpdatedAt: p.GetUpdatedAt().UTC(), ClosedAt: p.GetClosedAt().UTC(),
+	}
+	for _, label := range p.Labels {
+		if name := outbound.Printable([]byte(label.GetName()), maxLabel); name != "" && len(converted.Labels) < maxLabels {
+			converted.Labels = append(converted.Labels, name)
+		}
+	}
+	switch p.GetState() {
+	case "open":
+		converted.State = Open
+	case "closed":
+		converted.State = Closed
+	}
+	if !shaPattern.MatchString(converted.MergeCommitSHA) {
+		converted.MergeCommitSHA = ""
+	}
+	if converted.Number <= 0 || converted.State == "" || !shaPattern.MatchString(converted.HeadSHA) || converted.HeadRef == "" {
+		return PullRequest{}, errUnusable
+	}
+	return converted, nil
+}
+
+// webAddress gives an address of a page, or "" for anything else.
+func webAddress(text string) string {
+	if len(text) > maxURL || !webPattern.MatchString(text) {
+		return ""
+	}
+	return text
+}
+
+var webPattern = regexp.MustCompile(`^https?://[!-~]+$`)
+
+// Releases lists the published releases, the newest first as GitHub orders them,
+// which is not the order of versions. Drafts are left out. Every error is an
+// *Error.
+func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error) {
+	what := c.call("list releases of", repo, "", "contents=read")
+	if err := repo.check(); err != nil {
+		return List[Release]{}, err
+	}
+	seen := map[int64]bool{}
+	return pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.RepositoryRelease, *github.Response, error) {
+		return c.api.Repositories.ListReleases(ctx, repo.Owner, repo.Name, &o)
+	}, func(r *github.RepositoryRelease) (Release, bool, error) {
+		if r.GetID() == 0 {
+			return Release{}, false, errUnusable
+		}
+		wanted := !r.GetDraft() && !r.GetPublishedAt().IsZero() && r.GetTagName() != "" && len(r.GetTagName()) <= maxRef && !seen[r.GetID()]
+		seen[r.GetID()] = true
+		return Release{
+			ID: r.GetID(), Tag: outbound.Printable([]byte(r.GetTagName()), maxRef), Name: outbound.Printable([]byte(r.GetName()), maxTitle),
+			Prerelease: r.GetPrerelease(), Published: r.GetPublishedAt().UTC(), URL: webAddress(r.GetHTMLURL()),
+		}, wanted, nil
+	})
+}
+
+// Tags lists the tags, in no order that means anything. Every error is an *Error.
+func (c *Client) Tags(ctx context.Context, repo Repo) (List[Tag], error) {
+	what := c.call("list tags of", repo, "", "contents=read")
+	if err := repo.check(); err != nil {
+		return List[Tag]{}, err
+	}
+	seen := map[string]bool{}
+	return pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.RepositoryTag, *github.Response, error) {
+		return c.api.Repositories.ListTags(ctx, repo.Owner, repo.Name, &o)
+	}, func(t *github.RepositoryTag) (Tag, bool, error) {
+		if t.GetName() == "" || !shaPattern.MatchString(t.GetCommit().GetSHA()) {
+			return Tag{}, false, errUnusable
+		}
+		wanted := len(t.GetName()) <= maxRef && !seen[t.GetName()]
+		seen[t.GetName()] = true
+		return Tag{Name: outbound.Printable([]byte(t.GetName()), maxRef), SHA: t.GetCommit().GetSHA()}, wanted, nil
+	})
+}
+
+// Commit asks for one commit by its full SHA. Every error is an *Error.
+func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, error) {
+	what := c.call("get commit", repo, "@"+sha, "contents=read")
+	if err := repo.check(); err != nil {
+		return Commit{}, err
+	}
+	if !shaPattern.MatchString(sha) {
+		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it is no full SHA", mend: "name a commit by all of its digits"}
+	}
+	answer, _, err := c.api.Git.GetCommit(ctx, repo.Owner, repo.Name, sha)
+	if err == nil && answer.GetSHA() != sha {
+		err = errUnusable
+	}
+	if err != nil {
+		return Commit{}, classify(what, err)
+	}
+	return Commit{SHA: sha, Committed: answer.GetCommitter().GetDate().UTC()}, nil
+}
+
+// Repository asks for the repository itself, and follows it to where it is today.
+// Every error is an *Error.
+func (c *Client) Repository(ctx context.Context, repo Repo) (Repository, error) {
+	what := c.call("get repository", repo, "", "metadata=read")
+	if err := repo.check(); err != nil {
+		return Repository{}, err
+	}
+	answer, _, err := c.api.Repositories.Get(ctx, repo.Owner, repo.Name)
+	if err != nil {
+		return Repository{}, classify(what, err)
+	}
+	today := Repo{Owner: answer.GetOwner().GetLogin(), Name: answer.GetName()}
+	if answer.GetID() == 0 || today.check() != nil {
+		return Repository{}, classify(what, errUnusable)
+	}
+	return Repository{
+		ID: answer.GetID(), Repo: today, DefaultBranch: outbound.Printable([]byte(answer.GetDefaultBranch()), maxRef),
+		Private: answer.GetPrivate(), Archived: answer.GetArchived(), URL: webAddress(answer.GetHTMLURL()),
+	}, nil
+}

@@ -1,0 +1,181 @@
+package github
+
+import (
+	"bytes"
+	"compress/gzip"
+	"container/list"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Bounds of the store of answers.
+const (
+	maxStored = 64 << 20 // bytes, packed; a page of 100 pull requests has some 100 KB
+	maxBody   = 16 << 20 // bytes of one answer, unpacked
+)
+
+// headerUnchanged marks an answer out of the store.
+const headerUnchanged = "X-Heighliner-Unchanged"
+
+// store keeps answers for conditional requests, packed, those used last, up to a
+// number of bytes.
+type store struct {
+	max int
+
+	mu      sync.Mutex
+	size    int
+	order   *list.List // of *stored, the one used last in front
+	entries map[string]*list.Element
+}
+
+// stored is an answer of 200.
+type stored struct {
+	key    string
+	header http.Header
+	packed []byte
+	length int // of the body
+}
+
+func (s *stored) size() int {
+	n := len(s.key) + len(s.packed) + 256
+	for name, values := range s.header {
+		n += len(name)
+		for _, value := range values {
+			n += len(value)
+		}
+	}
+	return n
+}
+
+func newStore(max int) *store {
+	return &store{max: max, order: list.New(), entries: map[string]*list.Element{}}
+}
+
+func (s *store) get(key string) *stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	element := s.entries[key]
+	if element == nil {
+		return nil
+	}
+	s.order.MoveToFront(element)
+	return element.Value.(*stored)
+}
+
+// put keeps an entry, unless it is more than an eighth of all: no caller drives
+// out everything with one answer.
+func (s *store) put(entry *stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(s.entries[entry.key])
+	if entry.size() > s.max/8 {
+		return
+	}
+	s.entries[entry.key] = s.order.PushFront(entry)
+	s.size += entry.size()
+	for s.size > s.max {
+		s.remove(s.order.Back())
+	}
+}
+
+func (s *store) remove(element *list.Element) {
+	if element == nil {
+		return
+	}
+	entry := s.order.Remove(element).(*stored)
+	delete(s.entries, entry.key)
+	s.size -= entry.size()
+}
+
+// drop forgets the entries whose key has a prefix.
+func (s *store) drop(prefix string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, element := range s.entries {
+		if strings.HasPrefix(key, prefix) {
+			s.remove(element)
+		}
+	}
+}
+
+// conditional asks only for what changed: it sends the ETag or date of the stored
+// answer, and gives that answer again for a 304.
+type conditional struct {
+	next  http.RoundTripper
+	store *store
+	scope string // of the server and credential, the beginning of all keys
+}
+
+func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		return c.next.RoundTrip(r)
+	}
+	key := c.scope + " " + r.URL.String() + " " + strings.Join(r.Header.Values("Accept"), ",")
+	known := c.store.get(key)
+	if known != nil {
+		r = r.Clone(r.Context())
+		if tag := known.header.Get("ETag"); tag != "" {
+			r.Header.Set("If-None-Match", tag)
+		} else {
+			r.Header.Set("If-Modified-Since", known.header.Get("Last-Modified"))
+		}
+	}
+	response, err := c.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	response.Header.Del(headerUnchanged)
+	switch {
+	case response.StatusCode == http.StatusNotModified && known != nil:
+		response.Body.Close()
+		return known.answer(r)
+	case response.StatusCode == http.StatusOK:
+		return c.keep(key, response)
+	}
+	return response, nil
+}
+
+// keep reads a whole answer, and stores it when it can be asked for conditionally.
+func (c *conditional) keep(key string, response *http.Response) (*http.Response, error) {
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, errEmpty // go-github would take it for an empty list
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	entry := &stored{key: key, header: http.Header{}, length: len(body)}
+	for _, name := range []string{"ETag", "Last-Modified", "Link", "Content-Type"} {
+		if values := response.Header.Values(name); len(values) > 0 {
+			entry.header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if entry.header.Get("ETag") == "" && entry.header.Get("Last-Modified") == "" {
+		return response, nil
+	}
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // fails for an unknown level only
+	if _, err := w.Write(body); err == nil && w.Close() == nil {
+		entry.packed = packed.Bytes()
+		c.store.put(entry)
+	}
+	return response, nil
+}
+
+// answer is the stored one, as GitHub gave it, for a request of now.
+func (s *stored) answer(r *http.Request) (*http.Response, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(s.packed))
+	if err != nil {
+		return nil, err
+	}
+	header := s.header.Clone()
+	header.Set(headerUnchanged, "true")
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(reader), ContentLength: int64(s.length), Request: r,
+	}, nil
+}

@@ -1,0 +1,114 @@
+package github
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/google/go-github/v57/github"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// MaxPayload is the most bytes that GitHub sends to a webhook.
+const MaxPayload = 25 << 20
+
+// Event is what a webhook hints at. It is a reason to look, and never a fact: what
+// is true is asked for.
+type Event struct {
+	// Type as GitHub names it: ping, pull_request, release, push, create, delete,
+	// package, registry_package and so on.
+	Type string
+	// Delivery identifies it; it is the same when GitHub sends it again.
+	Delivery string
+	// Action within the type: opened, synchronize, closed; "" for types without.
+	Action string
+	// Repository is the full name; "" for events of an organization.
+	Repository string
+	// Number of the pull request; 0 for events without one.
+	Number int
+	// Package is the name of a package, for package and registry_package; its tag is
+	// not told, for what GitHub sends there cannot be relied on.
+	Package string
+}
+
+// WebhookError says why a delivery is not accepted.
+type WebhookError struct {
+	// Status to answer with.
+	Status int
+	// Reason, in fixed words without anything of the request.
+	Reason string
+}
+
+func (e *WebhookError) Error() string { return "read webhook: " + e.Reason }
+
+var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
+
+// ParseWebhook reads a delivery of at most maxBytes (0: MaxPayload), whose
+// X-Hub-Signature-256 must be by the secret, which must not be empty. The
+// signature by SHA-1 counts for nothing. Every error is a *WebhookError.
+func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error) {
+	refuse := func(status int, format string, values ...any) (Event, error) {
+		return Event{}, &WebhookError{Status: status, Reason: fmt.Sprintf(format, values...)}
+	}
+	if maxBytes <= 0 {
+		maxBytes = MaxPayload
+	}
+	signature, event := r.Header.Get("X-Hub-Signature-256"), r.Header.Get("X-GitHub-Event")
+	delivery := r.Header.Get("X-GitHub-Delivery")
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case len(secret) == 0:
+		return refuse(http.StatusForbidden, "there is no secret to check it with: write one into the Secret of spec.webhookSecretRef")
+	case r.Method != http.MethodPost:
+		return refuse(http.StatusMethodNotAllowed, "it is no POST")
+	case r.ContentLength > maxBytes:
+		return refuse(http.StatusRequestEntityTooLarge, "it has more than %d bytes", maxBytes)
+	case !strings.HasPrefix(signature, "sha256="):
+		return refuse(http.StatusUnauthorized, "it has no X-Hub-Signature-256: set the secret in the settings of the webhook")
+	case media != "application/json":
+		return refuse(http.StatusUnsupportedMediaType, "it is no JSON: set the content type application/json in the settings of the webhook")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBytes))
+	if err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
+			return refuse(http.StatusRequestEntityTooLarge, "it has more than %d bytes", maxBytes)
+		}
+		return refuse(http.StatusBadRequest, "its body cannot be read")
+	}
+	if github.ValidateSignature(signature, body, secret) != nil {
+		return refuse(http.StatusUnauthorized, "its signature is not by the secret: compare that of the webhook with spec.webhookSecretRef")
+	}
+	if event == "" || !deliveryPattern.MatchString(delivery) {
+		return refuse(http.StatusBadRequest, "it lacks X-GitHub-Event or X-GitHub-Delivery")
+	}
+	var said struct {
+		Action     string `json:"action"`
+		Number     int    `json:"number"`
+		Repository struct {
+			FullName string `json:"full_name"`
+		} `json:"repository"`
+		PullRequest struct {
+			Number int `json:"number"`
+		} `json:"pull_request"`
+		Package         struct{ Name string } `json:"package"`
+		RegistryPackage struct{ Name string } `json:"registry_package"`
+	}
+	if json.Unmarshal(body, &said) != nil {
+		return refuse(http.StatusBadRequest, "its body is no object of JSON")
+	}
+	line := func(text string) string { return outbound.Printable([]byte(text), maxName) }
+	e := Event{
+		Type: line(event), Delivery: delivery, Action: line(said.Action), Repository: line(said.Repository.FullName),
+		Package: line(said.Package.Name + said.RegistryPackage.Name),
+	}
+	if strings.HasPrefix(event, "pull_request") {
+		e.Number = max(said.Number, said.PullRequest.Number)
+	}
+	return e, nil
+}

@@ -1,0 +1,359 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/google/go-github/v57/github"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Bounds in bytes that GitHub sets.
+const (
+	maxDescription = 140
+	maxComment     = 65536
+)
+
+// markerPattern is what stands within a comment of HTML and in JSON as it is.
+var markerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$`)
+
+func checkMarker(what call, marker string) error {
+	if !markerPattern.MatchString(marker) || strings.Contains(marker, "--") {
+		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker has other characters than letters, digits and ._/:-", mend: "make it of namespace, name and UID"}
+	}
+	return nil
+}
+
+// Deployment is what EnsureDeployment makes.
+type Deployment struct {
+	// SHA is the full commit.
+	SHA string
+	// Environment, as the pull request shows it.
+	Environment string
+	// Marker tells our deployments from those of others for the same commit and
+	// environment. Letters, digits and ._/:- of at most 200.
+	Marker string
+	// Description, cut to 140 bytes.
+	Description string
+	// Transient environments end, as those of pull requests do.
+	Transient bool
+	// Production environments are those that users see.
+	Production bool
+}
+
+// payload of our deployments.
+type payload struct {
+	Marker string `json:"heighliner"`
+}
+
+// EnsureDeployment gives the ID of the deployment of a commit to an environment,
+// and makes it when there is none with the marker: after a crash between the
+// request and the record of its answer the same one is found again. GitHub neither
+// merges anything for it nor waits for checks. Every error is an *Error; Conflict
+// is to be tried again.
+func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
+	what := c.call("create deployment of", repo, "@"+d.SHA, "deployments=write")
+	if err := cmp.Or(repo.check(), checkMarker(what, d.Marker)); err != nil {
+		return 0, err
+	}
+	if !shaPattern.MatchString(d.SHA) || d.Environment == "" {
+		return 0, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no environment", mend: "name both"}
+	}
+	ctx = forWriting(ctx)
+	id, err := c.findDeployment(ctx, what, repo, d)
+	if id != 0 || err != nil {
+		return id, err
+	}
+	made, _, err := c.api.Repositories.CreateDeployment(ctx, repo.Owner, repo.Name, &github.DeploymentRequest{
+		Ref: &d.SHA, Environment: &d.Environment, Payload: payload{Marker: d.Marker},
+		Description:          github.String(outbound.Printable([]byte(d.Description), maxDescription)),
+		AutoMerge:            github.Bool(false), // GitHub's default would merge the base into the branch
+		RequiredContexts:     &[]string{},        // or GitHub refuses while checks run
+		TransientEnvironment: &d.Transient, ProductionEnvironment: &d.Production,
+	})
+	if err == nil && made.GetID() == 0 {
+		err = errUnusable
+	}
+	if err == nil {
+		return made.GetID(), nil
+	}
+	failure := classify(what, err)
+	if failure.Kind == Conflict { // somebody, perhaps we before a crash, was faster
+		if id, err := c.findDeployment(ctx, what, repo, d); id != 0 && err == nil {
+			return id, nil
+		}
+	}
+	return 0, failure
+}
+
+// findDeployment gives the first deployment with the marker, 0 without one.
+func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Deployment) (int64, error) {
+	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.Deployment, *github.Response, error) {
+		return c.api.Repositories.ListDeployments(ctx, repo.Owner, repo.Name, &github.DeploymentsListOptions{SHA: d.SHA, Environment: d.Environment, ListOptions: o})
+	}, func(g *github.Deployment) (int64, bool, error) {
+		if g.GetID() == 0 {
+			return 0, false, errUnusable
+		}
+		ours := g.GetSHA() == d.SHA && g.GetEnvironment() == d.Environment && markerOf(g.Payload) == d.Marker
+		return g.GetID(), ours, nil
+	})
+	if err != nil || len(found.Items) == 0 {
+		return 0, err
+	}
+	return slices.Min(found.Items), nil
+}
+
+// markerOf reads a payload, which GitHub gives as an object or as a string that
+// holds one.
+func markerOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		raw = json.RawMessage(text)
+	}
+	var p payload
+	if json.Unmarshal(raw, &p) != nil {
+		return ""
+	}
+	return p.Marker
+}
+
+// DeploymentState is the state of a deployment, as GitHub spells it.
+type DeploymentState string
+
+// The states of a deployment.
+const (
+	Queued     DeploymentState = "queued"
+	InProgress DeploymentState = "in_progress"
+	Success    DeploymentState = "success"
+	Failure    DeploymentState = "failure"
+	Inactive   DeploymentState = "inactive"
+)
+
+// DeploymentStatus is what a pull request shows of a deployment.
+type DeploymentStatus struct {
+	State DeploymentState
+	// Description, cut to 140 bytes.
+	Description string
+	// EnvironmentURL is where the environment is reached; "" without one.
+	EnvironmentURL string
+	// LogURL is where more is told; "" without one.
+	LogURL string
+}
+
+// SetDeploymentStatus adds a status to a deployment unless the last one is the
+// same, and tells whether it did. GitHub does not set other deployments inactive
+// by it. Every error is an *Error; NotFound may mean that the deployment was
+// deleted, which [Client.Gone] tells.
+func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
+	what := c.call("set status of deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=write")
+	if err := repo.check(); err != nil {
+		return false, err
+	}
+	ctx = forWriting(ctx)
+	s.Description = outbound.Printable([]byte(s.Description), maxDescription)
+	type numbered struct {
+		id int64
+		DeploymentStatus
+	}
+	known, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.DeploymentStatus, *github.Response, error) {
+		return c.api.Repositories.ListDeploymentStatuses(ctx, repo.Owner, repo.Name, deployment, &o)
+	}, func(g *github.DeploymentStatus) (numbered, bool, error) {
+		if g.GetID() == 0 {
+			return numbered{}, false, errUnusable
+		}
+		return numbered{g.GetID(), DeploymentStatus{
+			State: DeploymentState(g.GetState()), Description: g.GetDescription(), EnvironmentURL: g.GetEnvironmentURL(), LogURL: g.GetLogURL(),
+		}}, true, nil
+	})
+	if err != nil {
+		return false, err
+	}
+	if len(known.Items) > 0 {
+		last := slices.MaxFunc(known.Items, func(a, b numbered) int { return cmp.Compare(a.id, b.id) })
+		if last.DeploymentStatus == s {
+			return false, nil
+		}
+	}
+	request := &github.DeploymentStatusRequest{
+		State: github.String(string(s.State)), Description: &s.Description, AutoInactive: github.Bool(false),
+	}
+	if s.EnvironmentURL != "" {
+		request.EnvironmentURL = &s.EnvironmentURL
+	}
+	if s.LogURL != "" {
+		request.LogURL = &s.LogURL
+	}
+	if _, _, err := c.api.Repositories.CreateDeploymentStatus(ctx, repo.Owner, repo.Name, deployment, request); err != nil {
+		return false, classify(what, err)
+	}
+	return true, nil
+}
+
+// Deactivate sets a deployment inactive, and tells whether anything was written.
+// One that was deleted is inactive. Every error is an *Error.
+func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, description string) (bool, error) {
+	wrote, err := c.SetDeploymentStatus(ctx, repo, deployment, DeploymentStatus{State: Inactive, Description: description})
+	if KindOf(err) != NotFound {
+		return wrote, err
+	}
+	if gone, check := c.Gone(ctx, repo, deployment); check != nil || !gone {
+		return false, err
+	}
+	return false, nil
+}
+
+// Gone tells whether a deployment was deleted: GitHub does not find it, while it
+// lists the repository's deployments with the same credential. Every error is an
+// *Error.
+func (c *Client) Gone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
+	what := c.call("get deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=read")
+	if err := repo.check(); err != nil {
+		return false, err
+	}
+	ctx = forWriting(ctx)
+	_, _, err := c.api.Repositories.GetDeployment(ctx, repo.Owner, repo.Name, deployment)
+	if err == nil {
+		return false, nil
+	}
+	if failure := classify(what, err); failure.Kind != NotFound {
+		return false, failure
+	}
+	one := &github.DeploymentsListOptions{ListOptions: github.ListOptions{PerPage: 1}}
+	if _, _, err := c.api.Repositories.ListDeployments(ctx, repo.Owner, repo.Name, one); err != nil {
+		return false, classify(what, err)
+	}
+	return true, nil
+}
+
+// Comment is what EnsureComment writes.
+type Comment struct {
+	// Marker finds the comment again. It stands in the comment, hidden. Make it of
+	// something that others cannot know before, such as a UID, so that nobody puts a
+	// comment of his own in its place. Characters as for a deployment's.
+	Marker string
+	// Body in Markdown, below 65 KB. Pass what people wrote through EscapeMarkdown.
+	Body string
+}
+
+// CommentState is what a caller keeps about a comment. The zero value is that of
+// a comment of which nothing is known, new or forgotten.
+type CommentState struct {
+	// ID of the comment; 0 while none is known.
+	ID int64
+	// Recreated: somebody deleted the comment, and it was written once more.
+	Recreated bool
+	// Dismissed: somebody deleted it again. It is not written any more.
+	Dismissed bool
+}
+
+// EnsureComment writes the one comment of a marker on a pull request or issue: it
+// is edited in place, found by its marker when its ID is lost, and written once
+// more when somebody deletes it, but not a third time. Nothing is written when it
+// is as it should be. It gives the state to keep, also beside an error. Every
+// error is an *Error.
+func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
+	what := c.call("write comment on", repo, number(n), "pull_requests=write")
+	if err := cmp.Or(repo.check(), checkMarker(what, comment.Marker)); err != nil {
+		return state, err
+	}
+	if state.Dismissed {
+		return state, nil
+	}
+	ctx = forWriting(ctx)
+	mark := "<!-- heighliner " + comment.Marker + " -->"
+	body := mark + "\n" + comment.Body
+	if len(body) > maxComment {
+		body = strings.ToValidUTF8(body[:maxComment], "")
+	}
+	current, err := c.comment(ctx, what, repo, n, state.ID, mark)
+	if err != nil {
+		return state, err
+	}
+	lost := state.ID != 0 && current == nil
+	if lost && state.Recreated {
+		return CommentState{Recreated: true, Dismissed: true}, nil
+	}
+	switch {
+	case current == nil:
+		made, _, err := c.api.Issues.CreateComment(ctx, repo.Owner, repo.Name, n, &github.IssueComment{Body: &body})
+		if err == nil && made.GetID() == 0 {
+			err = errUnusable
+		}
+		if err != nil {
+			return state, classify(what, err)
+		}
+		return CommentState{ID: made.GetID(), Recreated: state.Recreated || lost}, nil
+	case current.GetBody() != body:
+		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.GetID(), &github.IssueComment{Body: &body}); err != nil {
+			return state, classify(what, err)
+		}
+	}
+	state.ID = current.GetID()
+	return state, nil
+}
+
+// comment gives the comment of an ID, or else the first one that begins with mark;
+// nil when there is none on a pull request that can be seen.
+func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, id int64, mark string) (*github.IssueComment, error) {
+	if id != 0 {
+		known, _, err := c.api.Issues.GetComment(ctx, repo.Owner, repo.Name, id)
+		if err == nil && known.GetID() == id {
+			return known, nil
+		}
+		if err != nil {
+			if failure := classify(what, err); failure.Kind != NotFound {
+				return nil, failure
+			}
+		}
+	}
+	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
+		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
+	}, func(g *github.IssueComment) (*github.IssueComment, bool, error) {
+		if g.GetID() == 0 {
+			return nil, false, errUnusable
+		}
+		return g, strings.HasPrefix(g.GetBody(), mark), nil
+	})
+	if err != nil || len(found.Items) == 0 {
+		return nil, err
+	}
+	return slices.MinFunc(found.Items, func(a, b *github.IssueComment) int { return cmp.Compare(a.GetID(), b.GetID()) }), nil
+}
+
+// EscapeMarkdown makes text of other people mean itself in a comment: on one line
+// and at most limit bytes before it is escaped, without markup, links, images,
+// HTML, or mentions of people, teams and issues.
+func EscapeMarkdown(text string, limit int) string {
+	var out strings.Builder
+	for _, r := range outbound.Printable([]byte(text), limit) {
+		switch {
+		case r == '<':
+			out.WriteString("&lt;")
+		case r == '>':
+			out.WriteString("&gt;")
+		case r == '&':
+			out.WriteString("&amp;")
+		case r == '@' || r == '#':
+			// GitHub looks for mentions after Markdown is read: only a character
+			// between hides them.
+			out.WriteRune('\\')
+			out.WriteRune(r)
+			out.WriteRune('\u200b')
+		case r < unicode.MaxASCII && (unicode.IsPunct(r) || unicode.IsSymbol(r)):
+			out.WriteRune('\\')
+			out.WriteRune(r)
+		case unicode.Is(unicode.Cf, r):
+			// invisible: it may turn the direction of what follows
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
