@@ -61,6 +61,13 @@ func inner(a netip.Addr) []netip.Addr {
 	return reached
 }
 
+// IsMetadata tells whether a packet to the address may reach a service that hands
+// out the credentials of a machine, also through an IPv6 address that carries an
+// IPv4 one.
+func IsMetadata(address netip.Addr) bool {
+	return slices.ContainsFunc(inner(address), func(a netip.Addr) bool { return slices.Contains(metadata, a) })
+}
+
 // kind of an address that is refused by default; empty: of none.
 func kind(a netip.Addr) string {
 	switch {

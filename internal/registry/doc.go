@@ -8,7 +8,8 @@
 // of an answer from below; what nobody waits for any more ends. Connections to
 // link-local and metadata addresses are refused after name resolution, so
 // redirects and token servers cannot reach them either; private addresses are
-// allowed, because clusters have registries there.
+// allowed, because clusters have registries there. Proxies of the environment are
+// used, and are not asked for such addresses.
 //
 // No fact is made from a failure: a list that cannot be read, 404 included, is an
 // error and never an empty list. What a shorter or an empty list means is for the

@@ -113,6 +113,7 @@ func classify(op, object string, t target, err error) *Error {
 	var paused *pausedError
 	var blocked *blockedError
 	var answer *transport.Error
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
@@ -129,6 +130,8 @@ func classify(op, object string, t target, err error) *Error {
 		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a tool of today")
 	case errors.Is(err, errNoImage):
 		e.set(Malformed, "the tag names neither an image nor an index", "leave it out with spec.tagFilter.exclude")
+	case errors.As(err, &certificate): // also when plain HTTP was tried after it
+		e.setCertificate(certificate, t.tls)
 	case errors.As(err, &answer):
 		e.setAnswer(answer, t.auth)
 	default:
@@ -190,12 +193,11 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 // read, in words without ports and times.
 func (e *Error) setNetwork(err error, own TLS) {
 	var (
-		certificate *tls.CertificateVerificationError
-		dns         *net.DNSError
-		operation   *net.OpError
-		request     *url.Error
-		syntax      *json.SyntaxError
-		mistyped    *json.UnmarshalTypeError
+		dns       *net.DNSError
+		operation *net.OpError
+		request   *url.Error
+		syntax    *json.SyntaxError
+		mistyped  *json.UnmarshalTypeError
 	)
 	const again = "it is asked again; check the host in spec.image and the way to it"
 	switch {
@@ -203,8 +205,6 @@ func (e *Error) setNetwork(err error, own TLS) {
 		e.set(Unreachable, "no full answer in time", "it is asked again; raise spec.timeout for a slow registry")
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
 		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
-	case errors.As(err, &certificate):
-		e.setCertificate(certificate, own)
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
 		e.set(Untrusted, fmt.Sprintf("the registry ends the TLS handshake (%v)", operation.Err), clientMend(own))
 	case errors.As(err, &dns):

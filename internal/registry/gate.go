@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // The pause after a 429: what Retry-After says, at most maxPause and at least
@@ -56,6 +58,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, g.pause(resp.Header.Get("Retry-After"))
 	}
 	resp.Body = body
+	mendLink(resp)
 	if req.Method != http.MethodHead {
 		go body.watch(g.clock)
 	}
@@ -122,11 +125,12 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 
 // newTransport is the transport to registries. Addresses are checked after the
 // name is resolved, at the connection, so that no redirect, token server or name
-// leads around it. Behind a proxy (HTTPS_PROXY) the proxy must do so.
+// leads around it; a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) is
+// used as proxies.proxyOf says.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: refuseBlocked}
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+		Proxy:                  proxies{http.ProxyFromEnvironment, net.DefaultResolver}.proxyOf,
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           100,
@@ -139,32 +143,27 @@ func newTransport() *http.Transport {
 	}
 }
 
-// blocked are the networks that are never dialled: link-local ones, where clouds
-// keep their metadata services, and the metadata addresses outside of them.
-var blocked = []netip.Prefix{
-	netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("fe80::/10"),
-	netip.MustParsePrefix("fd00:ec2::254/128"),
-	netip.MustParsePrefix("100.100.100.200/32"),
-}
-
-// nat64 maps IPv4 addresses into IPv6 (RFC 6052).
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
 func refuseBlocked(_, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("read address %q: %w", address, err)
 	}
-	ip := target.Addr().Unmap().WithZone("")
+	return refuseAddress(target.Addr())
+}
+
+// nat64 maps IPv4 addresses into IPv6 (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// refuseAddress refuses what is never dialled: link-local networks, where clouds
+// keep their metadata services, and the metadata addresses outside of them.
+func refuseAddress(ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
 	if nat64.Contains(ip) {
 		b := ip.As16()
 		ip = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	for _, network := range blocked {
-		if network.Contains(ip) {
-			return &blockedError{ip.String()}
-		}
+	if ip.IsLinkLocalUnicast() || outbound.IsMetadata(ip) {
+		return &blockedError{ip.String()}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform strin
 		return Image{}, err
 	}
 	if _, err := v1.NewHash(digest); err != nil {
-		return Image{}, badName(opInspect, r.Repository+"@"+clip(digest), "no digest", "give sha256: and 64 hexadecimal digits")
+		return Image{}, noDigest(opInspect, r, digest)
 	}
 	return share(ctx, &s.flights, "inspect "+t.key+" "+digest+" "+platform, t.timeout, func(ctx context.Context) (Image, error) {
 		image, err := s.whole(ctx, t, digest, platform)
@@ -101,7 +101,8 @@ func rank(label string) int {
 }
 
 // imageCache keeps what stands behind digests until it holds more than limit bytes;
-// then go those that were not asked for the longest.
+// then go those that were not asked for the longest. One that would take more than
+// a sixteenth is not kept, so that no one pushes out all others.
 type imageCache struct {
 	limit int
 
@@ -129,13 +130,16 @@ func (c *imageCache) get(key string) (described, bool) {
 }
 
 func (c *imageCache) add(key string, d described) {
+	e := &imageEntry{key, d, len(key) + d.bytes()}
+	if e.size > c.limit/16 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKey == nil {
 		c.byKey = map[string]*list.Element{}
 	}
 	c.remove(c.byKey[key])
-	e := &imageEntry{key, d, len(key) + d.bytes()}
 	c.byKey[key] = c.order.PushFront(e)
 	for c.size += e.size; c.size > c.limit; {
 		c.remove(c.order.Back())

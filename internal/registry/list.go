@@ -106,6 +106,7 @@ func weight(s Scan) int { return len(s.Tags) + 10 }
 // readTags reads pages until the end or a bound. Names that are no tags are left
 // out: no image could be pulled by them.
 func (s *Scanner) readTags(ctx context.Context, t target, maxTags int) (tags []string, truncated bool, err error) {
+	ctx = withPagesOf(ctx, t.repo)
 	pages, err := t.login.pages(ctx, t)
 	if err != nil {
 		return nil, false, err

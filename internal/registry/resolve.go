@@ -294,16 +294,11 @@ func (s *Scanner) gone(ctx context.Context, r Request, tag, digest, witness stri
 
 // exists asks for a tag or a digest; only 404 is a no.
 func (t target) exists(ctx context.Context, identifier string) (bool, error) {
-	var ref name.Reference
-	if version.IsTag(identifier) {
-		ref = t.repo.Tag(identifier)
-	} else if _, err := v1.NewHash(identifier); err == nil {
-		ref = t.repo.Digest(identifier)
-	} else {
-		return false, badName(opGone, t.repo.Name()+":"+clip(identifier), "neither a tag nor a digest", "give one of them")
+	ref, err := t.reference(opGone, identifier)
+	if err != nil {
+		return false, err
 	}
-	_, err := t.head(ctx, ref)
-	if err == nil {
+	if _, err = t.head(ctx, ref); err == nil {
 		return true, nil
 	}
 	failed := t.fail(opGone, ref.Name(), err)
@@ -311,4 +306,19 @@ func (t target) exists(ctx context.Context, identifier string) (bool, error) {
 		return false, nil
 	}
 	return false, failed
+}
+
+// reference of a tag or a digest.
+func (t target) reference(op, identifier string) (name.Reference, error) {
+	if version.IsTag(identifier) {
+		return t.repo.Tag(identifier), nil
+	}
+	if _, err := v1.NewHash(identifier); err != nil {
+		return nil, badName(op, t.repo.Name()+":"+clip(identifier), "neither a tag nor a digest", "give one of them")
+	}
+	return t.repo.Digest(identifier), nil
+}
+
+func noDigest(op string, r Request, text string) *Error {
+	return badName(op, clip(r.Repository)+"@"+clip(text), "no digest", "give sha256: and 64 hexadecimal digits")
 }

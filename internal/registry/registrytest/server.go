@@ -4,6 +4,7 @@
 package registrytest
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -63,21 +64,45 @@ type fault struct {
 	answer  http.HandlerFunc
 }
 
+// Option of New.
+type Option func(*setup)
+
+type setup struct {
+	referrers bool
+	tls       *tls.Config
+}
+
+// WithReferrers makes the registry serve the referrers API; without, clients have to
+// keep an index under the tag of the subject's digest.
+func WithReferrers() Option { return func(s *setup) { s.referrers = true } }
+
+// WithTLS makes the registry serve HTTPS only.
+func WithTLS(config *tls.Config) Option { return func(s *setup) { s.tls = config } }
+
 // New starts a registry that anybody may read, with pages of at most 1000 tags.
-func New(t testing.TB) *Server {
+func New(t testing.TB, options ...Option) *Server {
 	t.Helper()
+	var o setup
+	for _, option := range options {
+		option(&o)
+	}
 	s := &Server{maxPage: 1000, tags: map[string][]string{}, counts: map[Class]int{}}
-	s.back = httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	s.back = httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(o.referrers)))
 	s.front = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.front.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.front.Start()
+	if o.tls != nil {
+		s.front.TLS = o.tls
+		s.front.StartTLS()
+	} else {
+		s.front.Start()
+	}
 	t.Cleanup(s.front.Close)
 	t.Cleanup(s.back.Close)
 	return s
 }
 
 // Host is the registry's host and port.
-func (s *Server) Host() string { return strings.TrimPrefix(s.front.URL, "http://") }
+func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 
 // Repository gives the full name of a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }

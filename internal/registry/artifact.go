@@ -1,0 +1,137 @@
+package registry
+
+import (
+	"context"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Manifest of an image or of another artifact, as the registry gave it.
+type Manifest struct {
+	// Digest of Raw.
+	Digest    string
+	MediaType types.MediaType
+	Raw       []byte
+}
+
+const (
+	opManifest  = "read manifest"
+	opBlob      = "read blob"
+	opReferrers = "list referrers of"
+)
+
+// Manifest reads what a tag or a digest names, at most Options.MaxBody of it. It is
+// asked for each time. Errors as for List.
+func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (Manifest, error) {
+	t, ctx, cancel, err := s.begin(ctx, opManifest, r)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer cancel()
+	ref, err := t.reference(opManifest, identifier)
+	if err != nil {
+		return Manifest{}, err
+	}
+	puller, err := t.login.puller(pageSize)
+	if err != nil {
+		return Manifest{}, t.fail(opManifest, ref.Name(), err)
+	}
+	desc, err := puller.Get(ctx, ref)
+	if err != nil {
+		return Manifest{}, t.fail(opManifest, ref.Name(), err)
+	}
+	return Manifest{Digest: desc.Digest.String(), MediaType: desc.MediaType, Raw: desc.Manifest}, nil
+}
+
+// Blob reads a blob, whose content is that of its digest. One of more than limit
+// bytes is an error of kind Malformed; other errors as for List.
+func (s *Scanner) Blob(ctx context.Context, r Request, digest string, limit int64) ([]byte, error) {
+	t, ctx, cancel, err := s.begin(ctx, opBlob, r)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if _, err := v1.NewHash(digest); err != nil {
+		return nil, noDigest(opBlob, r, digest)
+	}
+	ref := t.repo.Digest(digest)
+	content, err := t.blob(ctx, digest, limit)
+	if err != nil {
+		return nil, t.fail(opBlob, ref.Name(), err)
+	}
+	return content, nil
+}
+
+func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, error) {
+	puller, err := t.login.puller(pageSize)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := puller.Layer(ctx, t.repo.Digest(digest))
+	if err != nil {
+		return nil, err
+	}
+	body, err := layer.Compressed() // as it is stored
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	content, err := io.ReadAll(io.LimitReader(body, limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(content)) > limit:
+		return nil, errTooLarge
+	}
+	return content, nil
+}
+
+// Referrers are the manifests whose subject is the digest, in the order of the
+// registry: by the referrers API, or where there is none by the index under the tag
+// that stands for the digest. Only the first page is read, and of it the first
+// most. Nobody having one is no error; errors as for List.
+func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
+	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if _, err := v1.NewHash(digest); err != nil {
+		return nil, noDigest(opReferrers, r, digest)
+	}
+	ref := t.repo.Digest(digest)
+	options := append(t.login.options[:len(t.login.options):len(t.login.options)], remote.WithContext(ctx))
+	index, err := remote.Referrers(ref, options...)
+	if err != nil {
+		return nil, t.fail(opReferrers, ref.Name(), err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, t.fail(opReferrers, ref.Name(), err)
+	}
+	return manifest.Manifests[:min(most, len(manifest.Manifests))], nil
+}
+
+// begin makes a request ready and bounds its time.
+func (s *Scanner) begin(ctx context.Context, op string, r Request) (target, context.Context, context.CancelFunc, error) {
+	t, err := s.target(op, r)
+	if err != nil {
+		return target{}, nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	return t, ctx, cancel, nil
+}
+
+// Key stands for all that a request shares answers by: repository, scheme,
+// credential and certificates. It gives no secret away, and means nothing to
+// another Scanner. "" when the repository or the certificates cannot be read.
+func (s *Scanner) Key(r Request) string {
+	t, err := s.target("find the key of", r)
+	if err != nil {
+		return ""
+	}
+	return t.key
+}

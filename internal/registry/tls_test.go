@@ -1,0 +1,233 @@
+package registry
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+func tlsSecret(kind string, data map[string][]byte) Secret {
+	return Secret{Name: "certs", Type: kind, Data: data}
+}
+
+func TestParseTLS(t *testing.T) {
+	now := time.Now()
+	authority := registrytest.NewAuthority(t)
+	ca := authority.PEM()
+	certificate, key := authority.Issue(t, now.Add(time.Minute))
+	expired, expiredKey := authority.Issue(t, now.Add(-time.Minute))
+	_, otherKey := authority.Issue(t, now.Add(time.Minute))
+	encrypted := []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVudGVyMg==\n-----END ENCRYPTED PRIVATE KEY-----\n")
+	legacy := []byte("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\naHVudGVyMg==\n-----END RSA PRIVATE KEY-----\n")
+	request := []byte("-----BEGIN CERTIFICATE REQUEST-----\naHVudGVyMg==\n-----END CERTIFICATE REQUEST-----\n")
+	broken := []byte("-----BEGIN CERTIFICATE-----\naHVudGVyMg==\n-----END CERTIFICATE-----\n")
+	join := func(parts ...[]byte) []byte {
+		var all []byte
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		kind string
+		data map[string][]byte
+		at   time.Time
+		want TLS
+		says string // of the error; "" is none
+	}{
+		"authority":          {kind: TypeOpaque, data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
+		"no type":            {data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
+		"client":             {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, want: TLS{Certificate: string(certificate), Key: string(key)}},
+		"all":                {kind: TypeTLS, data: map[string][]byte{"ca.crt": ca, "tls.crt": certificate, "tls.key": key}, want: TLS{string(ca), string(certificate), string(key)}},
+		"several, one valid": {data: map[string][]byte{"ca.crt": join(expired, ca)}, want: TLS{CA: string(join(expired, ca))}},
+		"certificate of the authority behind the client's": {data: map[string][]byte{"tls.crt": join(certificate, ca), "tls.key": key},
+			want: TLS{Certificate: string(join(certificate, ca)), Key: string(key)}},
+		"another type":           {kind: TypeBasicAuth, data: map[string][]byte{"ca.crt": ca}, says: `has type "kubernetes.io/basic-auth"`},
+		"empty":                  {kind: TypeOpaque, says: "set ca.crt, or tls.crt and tls.key"},
+		"authority is no PEM":    {data: map[string][]byte{"ca.crt": []byte("hunter2")}, says: `key "ca.crt" holds no certificate in PEM`},
+		"authority is broken":    {data: map[string][]byte{"ca.crt": broken}, says: `key "ca.crt": certificate 1 cannot be read`},
+		"authority is a key":     {data: map[string][]byte{"ca.crt": key}, says: `key "ca.crt" holds a private key`},
+		"authority is a request": {data: map[string][]byte{"ca.crt": request}, says: `block of type "CERTIFICATE REQUEST"`},
+		"authority has expired":  {data: map[string][]byte{"ca.crt": expired}, says: `key "ca.crt": the certificate expired at`},
+		"authority is too large": {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, says: `key "ca.crt" has more than`},
+		"key only":               {data: map[string][]byte{"tls.key": key}, says: `key "tls.key" is there without "tls.crt"`},
+		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, says: `key "tls.crt" is there without "tls.key"`},
+		"client is no PEM":       {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, says: `key "tls.crt" holds no certificate`},
+		"key is no PEM":          {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" holds no private key`},
+		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, says: `key "tls.key" is encrypted`},
+		"key is encrypted, old":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, says: `key "tls.key" is encrypted`},
+		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, says: `key "tls.key" is not the private key`},
+		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, says: "put the client's own certificate first"},
+		"client has expired":     {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, says: `key "tls.crt": the certificate expired at`},
+		"client is of tomorrow":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), says: `not valid before`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.at.IsZero() {
+				tc.at = now
+			}
+			got, err := ParseTLS(tlsSecret(tc.kind, tc.data), tc.at)
+			if got != tc.want {
+				t.Error("not the certificates of the Secret")
+			}
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if (tc.says == "") != (err == nil) || !strings.Contains(message, tc.says) {
+				t.Errorf("error %q, want %q", message, tc.says)
+			}
+			if err != nil && !strings.HasPrefix(message, `secret "certs"`) {
+				t.Errorf("error %q does not name the Secret", message)
+			}
+			if strings.Contains(message, "hunter2") || strings.Contains(message, "aHVudGVyMg") {
+				t.Errorf("error %q gives the content away", message)
+			}
+		})
+	}
+}
+
+// A registry with certificates of its own is read with them, all pages and images
+// included, and refused without.
+func TestOwnCertificates(t *testing.T) {
+	authority, other := registrytest.NewAuthority(t), registrytest.NewAuthority(t)
+	soon := time.Now().Add(time.Hour)
+	certificate, key := authority.Issue(t, soon)
+	strange, strangeKey := other.Issue(t, soon)
+	expired, expiredKey := authority.Issue(t, time.Now().Add(-time.Minute))
+	trusted := TLS{CA: string(authority.PEM())}
+	with := func(certificate, key []byte) TLS { return TLS{trusted.CA, string(certificate), string(key)} }
+	for name, tc := range map[string]struct {
+		server *tls.Config
+		tls    TLS
+		want   Kind
+		says   string
+	}{
+		"authority":                    {server: authority.Server(t, soon, nil), tls: trusted},
+		"authority of nobody":          {server: authority.Server(t, soon, nil), want: Untrusted, says: "as ca.crt in spec.certSecretRef"},
+		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "of another authority than ca.crt in the Secret of spec.certSecretRef"},
+		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, says: "has expired"},
+		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
+		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "name a Secret with tls.crt and tls.key in spec.certSecretRef"},
+		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, says: "check tls.crt and tls.key"},
+		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, says: "check tls.crt and tls.key"},
+		"certificates that are none":   {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, says: "check the Secret of spec.certSecretRef"},
+		"client that is none":          {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, says: "check the Secret of spec.certSecretRef"},
+	} {
+		for _, insecure := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, insecure %t", name, insecure), func(t *testing.T) {
+				t.Parallel()
+				server := registrytest.New(t, registrytest.WithTLS(tc.server))
+				server.LimitPages(3)
+				server.RequireBasic("robot", "hunter2")
+				digest := server.Push(t, "acme/web", "1.0.0")
+				server.SetTags("acme/web", numbered(10))
+				scanner := scannerAt(newClock())
+				r := Request{Repository: server.Repository("acme/web"), TLS: tc.tls, Insecure: insecure, Auth: Credential{Username: "robot", Password: "hunter2"}}
+				scan, err := scanner.List(t.Context(), r)
+				if KindOf(err) != tc.want {
+					t.Fatalf("List: %v, want %q", err, tc.want)
+				}
+				if err != nil {
+					if !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hunter2") {
+						t.Errorf("List: %v, want it to say %q", err, tc.says)
+					}
+					return
+				}
+				if len(scan.Tags) != 10 {
+					t.Errorf("%d tags, want 10", len(scan.Tags))
+				}
+				if image, err := scanner.Resolve(t.Context(), r, "1.0.0"); err != nil || image.Digest != digest {
+					t.Errorf("Resolve = %v, %v; want %s", image, err, digest)
+				}
+			})
+		}
+	}
+}
+
+// Where there are certificates, nothing is sent in clear, also where HTTP would be
+// allowed.
+func TestCertificatesForbidPlainHTTP(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(1))
+	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
+	_, err := scannerAt(newClock()).List(t.Context(), r)
+	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "remove spec.certSecretRef") {
+		t.Errorf("List: %v, want %q that says how to allow it", err, Untrusted)
+	}
+	if n := server.Total(); n != 0 {
+		t.Errorf("%d requests in clear, want none", n)
+	}
+}
+
+// What is read with one client certificate is not told to who has another, or none.
+func TestCertificatesPartTenants(t *testing.T) {
+	t.Parallel()
+	authority := registrytest.NewAuthority(t)
+	soon := time.Now().Add(time.Hour)
+	server := registrytest.New(t, registrytest.WithTLS(authority.Server(t, soon, authority)))
+	server.Push(t, "acme/web", "1.0.0")
+	scanner := scannerAt(newClock())
+	certificate, key := authority.Issue(t, soon)
+	other, otherKey := authority.Issue(t, soon)
+	r := Request{Repository: server.Repository("acme/web"), MaxAge: time.Hour, TLS: TLS{string(authority.PEM()), string(certificate), string(key)}}
+	for range 2 {
+		if _, err := scanner.List(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := server.Requests(registrytest.List); n != 1 {
+		t.Errorf("%d lists for one certificate, want 1", n)
+	}
+	r.TLS.Certificate, r.TLS.Key = string(other), string(otherKey)
+	if _, err := scanner.List(t.Context(), r); err != nil || server.Requests(registrytest.List) != 2 {
+		t.Errorf("another certificate: %v after %d lists, want one of its own", err, server.Requests(registrytest.List))
+	}
+	r.TLS.Certificate, r.TLS.Key = "", ""
+	if _, err := scanner.List(t.Context(), r); KindOf(err) != Untrusted {
+		t.Errorf("no certificate: %v, want %q", err, Untrusted)
+	}
+}
+
+func TestTLSIsNotPrinted(t *testing.T) {
+	own := TLS{CA: "hunter2", Certificate: "hunter2", Key: "hunter2"}
+	r := Request{Repository: "a/b", TLS: own}
+	inJSON, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{fmt.Sprint(own), fmt.Sprintf("%+v", own), fmt.Sprintf("%#v", own), fmt.Sprintf("%+v", r), fmt.Sprintf("%#v", &r), string(inJSON)} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("%s gives the certificates away", text)
+		}
+	}
+	if diff := cmp.Diff([]string{"default", "custom"}, []string{TLS{}.String(), own.String()}); diff != "" {
+		t.Errorf("texts (-want +got):\n%s", diff)
+	}
+}
+
+// A transport that is not of net/http cannot carry certificates: an error, and
+// never a request without.
+func TestCertificatesNeedATransport(t *testing.T) {
+	scanner := New(Options{Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
+		t.Error("asked without certificates")
+		return nil, http.ErrServerClosed
+	})})
+	_, err := scanner.List(t.Context(), Request{Repository: "registry.example.com/a/b", TLS: TLS{CA: "x"}})
+	if KindOf(err) != Untrusted {
+		t.Errorf("List: %v, want %q", err, Untrusted)
+	}
+}
+
+// answering is a RoundTripper of a function.
+type answering func(*http.Request) (*http.Response, error)
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
