@@ -1,7 +1,6 @@
 package imagepolicy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,9 +106,6 @@ func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 // quiet says that the registry is not to be asked.
 func (o *observed) quiet() bool { return o.problem != nil || o.policy.Spec.Suspend }
 
-// defaultGroups is how many groups of versions are offered by default.
-const defaultGroups = 3
-
 // rules gives the specification in the terms of internal/version.
 func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 	rules := version.Rules{
@@ -121,7 +117,7 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 		GroupBy:  version.GroupBy(spec.Versioning.GroupBy),
 		TwoParts: version.TwoParts(spec.Versioning.TwoParts),
 		Deny:     spec.Deny,
-		Limits:   version.Limits{Groups: int(cmp.Or(spec.Limits.Groups, defaultGroups)), ReleasesPerGroup: int(spec.Limits.ReleasesPerGroup)},
+		Limits:   version.Limits{Groups: int(spec.Limits.Groups), ReleasesPerGroup: int(spec.Limits.ReleasesPerGroup)},
 	}
 	if f := spec.TagFilter; f != nil {
 		rules.TagFilter = version.TagFilter{Pattern: f.Pattern, Extract: f.Extract, Exclude: f.Exclude}
