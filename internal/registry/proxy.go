@@ -37,7 +37,10 @@ func (p proxies) proxyOf(req *http.Request) (*url.URL, error) {
 	}
 	host := strings.TrimSuffix(req.URL.Hostname(), ".")
 	if address, err := netip.ParseAddr(host); err == nil {
-		return proxy, refuseAddress(address)
+		if err := refuseAddress(address); err != nil {
+			return nil, err
+		}
+		return proxy, nil
 	}
 	if endsInNumber(host) {
 		return nil, &blockedError{host}
