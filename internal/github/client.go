@@ -195,6 +195,9 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 			return List[To]{}, classify(what, errUnusable)
 		}
 		for _, item := range items {
+			if item == nil {
+				return List[To]{}, classify(what, errUnusable)
+			}
 			converted, wanted, err := convert(item)
 			if err != nil {
 				return List[To]{}, classify(what, err)

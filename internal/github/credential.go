@@ -42,13 +42,13 @@ type App struct {
 // Keys of the data of a Secret that holds a credential.
 const (
 	KeyToken             = "token"
-	KeyAppID             = "githubAppID"
-	KeyAppInstallationID = "githubAppInstallationID"
-	KeyAppPrivateKey     = "githubAppPrivateKey"
+	KeyAppID             = "appID"
+	KeyAppInstallationID = "installationID"
+	KeyAppPrivateKey     = "privateKey"
 )
 
-// ReadCredential reads the data of a Secret: either token, or githubAppID and
-// githubAppPrivateKey, with githubAppInstallationID or else the installation of
+// ReadCredential reads the data of a Secret: either token, or appID and
+// privateKey, with installationID or else the installation of
 // owner. Errors are of kind BadConfig, and name the key.
 func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	bad := func(detail, mend string) (Credential, error) {

@@ -177,7 +177,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	detail := fmt.Sprintf("GitHub answers %d %s", code, http.StatusText(code))
 	switch {
 	case code == http.StatusUnauthorized && c.app:
-		e.set(Unauthorized, detail, "check githubAppID and githubAppPrivateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
+		e.set(Unauthorized, detail, "check appID and privateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
 	case code == http.StatusUnauthorized:
 		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: write a new one into the Secret of spec.credentialsSecretRef")
 	case code == http.StatusForbidden && strings.Contains(answer.Message, "archived"):
@@ -189,7 +189,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusForbidden:
 		e.set(Forbidden, detail, "give the credential the permission "+permission(c, answer.Response.Header))
 	case code == http.StatusNotFound && c.app:
-		e.set(NotFound, detail, "install the GitHub App for the owner, or mend githubAppInstallationID in the Secret of spec.credentialsSecretRef")
+		e.set(NotFound, detail, "install the GitHub App for the owner, or mend installationID in the Secret of spec.credentialsSecretRef")
 	case code == http.StatusNotFound && c.anonymous:
 		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
 	case code == http.StatusNotFound:

@@ -1,0 +1,135 @@
+package githubtest
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// reference is what GitHub's reference says: which requests there are, and one
+// example of each answer. Every file names the page that it is from.
+//
+//go:embed reference/*.json
+var reference embed.FS
+
+// example is an answer of the reference.
+type example struct {
+	Reference string         `json:"reference"`
+	Status    int            `json:"status"`  // of an error
+	Headers   []string       `json:"headers"` // that an error has
+	Body      map[string]any `json:"body"`
+}
+
+// route is a request that the reference describes.
+type route struct {
+	Method     string   `json:"method"`
+	Path       string   `json:"path"`
+	Reference  string   `json:"reference"`
+	Actor      string   `json:"actor"` // credential, or app for the signature of an App
+	Permission string   `json:"permission"`
+	Query      []string `json:"query"`
+	Body       []string `json:"body"`
+	Statuses   []int    `json:"statuses"`
+}
+
+func (r route) name() string { return r.Method + " " + r.Path }
+
+// match gives the parameters of a path.
+func (r route) match(method, requested string) (map[string]string, bool) {
+	want, have := strings.Split(r.Path, "/"), strings.Split(requested, "/")
+	if r.Method != method || len(want) != len(have) {
+		return nil, false
+	}
+	parameters := map[string]string{}
+	for i, part := range want {
+		switch {
+		case strings.HasPrefix(part, "{") && have[i] != "":
+			parameters[strings.Trim(part, "{}")] = have[i]
+		case part != have[i]:
+			return nil, false
+		}
+	}
+	return parameters, true
+}
+
+// book is the reference, read.
+type book struct {
+	routes     []route
+	everywhere map[int]bool // statuses that any route may answer
+	examples   map[string]example
+}
+
+func readBook() (*book, error) {
+	b := &book{everywhere: map[int]bool{}, examples: map[string]example{}}
+	var index struct {
+		Everywhere []struct {
+			Statuses []int `json:"statuses"`
+		} `json:"everywhere"`
+		Routes []route `json:"routes"`
+	}
+	files, err := reference.ReadDir("reference")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := reference.ReadFile("reference/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(path.Base(file.Name()), ".json")
+		if name == "routes" {
+			if err := json.Unmarshal(text, &index); err != nil {
+				return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+			}
+			continue
+		}
+		var e example
+		if err := json.Unmarshal(text, &e); err != nil || e.Reference == "" || e.Body == nil {
+			return nil, fmt.Errorf("read %s: it has no reference or no body (%v)", file.Name(), err)
+		}
+		b.examples[name] = e
+	}
+	for _, general := range index.Everywhere {
+		for _, status := range general.Statuses {
+			b.everywhere[status] = true
+		}
+	}
+	b.routes = index.Routes
+	// A path without a parameter goes before one with it.
+	slices.SortStableFunc(b.routes, func(a, b route) int { return strings.Count(a.Path, "{") - strings.Count(b.Path, "{") })
+	return b, nil
+}
+
+// find gives the route of a request.
+func (b *book) find(method, path string) (route, map[string]string, bool) {
+	for _, r := range b.routes {
+		if parameters, ok := r.match(method, path); ok {
+			return r, parameters, true
+		}
+	}
+	return route{}, nil, false
+}
+
+// fields are values for an example, by the name of the field.
+type fields map[string]any
+
+// fill gives an example with other values. It fails for a field that the example
+// does not have: the reference does not know it.
+func (b *book) fill(name string, values fields) (map[string]any, error) {
+	e, ok := b.examples[name]
+	if !ok {
+		return nil, fmt.Errorf("fill %q: the reference has no such answer", name)
+	}
+	body := maps.Clone(e.Body)
+	for field, value := range values {
+		if _, known := body[field]; !known {
+			return nil, fmt.Errorf("fill %q: the reference has no field %q there", name, field)
+		}
+		body[field] = value
+	}
+	return body, nil
+}

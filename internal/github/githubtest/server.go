@@ -1,0 +1,632 @@
+// Package githubtest is a GitHub server in process, for tests and demos. It
+// answers only what GitHub's reference documents: each answer is made from an
+// example that is kept with the page it is from, and a request that the reference
+// does not describe is refused, and kept as a failure that a test can look at.
+//
+// It authenticates (tokens, GitHub Apps and their installations), pages by Link,
+// answers 304 by ETag, counts the hourly limit, and fails on demand.
+package githubtest
+
+import (
+	"bytes"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"k8s.io/utils/clock"
+)
+
+// Prefix of all paths: the server is a GitHub Enterprise Server at its root.
+const Prefix = "/api/v3"
+
+// DefaultLimit of requests an hour for each credential, and AnonymousLimit for
+// those without.
+const (
+	DefaultLimit   = 5000
+	AnonymousLimit = 60
+)
+
+// tokenAge is how long the token of an installation is good.
+const tokenAge = time.Hour
+
+// Options of a Server.
+type Options struct {
+	// Clock for dates, limits and tokens; nil is the real one.
+	Clock clock.PassiveClock
+	// OnEvent is called after each change with what a webhook would be sent. It may
+	// call the server.
+	OnEvent func(Delivery)
+}
+
+// Server is the GitHub server, an http.Handler. All methods may be called while it
+// serves.
+type Server struct {
+	options Options
+	book    *book
+
+	mu       sync.Mutex
+	last     int64
+	repos    map[int64]*Repository
+	former   map[string]int64 // former full names, in lower case
+	actors   map[string]*actor
+	apps     map[int64]*app
+	faults   []*Fault
+	counted  map[Request]int
+	failures []string
+	requests int
+
+	limitBy429 bool
+}
+
+// actor is who a credential stands for, with the limit of his own.
+type actor struct {
+	login       string
+	token       string
+	repos       []string          // full names; nil: all
+	permissions map[string]string // nil: all
+	expires     time.Time         // zero: never
+	revoked     bool
+
+	limit, used int
+	reset       time.Time
+}
+
+type app struct {
+	key           *rsa.PublicKey
+	installations map[int64]*installation
+	limits        actor
+}
+
+type installation struct {
+	id      int64
+	owner   string
+	user    bool
+	limits  *actor // shared by all of its tokens
+	pattern actor
+}
+
+// Request is what is counted: which route, by the name of the reference, and what
+// was answered.
+type Request struct {
+	// Route is method and path of the reference, as "GET /repos/{owner}/{repo}/pulls".
+	Route  string
+	Status int
+}
+
+// Fault makes matching requests fail with a documented answer.
+type Fault struct {
+	// Route, as in Request; "" is every one.
+	Route string
+	// Page of a list; 0 is every one.
+	Page int
+	// Times that it happens; 0 is until Heal.
+	Times int
+	// Answer is one of the constants.
+	Answer Answer
+	// RetryAfter of the secondary limits, in whole seconds; 0 sends no header.
+	RetryAfter time.Duration
+
+	left int
+}
+
+// Answer names a documented answer of an error.
+type Answer string
+
+// The answers of faults.
+const (
+	ServerError        Answer = "server-error"
+	BadGateway         Answer = "bad-gateway"
+	Unavailable        Answer = "unavailable"
+	NotFound           Answer = "not-found"
+	Gone               Answer = "gone"
+	SecondaryLimit     Answer = "secondary-limit"
+	SecondaryLimit429  Answer = "secondary-limit-429"
+	DeploymentMerged   Answer = "deployment-merged"   // 202
+	DeploymentConflict Answer = "deployment-conflict" // 409
+)
+
+// New makes a server without repositories and credentials. Errors: the reference
+// cannot be read.
+func New(o Options) (*Server, error) {
+	b, err := readBook()
+	if err != nil {
+		return nil, err
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Server{
+		options: o, book: b, last: 1000,
+		repos: map[int64]*Repository{}, former: map[string]int64{}, apps: map[int64]*app{}, counted: map[Request]int{},
+		actors: map[string]*actor{"": {limit: AnonymousLimit}},
+	}, nil
+}
+
+func (s *Server) now() time.Time { return s.options.Clock.Now().UTC().Truncate(time.Second) }
+
+func (s *Server) nextID() int64 { s.last++; return s.last }
+
+func (s *Server) fail(format string, values ...any) {
+	s.failures = append(s.failures, fmt.Sprintf(format, values...))
+}
+
+func (s *Server) emit(d Delivery) {
+	if s.options.OnEvent != nil {
+		s.options.OnEvent(d)
+	}
+}
+
+// AddRepository makes a public, empty repository.
+func (s *Server) AddRepository(fullName string) *Repository {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}}
+	r.owner, r.name, _ = strings.Cut(fullName, "/")
+	s.repos[r.id] = r
+	return r
+}
+
+// Access is what a token may do.
+type Access struct {
+	// Login of its user; "" is octocat.
+	Login string
+	// Repositories by full name; nil is all.
+	Repositories []string
+	// Permissions as "deployments": "write"; nil is all.
+	Permissions map[string]string
+}
+
+// AddToken accepts a personal access token.
+func (s *Server) AddToken(token string, a Access) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.Login == "" {
+		a.Login = "octocat"
+	}
+	s.actors[token] = &actor{login: a.Login, token: token, repos: a.Repositories, permissions: a.Permissions, limit: DefaultLimit}
+}
+
+// RevokeToken refuses a token from now on, one of an installation too.
+func (s *Server) RevokeToken(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.actors[token]; a != nil {
+		a.revoked = true
+	}
+}
+
+// AddApp registers a GitHub App by the public half of its key.
+func (s *Server) AddApp(id int64, key *rsa.PublicKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.apps[id] = &app{key: key, installations: map[int64]*installation{}, limits: actor{limit: DefaultLimit}}
+}
+
+// Install installs an App for an owner, a user or an organization, and gives the
+// installation's ID. Its Login is that of the App's bot.
+func (s *Server) Install(appID int64, owner string, user bool, a Access) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.apps[appID]
+	if known == nil {
+		s.fail("install App %d: it is not registered", appID)
+		return 0
+	}
+	if a.Login == "" {
+		a.Login = "heighliner[bot]"
+	}
+	i := &installation{id: s.nextID(), owner: owner, user: user, limits: &actor{limit: DefaultLimit}}
+	i.pattern = actor{login: a.Login, repos: a.Repositories, permissions: a.Permissions}
+	known.installations[i.id] = i
+	return i.id
+}
+
+// Tokens of installations that were given and are still good.
+func (s *Server) Tokens() (tokens []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for token, a := range s.actors {
+		if !a.expires.IsZero() && !a.revoked && s.now().Before(a.expires) {
+			tokens = append(tokens, token)
+		}
+	}
+	slices.Sort(tokens)
+	return tokens
+}
+
+// SetLimit sets how many requests an hour a token has ("": anonymous ones), and how
+// many remain. The hour ends after reset.
+func (s *Server) SetLimit(token string, limit, remaining int, reset time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.limits(token)
+	if a == nil {
+		s.fail("set limit: the token is not known")
+		return
+	}
+	a.limit, a.used, a.reset = limit, limit-remaining, s.now().Add(reset)
+}
+
+// LimitBy429 answers 429 instead of 403 when the hourly limit is used; GitHub
+// documents both.
+func (s *Server) LimitBy429() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limitBy429 = true
+}
+
+// limits gives the actor whose limits a token uses; nil for none.
+func (s *Server) limits(token string) *actor {
+	for _, known := range s.apps {
+		for _, i := range known.installations {
+			if strings.HasPrefix(token, tokenPrefix(i.id)) {
+				return i.limits
+			}
+		}
+	}
+	return s.actors[token]
+}
+
+// Fail adds a fault. The first one that matches answers.
+func (s *Server) Fail(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.left = f.Times
+	s.faults = append(s.faults, &f)
+}
+
+// Heal takes all faults away.
+func (s *Server) Heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+// Count gives the requests of a route ("": of all) that were answered with a
+// status (0: with any) since ResetCounts.
+func (s *Server) Count(route string, status int) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for request, times := range s.counted {
+		if (route == "" || route == request.Route) && (status == 0 || status == request.Status) {
+			n += times
+		}
+	}
+	return n
+}
+
+// Counts gives all requests since ResetCounts.
+func (s *Server) Counts() map[Request]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counted)
+}
+
+// ResetCounts counts from zero again.
+func (s *Server) ResetCounts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.counted)
+}
+
+// Used gives the requests that counted against the limit of a token in this hour.
+func (s *Server) Used(token string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.limits(token); a != nil {
+		return a.used
+	}
+	return 0
+}
+
+// Failures lists requests that the reference does not describe, and other misuse.
+// A test expects none.
+func (s *Server) Failures() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.failures)
+}
+
+// exchange is one request on its way.
+type exchange struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	route  route
+	base   string // scheme, host and prefix
+	params map[string]string
+	query  url.Values
+	body   map[string]any
+	actor  *actor // whose limits count; nil before it is known
+	who    *actor
+	app    *app
+	repo   *Repository
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err != nil {
+		http.Error(w, "", http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	x := &exchange{w: w, r: r, base: scheme + "://" + r.Host + Prefix, query: r.URL.Query()}
+	w.Header().Set("X-GitHub-Request-Id", fmt.Sprintf("%04X:%X", s.requests, s.now().UnixNano()))
+	w.Header().Set("X-GitHub-Media-Type", "github.v3; format=json")
+	s.serve(x, text)
+}
+
+func (s *Server) serve(x *exchange, text []byte) {
+	requested, found := strings.CutPrefix(x.r.URL.Path, Prefix)
+	if id, rest, ok := s.byID(requested); ok {
+		requested = "/repos/" + s.repos[id].FullName() + rest
+	}
+	if found {
+		x.route, x.params, found = s.book.find(x.r.Method, requested)
+	}
+	if !found {
+		s.fail("%s %s: the reference does not describe it", x.r.Method, x.r.URL.Path)
+		s.refuse(x, "not-found", nil)
+		return
+	}
+	if x.r.UserAgent() == "" {
+		s.refuse(x, "no-user-agent", nil)
+		return
+	}
+	if problem := s.readParameters(x, text); problem != "" {
+		s.fail("%s: %s", x.route.name(), problem)
+		s.refuse(x, "validation", nil)
+		return
+	}
+	unknown := s.authenticate(x)
+	if now := s.now(); x.actor != nil && !now.Before(x.actor.reset) {
+		x.actor.reset, x.actor.used = now.Add(time.Hour), 0
+	}
+	if fault := s.fault(x); fault != nil {
+		headers := map[string]string{}
+		if fault.RetryAfter > 0 {
+			headers["Retry-After"] = strconv.Itoa(int(fault.RetryAfter.Seconds()))
+		}
+		s.refuse(x, string(fault.Answer), headers)
+		return
+	}
+	if unknown != "" {
+		s.refuse(x, unknown, nil)
+		return
+	}
+	if x.actor.used >= x.actor.limit {
+		s.refuse(x, map[bool]string{false: "primary-limit", true: "primary-limit-429"}[s.limitBy429], nil)
+		return
+	}
+	if refused, headers := s.authorize(x); refused != "" {
+		s.refuse(x, refused, headers)
+		return
+	}
+	s.answer(x)
+}
+
+// byID reads the path of a repository by its number, to which a former name leads.
+func (s *Server) byID(path string) (int64, string, bool) {
+	rest, ok := strings.CutPrefix(path, "/repositories/")
+	if !ok {
+		return 0, "", false
+	}
+	number, rest, more := strings.Cut(rest, "/")
+	if more {
+		rest = "/" + rest
+	}
+	id, err := strconv.ParseInt(number, 10, 64)
+	return id, rest, err == nil && s.repos[id] != nil
+}
+
+// readParameters refuses those that the reference does not name.
+func (s *Server) readParameters(x *exchange, text []byte) string {
+	for name := range x.query {
+		if !slices.Contains(x.route.Query, name) {
+			return fmt.Sprintf("the reference has no query parameter %q", name)
+		}
+	}
+	if len(bytes.TrimSpace(text)) > 0 {
+		if err := json.Unmarshal(text, &x.body); err != nil {
+			return "the body is no object of JSON"
+		}
+	}
+	for name := range x.body {
+		if !slices.Contains(x.route.Body, name) {
+			return fmt.Sprintf("the reference has no parameter %q in the body", name)
+		}
+	}
+	return ""
+}
+
+func (s *Server) fault(x *exchange) *Fault {
+	page := max(1, x.number("page"))
+	for i, f := range s.faults {
+		if f.Route != "" && f.Route != x.route.name() || f.Page != 0 && f.Page != page {
+			continue
+		}
+		if f.Times > 0 {
+			if f.left--; f.left == 0 {
+				s.faults = slices.Delete(slices.Clone(s.faults), i, i+1)
+			}
+		}
+		return f
+	}
+	return nil
+}
+
+// number reads a parameter of the query or the path; 0 without one.
+func (x *exchange) number(name string) int {
+	text := x.params[name]
+	if text == "" {
+		text = x.query.Get(name)
+	}
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// authenticate finds who asks; the answer is the name of an error.
+func (s *Server) authenticate(x *exchange) string {
+	scheme, token, _ := strings.Cut(x.r.Header.Get("Authorization"), " ")
+	if token != "" && scheme != "Bearer" && scheme != "token" {
+		return "bad-credentials"
+	}
+	if x.route.Actor == "app" {
+		return s.authenticateApp(x, token)
+	}
+	a := s.actors[token]
+	if a == nil || a.revoked || !a.expires.IsZero() && !s.now().Before(a.expires) {
+		return "bad-credentials"
+	}
+	x.who, x.actor = a, s.limits(token)
+	return ""
+}
+
+func tokenPrefix(installation int64) string { return fmt.Sprintf("ghs_%d_", installation) }
+
+// authenticateApp checks a signature of at most ten minutes.
+func (s *Server) authenticateApp(x *exchange, token string) string {
+	var claims jwt.RegisteredClaims
+	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithTimeFunc(s.now), jwt.WithIssuedAt(), jwt.WithExpirationRequired()).
+		ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) {
+			id, _ := strconv.ParseInt(claims.Issuer, 10, 64)
+			if x.app = s.apps[id]; x.app == nil {
+				return nil, jwt.ErrTokenUnverifiable
+			}
+			return x.app.key, nil
+		})
+	if err != nil || claims.IssuedAt == nil || claims.ExpiresAt.After(s.now().Add(10*time.Minute)) {
+		return "bad-signature"
+	}
+	x.actor = &x.app.limits
+	return ""
+}
+
+// authorize finds the repository, and whether the credential may see and do it.
+func (s *Server) authorize(x *exchange) (string, map[string]string) {
+	if x.route.Actor == "app" {
+		return "", nil
+	}
+	full := x.params["owner"] + "/" + x.params["repo"]
+	visible := func(r *Repository) bool {
+		if x.who.token == "" {
+			return !r.private
+		}
+		return !r.private && x.r.Method == http.MethodGet || x.who.repos == nil || slices.ContainsFunc(x.who.repos, func(name string) bool { return strings.EqualFold(name, r.FullName()) })
+	}
+	if id, moved := s.former[strings.ToLower(full)]; moved && visible(s.repos[id]) {
+		_, rest, _ := strings.Cut(x.r.URL.Path, "/repos/"+full)
+		location := fmt.Sprintf("%s/repositories/%d%s", x.base, id, rest)
+		if x.r.URL.RawQuery != "" {
+			location += "?" + x.r.URL.RawQuery
+		}
+		name := "moved-temporarily"
+		if x.r.Method == http.MethodGet {
+			name = "moved"
+		}
+		return name, map[string]string{"Location": location}
+	}
+	for _, r := range s.repos {
+		if strings.EqualFold(r.FullName(), full) {
+			x.repo = r
+		}
+	}
+	switch {
+	case x.repo == nil, !visible(x.repo):
+		return "not-found", nil
+	case !s.permitted(x):
+		return "no-permission", map[string]string{"X-Accepted-GitHub-Permissions": x.route.Permission}
+	case x.repo.archived && x.r.Method != http.MethodGet:
+		return "archived", nil
+	}
+	return "", nil
+}
+
+// permitted tells whether the credential has one of the permissions of the route.
+func (s *Server) permitted(x *exchange) bool {
+	if x.who.token == "" {
+		return x.r.Method == http.MethodGet
+	}
+	if x.who.permissions == nil {
+		return true
+	}
+	for one := range strings.SplitSeq(x.route.Permission, "; ") {
+		name, level, _ := strings.Cut(one, "=")
+		has := x.who.permissions[name]
+		if name == "metadata" || has == level || has == "write" {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse answers with an error of the reference.
+func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
+	name = "error-" + strings.TrimPrefix(name, "error-")
+	e, ok := s.book.examples[name]
+	if !ok {
+		s.fail("answer %q: the reference has no such answer", name)
+		e.Status = http.StatusInternalServerError
+	}
+	for header, value := range headers {
+		x.w.Header().Set(header, value)
+	}
+	s.write(x, e.Status, e.Body, "")
+}
+
+// write sends an answer, counts it, and notes one that the route does not have.
+func (s *Server) write(x *exchange, status int, body any, link string) {
+	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.book.everywhere[status] {
+		s.fail("%s: the reference has no answer %d there", x.route.name(), status)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		s.fail("%s: %v", x.route.name(), err)
+	}
+	h := x.w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	if link != "" {
+		h.Set("Link", link)
+	}
+	if status == http.StatusOK {
+		sum := sha256.Sum256(append(text, link...))
+		tag := fmt.Sprintf(`W/"%x"`, sum)
+		h.Set("ETag", tag)
+		if x.r.Method == http.MethodGet && x.r.Header.Get("If-None-Match") == tag {
+			status = http.StatusNotModified
+		}
+	}
+	if x.actor != nil {
+		free := status == http.StatusNotModified && (x.who == nil || x.who.token != "")
+		if !free && x.actor.used < x.actor.limit {
+			x.actor.used++
+		}
+		h.Set("X-RateLimit-Limit", strconv.Itoa(x.actor.limit))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(x.actor.limit-x.actor.used))
+		h.Set("X-RateLimit-Used", strconv.Itoa(x.actor.used))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(x.actor.reset.Unix(), 10))
+		h.Set("X-RateLimit-Resource", "core")
+	}
+	s.counted[Request{x.route.name(), status}]++
+	x.w.WriteHeader(status)
+	if status != http.StatusNotModified {
+		x.w.Write(text)
+	}
+}

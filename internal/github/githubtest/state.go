@@ -1,0 +1,311 @@
+package githubtest
+
+import (
+	"crypto/sha1"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// PullRequest is a pull request to open; Title may be empty, HeadRef may not.
+type PullRequest struct {
+	// Number, given by the server.
+	Number int
+	Title  string
+	// HeadRef is the branch.
+	HeadRef string
+	// HeadSHA, made by the server when empty.
+	HeadSHA string
+	// Fork is the full name of the repository of the branch; "" for the same one.
+	Fork string
+	// BaseRef; "" is main.
+	BaseRef string
+	// Author; "" is octocat.
+	Author string
+	// Association; "" is OWNER.
+	Association string
+	Labels      []string
+	Draft       bool
+	// Closed and Merged, set by Close.
+	Closed, Merged bool
+	// ForkDeleted, set by DeleteFork; AuthorDeleted, by DeleteAuthor.
+	ForkDeleted, AuthorDeleted bool
+	// MergeCommitSHA, made by the server.
+	MergeCommitSHA string
+	// CreatedAt, UpdatedAt and ClosedAt, set by the server.
+	CreatedAt, UpdatedAt, ClosedAt time.Time
+}
+
+// Release is a release to publish.
+type Release struct {
+	ID                int64
+	Tag, Name         string
+	Prerelease, Draft bool
+	Published         time.Time
+}
+
+// Tag of Git.
+type Tag struct{ Name, SHA string }
+
+// Deployment that was made.
+type Deployment struct {
+	ID                                             int64
+	SHA, Ref, Task, Environment, Description       string
+	Payload                                        any
+	Transient, Production, AutoMerge, WantedChecks bool
+	Creator                                        string
+	Statuses                                       []DeploymentStatus
+	created                                        time.Time
+}
+
+// State is the last status; "" without one.
+func (d Deployment) State() string {
+	if len(d.Statuses) == 0 {
+		return ""
+	}
+	return d.Statuses[len(d.Statuses)-1].State
+}
+
+// DeploymentStatus that was set.
+type DeploymentStatus struct {
+	ID                                                int64
+	State, Description, EnvironmentURL, LogURL, Owner string
+	created                                           time.Time
+}
+
+// Comment on a pull request.
+type Comment struct {
+	ID               int64
+	Number           int
+	Body, Author     string
+	created, updated time.Time
+}
+
+// Repository is one of the server's. Its methods may be called while the server
+// serves.
+type Repository struct {
+	s           *Server
+	id          int64
+	owner, name string
+
+	private, archived, behind, checks bool
+
+	pulls       []*PullRequest // by number, from 1 on
+	releases    []*Release
+	tags        []Tag
+	commits     map[string]time.Time
+	deployments []*Deployment
+	comments    []*Comment
+	seed        int
+}
+
+// FullName is owner/name, of today.
+func (r *Repository) FullName() string { return r.owner + "/" + r.name }
+
+// change does something under the lock.
+func (r *Repository) change(f func()) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	f()
+}
+
+// commit makes one, and gives its SHA.
+func (r *Repository) commit() string {
+	r.seed++
+	sha := fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "%d %d", r.id, r.seed)))
+	r.commits[sha] = r.s.now()
+	return sha
+}
+
+// Commit makes a commit of now that no branch holds.
+func (r *Repository) Commit() (sha string) {
+	r.change(func() { sha = r.commit() })
+	return sha
+}
+
+// Open opens a pull request and gives its number.
+func (r *Repository) Open(p PullRequest) int {
+	r.change(func() {
+		p.Number = len(r.pulls) + 1
+		p.CreatedAt, p.UpdatedAt = r.s.now(), r.s.now()
+		if p.HeadSHA == "" {
+			p.HeadSHA = r.commit()
+		}
+		if _, known := r.commits[p.HeadSHA]; !known {
+			r.commits[p.HeadSHA] = r.s.now()
+		}
+		p.MergeCommitSHA = r.commit()
+		for field, value := range map[*string]string{&p.BaseRef: "main", &p.Author: "octocat", &p.Association: "OWNER"} {
+			if *field == "" {
+				*field = value
+			}
+		}
+		r.pulls = append(r.pulls, &p)
+	})
+	r.s.emit(r.PullRequestEvent(p.Number, "opened"))
+	return p.Number
+}
+
+// Edit changes a pull request as f says, and emits action: edited, labeled,
+// unlabeled, converted_to_draft, ready_for_review.
+func (r *Repository) Edit(n int, action string, f func(*PullRequest)) {
+	r.change(func() {
+		p := r.pull(n)
+		f(p)
+		p.UpdatedAt = r.s.now()
+	})
+	r.s.emit(r.PullRequestEvent(n, action))
+}
+
+// Push adds a commit to the branch and gives its SHA.
+func (r *Repository) Push(n int) (sha string) {
+	r.Edit(n, "synchronize", func(p *PullRequest) {
+		sha = r.commit()
+		p.HeadSHA, p.MergeCommitSHA = sha, r.commit()
+	})
+	return sha
+}
+
+// Close closes a pull request, merged or not.
+func (r *Repository) Close(n int, merged bool) {
+	r.Edit(n, "closed", func(p *PullRequest) {
+		p.Closed, p.Merged, p.ClosedAt = true, merged, r.s.now()
+		if merged {
+			p.MergeCommitSHA = r.commit()
+		}
+	})
+}
+
+// Reopen opens a pull request again.
+func (r *Repository) Reopen(n int) {
+	r.Edit(n, "reopened", func(p *PullRequest) { p.Closed, p.Merged, p.ClosedAt = false, false, time.Time{} })
+}
+
+// Label sets the labels of a pull request.
+func (r *Repository) Label(n int, labels ...string) {
+	r.Edit(n, "labeled", func(p *PullRequest) { p.Labels = labels })
+}
+
+// SetDraft makes a pull request a draft, or ready.
+func (r *Repository) SetDraft(n int, draft bool) {
+	action := map[bool]string{true: "converted_to_draft", false: "ready_for_review"}[draft]
+	r.Edit(n, action, func(p *PullRequest) { p.Draft = draft })
+}
+
+// DeleteFork deletes the repository of the branch. Nothing is emitted.
+func (r *Repository) DeleteFork(n int) { r.change(func() { r.pull(n).ForkDeleted = true }) }
+
+// DeleteAuthor deletes the account of the author. Nothing is emitted.
+func (r *Repository) DeleteAuthor(n int) { r.change(func() { r.pull(n).AuthorDeleted = true }) }
+
+// PullRequest gives what is known of one.
+func (r *Repository) PullRequest(n int) (p PullRequest) {
+	r.change(func() { p = *r.pull(n); p.Labels = slices.Clone(p.Labels) })
+	return p
+}
+
+// pull gives a pull request, or a new one that nobody sees: its number was never
+// given.
+func (r *Repository) pull(n int) *PullRequest {
+	if n < 1 || n > len(r.pulls) {
+		r.s.fail("change pull request %d of %s: there is none", n, r.FullName())
+		return &PullRequest{}
+	}
+	return r.pulls[n-1]
+}
+
+// Publish publishes a release, or keeps it as a draft.
+func (r *Repository) Publish(release Release) {
+	r.change(func() {
+		release.ID = r.s.nextID()
+		if release.Published.IsZero() && !release.Draft {
+			release.Published = r.s.now()
+		}
+		r.releases = append(r.releases, &release)
+	})
+	if !release.Draft {
+		r.s.emit(r.event("release", "published", func(body map[string]any) { body["release"] = r.s.release(r, &release) }))
+	}
+}
+
+// Tag makes a tag of a new commit, whose SHA it gives.
+func (r *Repository) Tag(name string) (sha string) {
+	r.change(func() {
+		sha = r.commit()
+		r.tags = append(r.tags, Tag{name, sha})
+	})
+	return sha
+}
+
+// SetPrivate hides the repository from anonymous requests.
+func (r *Repository) SetPrivate(private bool) { r.change(func() { r.private = private }) }
+
+// SetArchived makes the repository read-only.
+func (r *Repository) SetArchived(archived bool) { r.change(func() { r.archived = archived }) }
+
+// SetBehind makes all branches lag behind their base: a deployment with auto_merge
+// is answered with 202 then.
+func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behind }) }
+
+// SetChecksPending makes checks run: a deployment that requires them is answered
+// with 409 then.
+func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
+
+// Rename gives the repository another full name. Requests for the former one are
+// led to it.
+func (r *Repository) Rename(fullName string) {
+	r.change(func() {
+		r.s.former[strings.ToLower(r.FullName())] = r.id
+		r.owner, r.name, _ = strings.Cut(fullName, "/")
+		delete(r.s.former, strings.ToLower(fullName))
+	})
+}
+
+// Deployments gives the deployments, in the order in which they were made.
+func (r *Repository) Deployments() (all []Deployment) {
+	r.change(func() {
+		for _, d := range r.deployments {
+			copied := *d
+			copied.Statuses = slices.Clone(d.Statuses)
+			all = append(all, copied)
+		}
+	})
+	return all
+}
+
+// DeleteDeployment deletes one, as somebody with the right may.
+func (r *Repository) DeleteDeployment(id int64) {
+	r.change(func() {
+		r.deployments = slices.DeleteFunc(r.deployments, func(d *Deployment) bool { return d.ID == id })
+	})
+}
+
+// Comments gives the comments on a pull request, in their order.
+func (r *Repository) Comments(n int) (all []Comment) {
+	r.change(func() {
+		for _, c := range r.comments {
+			if c.Number == n {
+				all = append(all, *c)
+			}
+		}
+	})
+	return all
+}
+
+// Comment writes a comment as an author, and gives its ID.
+func (r *Repository) Comment(n int, author, body string) (id int64) {
+	r.change(func() { id = r.addComment(n, author, body).ID })
+	return id
+}
+
+func (r *Repository) addComment(n int, author, body string) *Comment {
+	c := &Comment{ID: r.s.nextID(), Number: n, Author: author, Body: body, created: r.s.now(), updated: r.s.now()}
+	r.comments = append(r.comments, c)
+	return c
+}
+
+// DeleteComment deletes one, as its reader may.
+func (r *Repository) DeleteComment(id int64) {
+	r.change(func() { r.comments = slices.DeleteFunc(r.comments, func(c *Comment) bool { return c.ID == id }) })
+}

@@ -1,0 +1,110 @@
+package githubtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Delivery is what GitHub sends to a webhook. Sent again it is the same.
+type Delivery struct {
+	// ID identifies it.
+	ID string
+	// Event is its type, as "pull_request".
+	Event string
+	// Payload in JSON.
+	Payload []byte
+}
+
+// Request makes the request of a delivery to an address, signed with a secret; an
+// empty one signs nothing, as GitHub does.
+func (d Delivery) Request(ctx context.Context, address string, secret []byte) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(d.Payload))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "GitHub-Hookshot/"+d.ID)
+	r.Header.Set("X-GitHub-Delivery", d.ID)
+	r.Header.Set("X-GitHub-Event", d.Event)
+	r.Header.Set("X-GitHub-Hook-ID", "1")
+	if len(secret) > 0 {
+		r.Header.Set("X-Hub-Signature-256", Sign(d.Payload, secret))
+	}
+	return r, nil
+}
+
+// Sign gives the value of X-Hub-Signature-256.
+func Sign(payload, secret []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(payload)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// Send sends a delivery, and gives the status of the answer. Call it again to send
+// it again, as the button of GitHub's settings does; nothing is sent by itself.
+func (d Delivery) Send(ctx context.Context, client *http.Client, address string, secret []byte) (int, error) {
+	r, err := d.Request(ctx, address, secret)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20))
+	return response.StatusCode, err
+}
+
+// event makes a delivery out of the example of its type.
+func (r *Repository) event(kind, action string, set func(map[string]any)) Delivery {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	values := fields{"repository": r.s.repository(r), "sender": r.s.user("octocat")}
+	if action != "" {
+		values["action"] = action
+	}
+	body := r.s.fill("event-"+kind, values)
+	if body == nil {
+		return Delivery{}
+	}
+	set(body)
+	text, err := json.Marshal(body)
+	if err != nil {
+		r.s.fail("make event %s: %v", kind, err)
+	}
+	id := r.s.nextID()
+	return Delivery{ID: fmt.Sprintf("%08x-0000-11ee-8000-%012x", id, id), Event: kind, Payload: text}
+}
+
+// Ping makes the delivery that a new webhook gets.
+func (r *Repository) Ping() Delivery { return r.event("ping", "", func(map[string]any) {}) }
+
+// PullRequestEvent makes a delivery about a pull request as it is now.
+func (r *Repository) PullRequestEvent(n int, action string) Delivery {
+	return r.event("pull_request", action, func(body map[string]any) {
+		body["number"], body["pull_request"] = n, r.s.pull(r, r.pull(n), "pull-request-in-list")
+	})
+}
+
+// PushEvent makes a delivery about a push to a branch.
+func (r *Repository) PushEvent(branch, sha string) Delivery {
+	return r.event("push", "", func(body map[string]any) { body["ref"], body["after"] = "refs/heads/"+branch, sha })
+}
+
+// PackageEvent makes a delivery about a package: of kind package for webhooks of a
+// repository, registry_package for those of an App.
+func (r *Repository) PackageEvent(kind, name string) Delivery {
+	return r.event(kind, "published", func(body map[string]any) {
+		about := decode(body[kind])
+		about["name"] = name
+		body[kind] = about
+	})
+}
