@@ -10,6 +10,7 @@ import (
 	"path"
 	goruntime "runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,8 @@ type explainOptions struct {
 	file, name   string
 	tags         string
 	dockerConfig string
+	ca           string
+	cert, key    string
 	platform     string
 	output       string
 	all          bool
@@ -71,6 +74,9 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 	f.StringVar(&o.name, "name", "", "name of the ImagePolicy, where the manifest holds several")
 	f.StringVar(&o.tags, "tags", "", "file with tags, one a line, instead of the registry; - is standard input; lines that begin with # are passed over")
 	f.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credential for the registry; without it explain looks as nobody")
+	f.StringVar(&o.ca, "ca-file", "", "certificates of authorities in PEM that are believed beside the system's, as ca.crt of spec.certSecretRef")
+	f.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; needs --key-file")
+	f.StringVar(&o.key, "key-file", "", "private key of --cert-file in PEM")
 	f.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must be there for, where spec.platforms names none")
 	f.BoolVar(&o.all, "all", false, "print every tag")
 	f.IntVar(&o.refused, "refused", 10, "refused tags to print without --all, the newest")
@@ -88,6 +94,9 @@ func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	}
 	policy, err := readPolicy(ctx, manifest, o.name)
 	if err != nil {
+		return usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+	}
+	if err := explicable(policy); err != nil {
 		return usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
 	explanation, problem := o.explain(ctx, policy, stdin)
@@ -109,6 +118,14 @@ func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	return nil
 }
 
+// explicable refuses what only a cluster knows.
+func explicable(policy *v1alpha1.ImagePolicy) error {
+	if source := policy.Spec.Source; source != nil && source.GitHub != nil {
+		return errors.New("spec.source.github: what GitHub says is kept by a GitHubRepository of a cluster: see status.candidates of the ImagePolicy there")
+	}
+	return nil
+}
+
 // validate refuses flags that make no question.
 func (o explainOptions) validate() error {
 	switch {
@@ -116,8 +133,8 @@ func (o explainOptions) validate() error {
 		return errors.New("--file: no manifest is named: give one, or - for standard input")
 	case o.file == "-" && o.tags == "-":
 		return errors.New("--tags: standard input is the manifest already: write one of the two into a file")
-	case o.tags != "" && o.dockerConfig != "":
-		return errors.New("--docker-config: no registry is asked with --tags: leave one of the two out")
+	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":
+		return errors.New("--tags: no registry is asked with it: leave it out, or --docker-config, --ca-file, --cert-file and --key-file")
 	case o.refused < 0:
 		return fmt.Errorf("--refused: %d is below 0: give how many refused tags to print", o.refused)
 	case !isOutput(o.output):
@@ -143,7 +160,11 @@ func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolic
 	if err != nil {
 		return imagepolicy.Explanation{}, usage(err)
 	}
-	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + version})
+	certificates, err := o.certificates()
+	if err != nil {
+		return imagepolicy.Explanation{}, usage(err)
+	}
+	scanner := securely{registry.New(registry.Options{UserAgent: "hlnr/" + version}), certificates}
 	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, o.platform)
 	var s *status.Error
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
@@ -172,6 +193,50 @@ func (o explainOptions) credential(policy *v1alpha1.ImagePolicy) (registry.Crede
 		return registry.Credential{}, fmt.Errorf("--docker-config: no entry of auths is for %q: log in with docker login or crane auth login, without a credential helper; or leave the flag out to look as nobody", policy.Spec.Image)
 	}
 	return match.Credential, nil
+}
+
+// certificates of the flags.
+func (o explainOptions) certificates() (registry.TLS, error) {
+	data := map[string][]byte{}
+	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {
+		if file == "" {
+			continue
+		}
+		text, err := read(file, nil)
+		if err != nil {
+			return registry.TLS{}, fmt.Errorf("--ca-file, --cert-file, --key-file: %w", err)
+		}
+		data[key] = text
+	}
+	if len(data) == 0 {
+		return registry.TLS{}, nil
+	}
+	tls, err := registry.ParseTLS(registry.Secret{Name: "of the command line", Data: data}, time.Now())
+	if err != nil {
+		return registry.TLS{}, fmt.Errorf("--ca-file, --cert-file, --key-file: %w", err)
+	}
+	return tls, nil
+}
+
+// securely asks with certificates of one's own.
+type securely struct {
+	imagepolicy.Scanner
+	tls registry.TLS
+}
+
+func (s securely) List(ctx context.Context, r registry.Request) (registry.Scan, error) {
+	r.TLS = s.tls
+	return s.Scanner.List(ctx, r)
+}
+
+func (s securely) Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error) {
+	r.TLS = s.tls
+	return s.Scanner.Resolve(ctx, r, tag)
+}
+
+func (s securely) Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error) {
+	r.TLS = s.tls
+	return s.Scanner.Gone(ctx, r, tag, digest, witness)
 }
 
 // read reads a file, or standard input for "-".

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -100,7 +101,7 @@ func TestExplainRefuses(t *testing.T) {
 		"no file":                 {[]string{"-f", "testdata/none.yaml"}, "", "--file: open testdata/none.yaml"},
 		"no file of tags":         {[]string{"-f", "-", "--tags", "testdata/none"}, smallPolicy, "--tags: open testdata/none"},
 		"standard input twice":    {[]string{"-f", "-", "--tags", "-"}, "", "--tags: standard input"},
-		"tags and credential":     {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--docker-config: no registry"},
+		"tags and credential":     {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--tags: no registry"},
 		"unknown output":          {[]string{"-f", "-", "-o", "wide"}, "", `--output: "wide" is not known: write table, json, yaml`},
 		"refused below zero":      {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
 		"unknown flag":            {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
@@ -128,6 +129,11 @@ func TestExplainRefuses(t *testing.T) {
 		"credential is no file":   {[]string{"-f", "-", "--docker-config", "testdata/none"}, smallPolicy, "--docker-config: open"},
 		"credential is no JSON":   {[]string{"-f", "-", "--docker-config", "testdata/explain/deny/tags"}, smallPolicy, "--docker-config: read pull secrets"},
 		"credential of another":   {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "no entry of auths is for"},
+		"source of a cluster":     {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: what GitHub says"},
+		"certificates and tags":   {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags: no registry"},
+		"certificate is no file":  {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
+		"certificate is none":     {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" holds no certificate`},
+		"certificate without key": {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is there without "tls.key"`},
 		"manifest is large":       {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "more than 32 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,6 +255,62 @@ func TestExplainRegistry(t *testing.T) {
 	code, stdout, _ = hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("secret"), "--platform", "linux/riscv64")
 	if code != exitNo || !strings.Contains(stdout, "5 tags: none offered; 5 refused (1 Level, 1 Exists, 3 Platform)") {
 		t.Errorf("for another platform: exit code %d, output:\n%s", code, stdout)
+	}
+}
+
+// A registry with certificates of its own is believed, and shown the client's, only
+// by what the flags name.
+func TestExplainCertificates(t *testing.T) {
+	t.Parallel()
+	authority, until := registrytest.NewAuthority(t), time.Now().Add(time.Hour)
+	server := registrytest.New(t, registrytest.WithTLS(authority.Server(t, until, authority, "127.0.0.1")))
+	server.Push(t, "shop", "1.0.0")
+	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop"), 1)
+	certificate, key := authority.Issue(t, until, "client")
+	ca, cert, private := file(t, string(authority.PEM())), file(t, string(certificate)), file(t, string(key))
+	for name, test := range map[string]struct {
+		flags []string
+		code  int
+	}{
+		"none":      {nil, exitFailed},
+		"authority": {[]string{"--ca-file", ca}, exitFailed},
+		"client":    {[]string{"--cert-file", cert, "--key-file", private}, exitFailed},
+		"all":       {[]string{"--ca-file", ca, "--cert-file", cert, "--key-file", private}, exitYes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := hlnr(t, manifest, append([]string{"explain", "-f", "-"}, test.flags...)...)
+			if code != test.code || (code == exitYes) != strings.Contains(stdout, "1 offered in 1 group, latest 1.0.0") {
+				t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// What this run does not judge is told.
+func TestExplainNotes(t *testing.T) {
+	t.Parallel()
+	manifest := strings.TrimSuffix(smallPolicy, "}\n") + `, minAge: 1h, suspend: true, limits: {tags: 1, groups: 1}, versioning: {groupBy: Major},
+  imagePullSecrets: [{name: a}], verify: {cosign: {keySecretRef: {name: k}}}, additionalImages: [{containerName: b, image: registry.example.com/b}],
+  match: {labels: [{name: c}]}}
+`
+	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-", "--tags", file(t, "1.0.0\n2.0.0\n"), "-o", "yaml")
+	var got report
+	if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != exitYes {
+		t.Fatalf("exit code %d, %v, %s", code, err, stderr)
+	}
+	want := []string{
+		"no registry was asked: each tag counts as an image of all platforms",
+		"spec.additionalImages was not judged: a cluster may refuse what is offered here",
+		"spec.match.labels was not judged: a cluster may refuse what is offered here",
+		"spec.verify was not judged: a cluster may refuse what is offered here",
+		"there are more tags than spec.limits.tags (1): a cluster reads no more than these",
+		"groups beyond spec.limits.groups: 1.x",
+		"spec.minAge: what the first look finds is old enough; a version that comes later waits for 1h",
+		"spec.suspend is set: a cluster does not look",
+	}
+	if diff := cmp.Diff(want, got.Notes); diff != "" {
+		t.Error(diff)
 	}
 }
 
