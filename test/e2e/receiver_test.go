@@ -12,16 +12,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // call is one request of a hook, as its receiver reads it.
@@ -65,7 +60,7 @@ func receive(t *testing.T, key string) *receiver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := listenInside(net.JoinHostPort(host, "0"))
+	listener, err := env.ListenInside(net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,28 +73,6 @@ func receive(t *testing.T, key string) *receiver {
 		<-ended
 	})
 	return r
-}
-
-// listenInside listens in the network namespace of the local cluster. A socket stays where it was opened; the thread that
-// went there ends.
-func listenInside(address string) (listener net.Listener, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
-		var namespace *os.File
-		if namespace, err = os.Open(filepath.Join(runDir(), "netns")); err != nil {
-			return
-		}
-		defer namespace.Close()
-		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-			err = fmt.Errorf("enter the network of the cluster: %w", err)
-			return
-		}
-		listener, err = net.Listen("tcp", address)
-	}()
-	<-done
-	return listener, err
 }
 
 // answerAll tells what a hook is answered for all versions without an answer of their own; the default is 200.
