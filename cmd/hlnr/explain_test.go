@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -328,6 +329,13 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	}
 }
 
+func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
+	if code, stdout, stderr := hlnr(t, "", "nonsense"); code != exitUsage || stdout != "" || !strings.Contains(stderr, `unknown command "nonsense"`) {
+		t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+}
+
 func TestVersionAndHelp(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -377,5 +385,56 @@ func TestBinary(t *testing.T) {
 				t.Errorf("exit code %d, output %q; want %d and %q", code, out, test.code, test.want)
 			}
 		})
+	}
+}
+
+// What the guide on streams shows is what happens: its first policy with its tags, and
+// its table of ranges.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/guides/semver-streams.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(string(text), 3)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	manifest, command, output := blocks[0][1], blocks[1][1], blocks[2][1]
+	tags := regexp.MustCompile(`'%s\\n' (.*?) \|`).FindStringSubmatch(command)
+	if tags == nil {
+		t.Fatalf("no tags in %q", command)
+	}
+	_, stdout, _ := hlnr(t, strings.ReplaceAll(tags[1], " ", "\n"), "explain", "-f", file(t, manifest), "--tags", "-")
+	if diff := cmp.Diff(output, stdout); diff != "" {
+		t.Error(diff)
+	}
+
+	rows := regexp.MustCompile("(?m)^\\| [^|`]+ \\| `((?:[^`|]|\\\\\\|)+)` \\| ([0-9., ]+) \\| ([0-9a-z., -]+) \\|$").FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 6 {
+		t.Fatalf("%d rows of ranges", len(rows))
+	}
+	for _, row := range rows {
+		within := strings.ReplaceAll(row[1], `\|`, "|")
+		takes := strings.Split(row[2], ", ")
+		leaves := strings.Split(strings.NewReplacer(", and ", ", ", " too", "").Replace(row[3]), ", ")
+		manifest := fmt.Sprintf("%s, versioning: {level: Candidate, range: %q}}\n", strings.TrimSuffix(smallPolicy, "}\n"), within)
+		_, stdout, stderr := hlnr(t, strings.Join(append(takes, leaves...), "\n"), "explain", "-f", file(t, manifest), "--tags", "-", "-o", "json")
+		var got report
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+			t.Fatalf("range %q: %v, %s", within, err, stderr)
+		}
+		want := map[string]bool{}
+		for _, tag := range takes {
+			want[tag] = true
+		}
+		for _, c := range got.Candidates {
+			if offered := c.Verdict == verdictOffered; offered != want[c.Tag] {
+				t.Errorf("range %q: %s is %s", within, c.Tag, c.Verdict)
+			}
+		}
+		if got.Tags != len(takes)+len(leaves) {
+			t.Errorf("range %q: %d tags", within, got.Tags)
+		}
 	}
 }
