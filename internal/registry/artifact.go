@@ -110,7 +110,7 @@ func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most 
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, t.fail(opReferrers, ref.Name(), err)
+		return nil, t.fail(opReferrers, ref.Name(), errManifest)
 	}
 	return manifest.Manifests[:min(most, len(manifest.Manifests))], nil
 }

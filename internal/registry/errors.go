@@ -101,6 +101,7 @@ var (
 	errPageLoop = errors.New("list of tags leads back to itself")
 	errSchema1  = errors.New("docker image manifest, schema 1")
 	errNoImage  = errors.New("neither an image nor an index")
+	errManifest = errors.New("manifest that cannot be read")
 )
 
 // classify makes the one Error of a failure.
@@ -130,6 +131,8 @@ func classify(op, object string, t target, err error) *Error {
 		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a tool of today")
 	case errors.Is(err, errNoImage):
 		e.set(Malformed, "the tag names neither an image nor an index", "leave it out with spec.tagFilter.exclude")
+	case errors.Is(err, errManifest):
+		e.set(Malformed, "the manifest cannot be read", "push it again, or leave it out with spec.tagFilter.exclude")
 	case errors.As(err, &certificate): // also when plain HTTP was tried after it
 		e.setCertificate(certificate, t.tls)
 	case errors.As(err, &answer):

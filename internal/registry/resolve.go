@@ -132,7 +132,7 @@ func describe(desc *remote.Descriptor) (described, error) {
 	case desc.MediaType.IsIndex():
 		index, err := v1.ParseIndexManifest(bytes.NewReader(desc.Manifest))
 		if err != nil {
-			return described{}, err
+			return described{}, errManifest
 		}
 		d := described{children: children(index)}
 		d.Platforms = platforms(d.children)
@@ -153,7 +153,7 @@ func describe(desc *remote.Descriptor) (described, error) {
 func describeImage(desc *remote.Descriptor) (Image, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(desc.Manifest))
 	if err != nil {
-		return Image{}, err
+		return Image{}, errManifest
 	}
 	created := annotatedTime(manifest.Annotations)
 	if !manifest.Config.MediaType.IsConfig() {

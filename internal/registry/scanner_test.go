@@ -785,6 +785,15 @@ func TestResolveErrors(t *testing.T) {
 		"huge manifest":  {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Get, -1, registrytest.Huge(9<<20)) }, want: Malformed},
 		"huge config":    {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Huge(9<<20)) }, want: Malformed},
 		"broken config":  {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Text("{")) }, want: Malformed},
+		"broken manifest": {tag: "1.0.0", setup: func(s *registrytest.Server) {
+			broken := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+				w.Header().Set("Docker-Content-Digest", "sha256:021fb596db81e6d02bf3d2586ee3981fe519f275c0ac9ca76bbcf2ebb4097d96")
+				w.Write([]byte("{"))
+			}
+			s.Fail(registrytest.Head, -1, broken)
+			s.Fail(registrytest.Get, -1, broken)
+		}, want: Malformed},
 		"schema 1": {tag: "1.0.0", setup: func(s *registrytest.Server) {
 			s.Fail(registrytest.Head, -1, schema1)
 			s.Fail(registrytest.Get, -1, schema1)

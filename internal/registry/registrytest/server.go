@@ -208,6 +208,34 @@ func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) 
 	return digest.String()
 }
 
+// PushReferrer pushes a manifest whose subject is the digest, under no tag, and gives
+// its own digest. Where there is no referrers API, the index under the subject's tag
+// names it.
+func (s *Server) PushReferrer(t testing.TB, path, subject string, image v1.Image) string {
+	t.Helper()
+	backend := strings.TrimPrefix(s.back.URL, "http://") + "/" + path + "@"
+	ref, err := name.NewDigest(backend + subject)
+	if err != nil {
+		t.Fatalf("name %s@%s: %v", path, subject, err)
+	}
+	desc, err := remote.Head(ref)
+	if err != nil {
+		t.Fatalf("find %s@%s: %v", path, subject, err)
+	}
+	referrer := mutate.Subject(image, *desc).(v1.Image)
+	digest, err := referrer.Digest()
+	if err != nil {
+		t.Fatalf("digest of a referrer of %s@%s: %v", path, subject, err)
+	}
+	if ref, err = name.NewDigest(backend + digest.String()); err != nil {
+		t.Fatalf("name %s@%s: %v", path, digest, err)
+	}
+	if err := remote.Write(ref, referrer); err != nil {
+		t.Fatalf("push a referrer of %s@%s: %v", path, subject, err)
+	}
+	return digest.String()
+}
+
 func (s *Server) reference(t testing.TB, path, tag string) name.Tag {
 	t.Helper()
 	ref, err := name.NewTag(strings.TrimPrefix(s.back.URL, "http://") + "/" + path + ":" + tag)

@@ -1,0 +1,27 @@
+// Package cosign tells whether an image is signed with a key, as the tool cosign
+// does it: a public key (ECDSA P-256 or P-384, or Ed25519) and signatures that are
+// kept in the image's own repository.
+//
+// Two forms of signature count:
+//
+//   - simple signing: the layers of the manifest under the tag sha256-<hex>.sig, and
+//     of referrers of the type application/vnd.dev.cosign.artifact.sig.v1+json;
+//   - the Sigstore bundle (application/vnd.dev.sigstore.bundle.v0.3+json) among the
+//     referrers, when it holds a DSSE envelope with an in-toto statement whose
+//     predicate is that of an image signature. Attestations (provenance, SBOM) are
+//     signed statements about something else, and are no signature of the image.
+//
+// Referrers are found by the referrers API and, where a registry has none, by the
+// index under the tag sha256-<hex>.
+//
+// A signature counts when the key fits and what it signs names the digest. What is
+// not looked at: the repository that was signed (docker-reference), since images are
+// copied between registries with their signatures; it is reported. Hence who may push
+// to a repository may put an older image there, or one of another repository, that
+// the same key has signed: use a key for what belongs together. The transparency log
+// and timestamps are not looked at either: the key is what is trusted. Keyless
+// signatures, by a certificate, are refused.
+//
+// All that is read is bounded in number and size: 64 layers or referrers, 64 KiB of
+// a simple signing payload, 1 MiB of a bundle.
+package cosign

@@ -1,0 +1,134 @@
+package cosign
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// What is signed has to say that it is the signature of an image.
+const (
+	simpleSigningType = "cosign container image signature"
+	predicateSign     = "https://sigstore.dev/cosign/sign/v1"
+	payloadInToto     = "application/vnd.in-toto+json"
+)
+
+// maxEnvelope is how many signatures of an envelope are checked.
+const maxEnvelope = 8
+
+// statementTypes are those of in-toto statements.
+var statementTypes = map[string]bool{"https://in-toto.io/Statement/v1": true, "https://in-toto.io/Statement/v0.1": true}
+
+// refuseKey refuses a signature that none of the keys made.
+func (s *search) refuseKey(certificate bool) {
+	if certificate {
+		s.refuse("the image is signed by a certificate (keyless), which is not supported: sign it with a key")
+		return
+	}
+	s.refuse("the image is signed with another key")
+}
+
+// simpleSigning looks at a payload, whose signature is an annotation of its layer.
+func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
+	signature, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
+	if err != nil || len(signature) == 0 {
+		s.refuse("a signature lacks the annotation %s in base64", annotationSignature)
+		return
+	}
+	if !s.keys.signed(payload, signature) {
+		s.refuseKey(layer.Annotations[annotationCertificate] != "")
+		return
+	}
+	var claim struct {
+		Critical struct {
+			Identity struct {
+				Reference string `json:"docker-reference"`
+			} `json:"identity"`
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+			Type string `json:"type"`
+		} `json:"critical"`
+	}
+	switch err := json.Unmarshal(payload, &claim); {
+	case err != nil:
+		s.refuse("what the key has signed is no simple signing payload")
+	case claim.Critical.Type != simpleSigningType:
+		s.refuse("what the key has signed is of the type %.80q, and not %q", claim.Critical.Type, simpleSigningType)
+	case claim.Critical.Image.Digest != s.digest.String():
+		s.refuse("what the key has signed is for the digest %.80q", claim.Critical.Image.Digest)
+	default:
+		s.accept(claim.Critical.Identity.Reference)
+	}
+}
+
+// bundle of Sigstore, of which what an image's signature needs is read.
+type bundle struct {
+	Material struct {
+		Certificate *struct{} `json:"certificate"`
+		Chain       *struct{} `json:"x509CertificateChain"`
+	} `json:"verificationMaterial"`
+	Envelope *struct {
+		Payload     []byte `json:"payload"` // base64
+		PayloadType string `json:"payloadType"`
+		Signatures  []struct {
+			Signature []byte `json:"sig"` // base64
+		} `json:"signatures"`
+	} `json:"dsseEnvelope"`
+}
+
+// statement of in-toto.
+type statement struct {
+	Type    string `json:"_type"`
+	Subject []struct {
+		Name   string            `json:"name"`
+		Digest map[string]string `json:"digest"`
+	} `json:"subject"`
+	PredicateType string `json:"predicateType"`
+}
+
+// bundle looks at a Sigstore bundle. What it claims to be is read before the
+// signature is checked, so as to pass over attestations; it counts after.
+func (s *search) bundle(_ v1.Descriptor, content []byte) {
+	var b bundle
+	if err := json.Unmarshal(content, &b); err != nil {
+		s.refuse("a Sigstore bundle cannot be read")
+		return
+	}
+	if b.Envelope == nil {
+		s.refuse("a Sigstore bundle holds no DSSE envelope, in which cosign signs images")
+		return
+	}
+	var claim statement
+	if err := json.Unmarshal(b.Envelope.Payload, &claim); err != nil || b.Envelope.PayloadType != payloadInToto || !statementTypes[claim.Type] {
+		s.refuse("a Sigstore bundle holds no in-toto statement")
+		return
+	}
+	if claim.PredicateType != predicateSign {
+		return
+	}
+	message := preAuthentication(b.Envelope.PayloadType, b.Envelope.Payload)
+	signed := false
+	for _, signature := range b.Envelope.Signatures[:min(len(b.Envelope.Signatures), maxEnvelope)] {
+		signed = signed || s.keys.signed(message, signature.Signature)
+	}
+	if !signed {
+		s.refuseKey(b.Material.Certificate != nil || b.Material.Chain != nil)
+		return
+	}
+	for _, subject := range claim.Subject {
+		if subject.Digest[s.digest.Algorithm] == s.digest.Hex {
+			s.accept(subject.Name)
+			return
+		}
+	}
+	s.refuse("what the key has signed is for another digest")
+}
+
+// preAuthentication is what a DSSE envelope signs: type and payload, each with its
+// length.
+func preAuthentication(payloadType string, payload []byte) []byte {
+	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
+}

@@ -1,0 +1,141 @@
+package cosign
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"strings"
+)
+
+// SecretKey is the key of a Secret that holds the public key, as cosign names it.
+const SecretKey = "cosign.pub"
+
+// Bounds of a Secret's public keys.
+const (
+	maxKeys     = 8
+	maxKeyBytes = 64 << 10
+)
+
+// Keys are public keys of which any may have signed. The zero value is none, and
+// verifies nothing.
+type Keys struct {
+	keys []crypto.PublicKey
+	id   string
+}
+
+// ID identifies the keys and their order: the SHA-256 of their encodings, in
+// hexadecimal; "" for none. It is no secret.
+func (k Keys) ID() string { return k.id }
+
+// ParseKeys reads the public keys of a Secret: one in PEM, as cosign
+// generate-key-pair writes it, or up to 8 of which any counts, so that a key can be
+// replaced while both are in use. The error names the Secret, its key and the mend,
+// and nothing of what it holds.
+func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
+	text, ok := data[SecretKey]
+	if !ok {
+		return Keys{}, fmt.Errorf("secret %q lacks the key %q: put the public key of cosign there", secret, SecretKey)
+	}
+	keys, err := parseKeys(text)
+	if err != nil {
+		return Keys{}, fmt.Errorf("secret %q: key %q %w", secret, SecretKey, err)
+	}
+	return keys, nil
+}
+
+func parseKeys(text []byte) (Keys, error) {
+	if len(text) > maxKeyBytes {
+		return Keys{}, fmt.Errorf("has more than %d bytes: put public keys there", maxKeyBytes)
+	}
+	var found []crypto.PublicKey
+	id := sha256.New()
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		key, err := parseKey(block)
+		if err != nil {
+			return Keys{}, err
+		}
+		found = append(found, key)
+		fmt.Fprintf(id, "%d:%s", len(block.Bytes), block.Bytes)
+	}
+	switch {
+	case len(found) == 0 && bytes.Contains(text, []byte("PRIVATE KEY")):
+		return Keys{}, errPrivate
+	case len(found) == 0:
+		return Keys{}, fmt.Errorf("holds no public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
+	case len(found) > maxKeys:
+		return Keys{}, fmt.Errorf("holds %d public keys: keep the %d that are in use", len(found), maxKeys)
+	}
+	return Keys{found, hex.EncodeToString(id.Sum(nil))}, nil
+}
+
+var errPrivate = fmt.Errorf("holds a private key: put the public one there, and make a new pair, since others could read the private one")
+
+func parseKey(block *pem.Block) (crypto.PublicKey, error) {
+	const use = "use ECDSA P-256, which cosign generate-key-pair makes"
+	switch {
+	case strings.Contains(block.Type, "PRIVATE KEY"):
+		return nil, errPrivate
+	case block.Type == "CERTIFICATE":
+		return nil, fmt.Errorf("holds a certificate: put the public key there; signatures by certificates (keyless) are not supported")
+	case block.Type == "RSA PUBLIC KEY":
+		return nil, fmt.Errorf("holds an RSA key: %s", use)
+	case block.Type != "PUBLIC KEY":
+		return nil, fmt.Errorf("holds something else than a public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("holds a public key that cannot be read: replace it with the file that cosign wrote")
+	}
+	switch key := parsed.(type) {
+	case *ecdsa.PublicKey:
+		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() {
+			return nil, fmt.Errorf("holds an ECDSA key on the curve %s: %s", key.Curve.Params().Name, use)
+		}
+		return key, nil
+	case ed25519.PublicKey:
+		return key, nil
+	case *rsa.PublicKey:
+		return nil, fmt.Errorf("holds an RSA key: %s", use)
+	}
+	return nil, fmt.Errorf("holds a public key of another kind: %s", use)
+}
+
+// signed tells whether one of the keys made the signature of a message.
+func (k Keys) signed(message, signature []byte) bool {
+	for _, key := range k.keys {
+		if verify(key, message, signature) {
+			return true
+		}
+	}
+	return false
+}
+
+// verify takes the hash that cosign uses with a key. On P-384 that changed: SHA-256
+// at first, SHA-384 later.
+func verify(key crypto.PublicKey, message, signature []byte) bool {
+	switch key := key.(type) {
+	case *ecdsa.PublicKey:
+		short := sha256.Sum256(message)
+		if ecdsa.VerifyASN1(key, short[:], signature) {
+			return true
+		}
+		long := sha512.Sum384(message)
+		return key.Curve == elliptic.P384() && ecdsa.VerifyASN1(key, long[:], signature)
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, message, signature)
+	}
+	return false
+}

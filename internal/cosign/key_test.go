@@ -1,0 +1,116 @@
+package cosign
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func TestParseKeys(t *testing.T) {
+	p256, p384, ed := cosigntest.NewKey(t).PEM(t), cosigntest.NewKeyOn(t, elliptic.P384(), 0).PEM(t), cosigntest.NewEd25519(t).PEM(t)
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := x509.MarshalPKIXPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x25519, err := x509.MarshalPKIXPublicKey(exchange.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, pkcs8 := registrytest.NewAuthority(t).Issue(t, time.Now().Add(time.Hour))
+	for name, tc := range map[string]struct {
+		data map[string][]byte
+		keys int
+		says string
+	}{
+		"P-256":                 {data: map[string][]byte{SecretKey: p256}, keys: 1},
+		"P-384":                 {data: map[string][]byte{SecretKey: p384}, keys: 1},
+		"Ed25519":               {data: map[string][]byte{SecretKey: ed}, keys: 1},
+		"with a text before":    {data: map[string][]byte{SecretKey: append([]byte("our key\n"), p256...)}, keys: 1},
+		"two":                   {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), p384...)}, keys: 2},
+		"too many":              {data: map[string][]byte{SecretKey: bytes.Repeat(p256, 9)}, says: "holds 9 public keys: keep the 8"},
+		"too large":             {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), make([]byte, maxKeyBytes)...)}, says: "has more than"},
+		"another key of Secret": {data: map[string][]byte{"key.pub": p256}, says: `lacks the key "cosign.pub"`},
+		"no data":               {says: `lacks the key "cosign.pub"`},
+		"empty":                 {data: map[string][]byte{SecretKey: nil}, says: "holds no public key in PEM"},
+		"no PEM":                {data: map[string][]byte{SecretKey: []byte("hunter2")}, says: "holds no public key in PEM"},
+		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, says: "holds a private key: put the public one there, and make a new pair"},
+		"private key, PKCS 8":   {data: map[string][]byte{SecretKey: pkcs8}, says: "holds a private key"},
+		"private key, broken":   {data: map[string][]byte{SecretKey: []byte("-----BEGIN EC PRIVATE KEY-----\nhunter2")}, says: "holds a private key"},
+		"private beside public": {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), pkcs8...)}, says: "holds a private key"},
+		"certificate":           {data: map[string][]byte{SecretKey: certificate}, says: "holds a certificate"},
+		"RSA":                   {data: map[string][]byte{SecretKey: block("PUBLIC KEY", rsaKey)}, says: "holds an RSA key: use ECDSA P-256"},
+		"RSA, PKCS 1":           {data: map[string][]byte{SecretKey: block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&private.PublicKey))}, says: "holds an RSA key"},
+		"P-521":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P521(), 0).PEM(t)}, says: "on the curve P-521: use ECDSA P-256"},
+		"P-224":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P224(), 0).PEM(t)}, says: "on the curve P-224"},
+		"X25519":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", x25519)}, says: "of another kind"},
+		"broken":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", []byte("hunter2"))}, says: "cannot be read"},
+		"PGP":                   {data: map[string][]byte{SecretKey: block("PGP PUBLIC KEY BLOCK", []byte("hunter2"))}, says: "something else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys, err := ParseKeys("signers", tc.data)
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if len(keys.keys) != tc.keys || (keys.ID() == "") != (tc.keys == 0) {
+				t.Errorf("%d keys with the ID %q, want %d", len(keys.keys), keys.ID(), tc.keys)
+			}
+			if (tc.says == "") != (err == nil) || !strings.Contains(message, tc.says) {
+				t.Errorf("error %q, want %q", message, tc.says)
+			}
+			if err != nil && (!strings.HasPrefix(message, `secret "signers"`) || strings.Contains(message, "hunter2")) {
+				t.Errorf("error %q does not name the Secret, or gives its content away", message)
+			}
+		})
+	}
+}
+
+func TestKeysHaveAnID(t *testing.T) {
+	one, other := cosigntest.NewKey(t).PEM(t), cosigntest.NewKey(t).PEM(t)
+	parse := func(text []byte) string {
+		keys, err := ParseKeys("s", map[string][]byte{SecretKey: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys.ID()
+	}
+	if parse(one) != parse(append([]byte("a comment\n"), one...)) {
+		t.Error("the same key has two IDs")
+	}
+	if parse(one) == parse(other) || parse(one) == parse(append(bytes.Clone(one), other...)) {
+		t.Error("different keys have the same ID")
+	}
+}
+
+func FuzzParseKeys(f *testing.F) {
+	f.Add([]byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"))
+	f.Add([]byte("-----BEGIN EC PRIVATE KEY-----"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := ParseKeys("s", map[string][]byte{SecretKey: text})
+		if (err == nil) != (len(keys.keys) > 0) {
+			t.Errorf("%d keys and the error %v", len(keys.keys), err)
+		}
+	})
+}

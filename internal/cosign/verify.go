@@ -1,0 +1,251 @@
+package cosign
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"k8s.io/utils/lru"
+
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// Verdict on an image.
+type Verdict string
+
+// The verdicts.
+const (
+	// Verified: one of the keys has signed the digest.
+	Verified Verdict = "Verified"
+	// NotSigned: the repository holds no signature of the digest.
+	NotSigned Verdict = "NotSigned"
+	// Invalid: there are signatures, and none of them counts.
+	Invalid Verdict = "Invalid"
+)
+
+// Result of a verification.
+type Result struct {
+	Verdict Verdict
+	// Reason why the image is not Verified, on one line; "" where it is.
+	Reason string
+	// Reference is what was signed as the image's name, "registry/path" perhaps with a
+	// tag. It is not compared with anything. Set for Verified only, and there only
+	// where the signature says one.
+	Reference string
+}
+
+// Registry is what signatures are read from: a *registry.Scanner.
+type Registry interface {
+	Manifest(ctx context.Context, r registry.Request, identifier string) (registry.Manifest, error)
+	Blob(ctx context.Context, r registry.Request, digest string, limit int64) ([]byte, error)
+	Referrers(ctx context.Context, r registry.Request, digest string, most int) ([]v1.Descriptor, error)
+	Key(r registry.Request) string
+}
+
+// Bounds of what is read for one image.
+const (
+	maxSignatures = 64       // layers and referrers together
+	maxPayload    = 64 << 10 // bytes of a simple signing payload
+	maxBundle     = 1 << 20  // bytes of a bundle
+	// maxVerified results are remembered.
+	maxVerified = 16_384
+)
+
+// Types of media and annotations of cosign and Sigstore.
+const (
+	typeSimpleSigning     = "application/vnd.dev.cosign.simplesigning.v1+json"
+	typeSignature         = "application/vnd.dev.cosign.artifact.sig.v1+json"
+	typeBundle            = "application/vnd.dev.sigstore.bundle" // and a version
+	annotationSignature   = "dev.cosignproject.cosign/signature"
+	annotationCertificate = "dev.sigstore.cosign/certificate"
+	annotationPredicate   = "dev.sigstore.bundle.predicateType"
+)
+
+// Verifier verifies images. It is safe for concurrent use, and remembers which
+// images are Verified: that does not change. The zero value is of no use; see New.
+type Verifier struct {
+	registry Registry
+	verified *lru.Cache // of Result by memory
+}
+
+// memory is what a result is for. The key of the request keeps tenants apart.
+type memory struct{ request, digest, keys string }
+
+// New makes a Verifier.
+func New(r Registry) *Verifier {
+	return &Verifier{registry: r, verified: lru.New(maxVerified)}
+}
+
+// Verify tells whether one of the keys has signed the image with the digest, an
+// index or a manifest, in the repository of r. r.Timeout bounds the whole call.
+//
+// An error is no verdict: the registry did not answer, or not this credential
+// (registry.KindOf says which), or the digest or the keys are none. Ask again later,
+// and believe neither that the image is signed nor that it is not.
+func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
+	hash, err := v1.NewHash(digest)
+	if err != nil {
+		return Result{}, fmt.Errorf("verify image: digest %.80q cannot be read: give sha256: and 64 hexadecimal digits", digest)
+	}
+	if len(keys.keys) == 0 {
+		return Result{}, fmt.Errorf("verify image %s: no public key is given: see ParseKeys", digest)
+	}
+	known := memory{v.registry.Key(r), digest, keys.id}
+	if result, ok := v.verified.Get(known); ok && known.request != "" {
+		return result.(Result), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, registry.DefaultTimeout))
+	defer cancel()
+	s := &search{registry: v.registry, request: r, digest: hash, keys: keys, left: maxSignatures}
+	result, err := s.run(ctx)
+	if err == nil && result.Verdict == Verified {
+		v.verified.Add(known, result)
+	}
+	return result, err
+}
+
+// search for a signature that counts.
+type search struct {
+	registry Registry
+	request  registry.Request
+	digest   v1.Hash
+	keys     Keys
+
+	left      int    // signatures that may still be looked at
+	reason    string // why the first signature does not count
+	found     bool   // one that counts
+	reference string // that it names
+}
+
+func (s *search) run(ctx context.Context) (Result, error) {
+	err := s.byTag(ctx)
+	if err == nil && !s.found {
+		err = s.byReferrers(ctx)
+	}
+	switch {
+	case s.found:
+		return Result{Verdict: Verified, Reference: s.reference}, nil
+	case err != nil:
+		return Result{}, fmt.Errorf("verify image %s: %w", s.digest, err)
+	case s.reason != "":
+		return Result{Verdict: Invalid, Reason: s.reason}, nil
+	}
+	return Result{Verdict: NotSigned, Reason: "the repository holds no signature of the image"}, nil
+}
+
+// accept a signature; what it names as the image is of no use when longer.
+func (s *search) accept(reference string) {
+	s.found, s.reference = true, reference[:min(len(reference), 512)]
+}
+
+// refuse a signature, for a reason of which the first is kept.
+func (s *search) refuse(format string, args ...any) {
+	if s.reason == "" {
+		s.reason = fmt.Sprintf(format, args...)
+	}
+}
+
+// judge sorts the errors of reading: what is not there is nothing, what cannot be
+// used is a signature that does not count, and the rest is no verdict.
+func (s *search) judge(err error) error {
+	switch registry.KindOf(err) {
+	case registry.NotFound:
+		return nil
+	case registry.Malformed:
+		s.refuse("a signature cannot be read: %s", err)
+		return nil
+	}
+	return err
+}
+
+// byTag reads the manifest that cosign keeps under a tag.
+func (s *search) byTag(ctx context.Context) error {
+	return s.manifest(ctx, s.digest.Algorithm+"-"+s.digest.Hex+".sig")
+}
+
+// byReferrers reads the manifests whose subject is the image, which may be a
+// signature: those of another type are not.
+func (s *search) byReferrers(ctx context.Context) error {
+	referrers, err := s.registry.Referrers(ctx, s.request, s.digest.String(), 4*maxSignatures)
+	if err != nil {
+		return s.judge(err)
+	}
+	for _, r := range referrers {
+		bundle := strings.HasPrefix(r.ArtifactType, typeBundle)
+		switch {
+		case r.ArtifactType != "" && r.ArtifactType != typeSignature && !bundle,
+			bundle && r.Annotations[annotationPredicate] != "" && r.Annotations[annotationPredicate] != predicateSign:
+			continue
+		case !s.take():
+			return nil
+		}
+		if err := s.manifest(ctx, r.Digest.String()); err != nil || s.found {
+			return err
+		}
+	}
+	return nil
+}
+
+// take counts what is looked at; false: enough.
+func (s *search) take() bool {
+	s.left--
+	if s.left < 0 {
+		s.refuse("there are more signatures than the %d that are looked at: remove those that are not needed", maxSignatures)
+		return false
+	}
+	return true
+}
+
+// manifest looks at the layers of a manifest until one counts.
+func (s *search) manifest(ctx context.Context, identifier string) error {
+	raw, err := s.registry.Manifest(ctx, s.request, identifier)
+	if err != nil {
+		return s.judge(err)
+	}
+	if !raw.MediaType.IsImage() {
+		return nil
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(raw.Raw))
+	if err != nil {
+		s.refuse("the manifest of a signature cannot be read")
+		return nil
+	}
+	for _, layer := range manifest.Layers {
+		if err := s.layer(ctx, layer); err != nil || s.found {
+			return err
+		}
+	}
+	return nil
+}
+
+// layer looks at a layer, if it is one of a signature.
+func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
+	check, limit := s.simpleSigning, int64(maxPayload)
+	switch kind := string(layer.MediaType); {
+	case kind == typeSimpleSigning:
+	case strings.HasPrefix(kind, typeBundle):
+		check, limit = s.bundle, maxBundle
+	default:
+		return nil
+	}
+	if !s.take() {
+		return nil
+	}
+	if layer.Size > limit {
+		s.refuse("a signature has %d bytes, more than the %d that are read", layer.Size, limit)
+		return nil
+	}
+	content, err := s.registry.Blob(ctx, s.request, layer.Digest.String(), limit)
+	switch {
+	case registry.KindOf(err) == registry.NotFound:
+		s.refuse("the content of a signature is missing in the registry")
+		return nil
+	case err != nil:
+		return s.judge(err)
+	}
+	check(layer, content)
+	return nil
+}
