@@ -1,0 +1,188 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// The verdicts of pull requests that are not offered.
+const (
+	// VerdictPullRequest: labels, branches, draft or author are not those wanted.
+	VerdictPullRequest version.Verdict = "PullRequest"
+	// VerdictFork: it is from a fork, and neither allowed nor approved.
+	VerdictFork version.Verdict = "Fork"
+)
+
+// Chooser applies the filters of spec.source.github.pullRequests. It is immutable
+// and safe for concurrent use.
+type Chooser struct {
+	spec       v1alpha1.GitHubPullRequests
+	base, head *regexp.Regexp // nil: any
+	candidates []string
+}
+
+// DefaultCandidates are the templates of tags where spec.match.candidates has none.
+var DefaultCandidates = []string{"pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}"}
+
+// Compile makes the filters, and the templates of tags, ready for use; no templates
+// are DefaultCandidates. The error names the first field that cannot be read.
+func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, error) {
+	const field = "spec.source.github.pullRequests."
+	c := &Chooser{spec: spec, candidates: candidates}
+	if len(candidates) == 0 {
+		c.candidates = DefaultCandidates
+	}
+	var err error
+	if c.base, err = whole(field+"base", spec.Base); err != nil {
+		return nil, err
+	}
+	if c.head, err = whole(field+"head", spec.Head); err != nil {
+		return nil, err
+	}
+	every := Vars{Tag: "tag", SHA: strings.Repeat("0", 40), Number: "1", Branch: "main"}
+	for i, text := range c.candidates {
+		if _, err := every.Expand(text); err != nil {
+			return nil, fmt.Errorf("spec.match.candidates[%d]: %w: write {{.Number}}, {{.SHA}}, {{.SHA7}} or {{.Branch}}", i, err)
+		}
+	}
+	return c, nil
+}
+
+// whole compiles a pattern that a whole name must match; nil for none.
+func whole(field, pattern string) (*regexp.Regexp, error) {
+	if pattern == "" {
+		return nil, nil
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		return nil, fmt.Errorf("%s: %q is no regular expression: write it in RE2 syntax, which has no look-around and no back-references", field, pattern)
+	}
+	return regexp.Compile(`^(?:` + pattern + `)$`)
+}
+
+// Choice is whether a pull request, with its present head commit, is offered.
+type Choice struct {
+	// Verdict that refuses it; "" where it is taken.
+	Verdict version.Verdict
+	// Reason in a line that is the same for the same facts.
+	Reason string
+	// Approved is the commit of a refused fork that its label approves: what was
+	// offered of that commit may stay.
+	Approved string
+}
+
+// Taken says that the head commit is to be offered.
+func (c Choice) Taken() bool { return c.Verdict == "" }
+
+// Choose judges an open pull request.
+func (c *Chooser) Choose(pr *v1alpha1.PullRequest) Choice {
+	for _, refuses := range []func(*v1alpha1.PullRequest) string{c.byLabels, c.byBranches, c.byDraft, c.byAuthor} {
+		if reason := refuses(pr); reason != "" {
+			return Choice{Verdict: VerdictPullRequest, Reason: reason}
+		}
+	}
+	return c.byFork(pr)
+}
+
+func (c *Chooser) byLabels(pr *v1alpha1.PullRequest) string {
+	wanted := c.spec.Labels
+	if wanted == nil {
+		return ""
+	}
+	for _, name := range wanted.All {
+		if !carries(pr, name) {
+			return fmt.Sprintf("it lacks the label %q (labels.all)", name)
+		}
+	}
+	if len(wanted.Any) > 0 && !slices.ContainsFunc(wanted.Any, func(name string) bool { return carries(pr, name) }) {
+		return "it has none of the labels of labels.any"
+	}
+	for _, name := range wanted.None {
+		if carries(pr, name) {
+			return fmt.Sprintf("it has the label %q (labels.none)", name)
+		}
+	}
+	return ""
+}
+
+func carries(pr *v1alpha1.PullRequest, name string) bool {
+	return slices.ContainsFunc(pr.Labels, func(l v1alpha1.PullRequestLabel) bool { return l.Name == name })
+}
+
+func (c *Chooser) byBranches(pr *v1alpha1.PullRequest) string {
+	switch {
+	case c.base != nil && !c.base.MatchString(pr.BaseRef):
+		return fmt.Sprintf("its base branch %q does not match base %q", pr.BaseRef, c.spec.Base)
+	case c.head != nil && !c.head.MatchString(pr.HeadRef):
+		return fmt.Sprintf("its head branch %q does not match head %q", pr.HeadRef, c.spec.Head)
+	}
+	return ""
+}
+
+func (c *Chooser) byDraft(pr *v1alpha1.PullRequest) string {
+	switch policy := cmp.Or(c.spec.Draft, v1alpha1.DraftExclude); {
+	case policy == v1alpha1.DraftExclude && pr.Draft:
+		return "it is a draft (draft Exclude)"
+	case policy == v1alpha1.DraftOnly && !pr.Draft:
+		return "it is no draft (draft Only)"
+	}
+	return ""
+}
+
+func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
+	if len(c.spec.Associations) == 0 || slices.Contains(c.spec.Associations, pr.Association) {
+		return ""
+	}
+	return fmt.Sprintf("its author is %q to the repository, and none of associations", cmp.Or(pr.Association, "None"))
+}
+
+func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
+	if !pr.Fork {
+		return Choice{}
+	}
+	forks := v1alpha1.Forks{Policy: v1alpha1.ForksDeny}
+	if c.spec.Forks != nil {
+		forks = *c.spec.Forks
+	}
+	switch forks.Policy {
+	case v1alpha1.ForksAllow:
+		return Choice{}
+	case v1alpha1.ForksApproved:
+		return approved(pr, forks.Label)
+	}
+	return Choice{Verdict: VerdictFork, Reason: "it is from a fork, and forks.policy is Deny"}
+}
+
+// approved judges a fork by the label that approves: it counts for the commit at
+// which it was first seen.
+func approved(pr *v1alpha1.PullRequest, label string) Choice {
+	for _, l := range pr.Labels {
+		switch {
+		case l.Name != label:
+		case l.SHA == pr.HeadSHA && l.SHA != "":
+			return Choice{}
+		default:
+			return Choice{Verdict: VerdictFork, Approved: l.SHA,
+				Reason: fmt.Sprintf("the label %q approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen", label)}
+		}
+	}
+	return Choice{Verdict: VerdictFork, Reason: fmt.Sprintf("it is from a fork, and lacks the label %q that approves its commit", label)}
+}
+
+// Newest orders pull requests by their last push, the newest first; those of which
+// it is not known come last. Of equal ones the higher number comes first.
+func Newest(a, b *v1alpha1.PullRequest) int {
+	var pushA, pushB int64
+	if a.HeadTime != nil {
+		pushA = a.HeadTime.UnixNano()
+	}
+	if b.HeadTime != nil {
+		pushB = b.HeadTime.UnixNano()
+	}
+	return cmp.Or(cmp.Compare(pushB, pushA), cmp.Compare(b.Number, a.Number))
+}

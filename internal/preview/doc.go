@@ -1,0 +1,4 @@
+// Package preview chooses the pull requests that an ImagePolicy offers, names their
+// groups and the tags under which their images may be, and tells whether an image is
+// of a pull request's head commit. It is pure: no clock, no network, no logger.
+package preview

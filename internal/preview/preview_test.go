@@ -1,0 +1,219 @@
+package preview
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+var (
+	commit = strings.Repeat("a1b2c3d4", 5)
+	older  = strings.Repeat("0f", 20)
+)
+
+// pull is a pull request that no filter refuses.
+func pull(edit ...func(*v1alpha1.PullRequest)) *v1alpha1.PullRequest {
+	pr := &v1alpha1.PullRequest{
+		Number: 12, State: v1alpha1.PullRequestOpen, HeadRef: "feature/Cart", HeadSHA: commit, BaseRef: "main", Association: "Member",
+		Labels: []v1alpha1.PullRequestLabel{{Name: "preview", SHA: older}, {Name: "ok", SHA: commit}},
+	}
+	for _, e := range edit {
+		e(pr)
+	}
+	return pr
+}
+
+func TestChoose(t *testing.T) {
+	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
+	draft := func(pr *v1alpha1.PullRequest) { pr.Draft = true }
+	type spec = v1alpha1.GitHubPullRequests
+	for name, tc := range map[string]struct {
+		spec spec
+		pr   *v1alpha1.PullRequest
+		want Choice
+	}{
+		"no filters": {spec{}, pull(), Choice{}},
+		"all labels": {spec{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview", "ok"}}}, pull(), Choice{}},
+		"one of all labels is missing": {spec{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview", "OK"}}}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `it lacks the label "OK" (labels.all)`}},
+		"any label": {spec{Labels: &v1alpha1.PullRequestLabels{Any: []string{"x", "ok"}}}, pull(), Choice{}},
+		"no label of any": {spec{Labels: &v1alpha1.PullRequestLabels{Any: []string{"x"}}}, pull(),
+			Choice{Verdict: "PullRequest", Reason: "it has none of the labels of labels.any"}},
+		"a label of none": {spec{Labels: &v1alpha1.PullRequestLabels{None: []string{"ok"}}}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `it has the label "ok" (labels.none)`}},
+		"base": {spec{Base: "main|release-.*"}, pull(), Choice{}},
+		"base matches in whole": {spec{Base: "mai|ain"}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `its base branch "main" does not match base "mai|ain"`}},
+		"head": {spec{Head: "fix/.*"}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `its head branch "feature/Cart" does not match head "fix/.*"`}},
+		"drafts are left out": {spec{}, pull(draft), Choice{Verdict: "PullRequest", Reason: "it is a draft (draft Exclude)"}},
+		"drafts as well":      {spec{Draft: v1alpha1.DraftInclude}, pull(draft), Choice{}},
+		"drafts only":         {spec{Draft: v1alpha1.DraftOnly}, pull(), Choice{Verdict: "PullRequest", Reason: "it is no draft (draft Only)"}},
+		"association":         {spec{Associations: []v1alpha1.AuthorAssociation{"Owner", "Member"}}, pull(), Choice{}},
+		"another association": {spec{Associations: []v1alpha1.AuthorAssociation{"Owner"}}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `its author is "Member" to the repository, and none of associations`}},
+		"forks by default": {spec{}, pull(fork), Choice{Verdict: "Fork", Reason: "it is from a fork, and forks.policy is Deny"}},
+		"forks allowed":    {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksAllow}}, pull(fork), Choice{}},
+		"fork approved":    {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}}, pull(fork), Choice{}},
+		"fork approved for an earlier commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview"}}, pull(fork),
+			Choice{Verdict: "Fork", Approved: older, Reason: `the label "preview" approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen`}},
+		"fork without the label": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(fork),
+			Choice{Verdict: "Fork", Reason: `it is from a fork, and lacks the label "x" that approves its commit`}},
+		"a label of no known commit approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "new"}},
+			pull(fork, func(pr *v1alpha1.PullRequest) {
+				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
+			}),
+			Choice{Verdict: "Fork", Reason: `the label "new" approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen`}},
+		"approval is for forks": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(), Choice{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Compile(tc.spec, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, c.Choose(tc.pr)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompileNamesTheField(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec       v1alpha1.GitHubPullRequests
+		candidates []string
+		want       string
+	}{
+		"base":     {v1alpha1.GitHubPullRequests{Base: "("}, nil, `spec.source.github.pullRequests.base: "(" is no regular expression`},
+		"head":     {v1alpha1.GitHubPullRequests{Head: "a(?!b)"}, nil, `spec.source.github.pullRequests.head: "a(?!b)" is no regular expression`},
+		"unclosed": {v1alpha1.GitHubPullRequests{Head: "a)|(b"}, nil, `spec.source.github.pullRequests.head: "a)|(b" is no regular expression`},
+		"template": {v1alpha1.GitHubPullRequests{}, []string{"{{.SHA}}", "{{.Sha}}"}, "spec.match.candidates[1]: {{.Sha}} is not known here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Compile(tc.spec, tc.candidates)
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("got %v, want %s...", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		candidates []string
+		want       []Tag
+	}{
+		"defaults": {nil, []Tag{{"pr-12-a1b2c3d", false}, {"sha-a1b2c3d", false}, {commit, false}, {"pr-12", true}}},
+		"own":      {[]string{"{{.Branch}}", "{{.Branch}}-{{.SHA7}}"}, []Tag{{"feature-cart", true}, {"feature-cart-a1b2c3d", false}}},
+		"no tags":  {[]string{"pr/{{.Number}}", "x{{.SHA}}{{.SHA}}{{.SHA}}{{.SHA}}"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Compile(v1alpha1.GitHubPullRequests{}, tc.candidates)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, c.Tags(pull())); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfHead(t *testing.T) {
+	pushed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	merge := strings.Repeat("e", 40)
+	pr := pull(func(pr *v1alpha1.PullRequest) { pr.MergeSHA, pr.HeadTime = merge, &metav1.Time{Time: pushed} })
+	unknown := pull()
+	former := Image{Digest: "sha256:1", Revision: older}
+	for name, tc := range map[string]struct {
+		pr    *v1alpha1.PullRequest
+		image Image
+		want  bool
+	}{
+		"revision is the head":                        {pr, Image{Digest: "sha256:2", Revision: commit}, true},
+		"revision is the merge":                       {pr, Image{Digest: "sha256:2", Revision: merge}, true},
+		"revision of the head, image of before":       {pr, Image{Digest: "sha256:1", Revision: commit}, true},
+		"built after the push":                        {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
+		"built after the push, of an earlier merge":   {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, true},
+		"built after the push, of the former commit":  {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
+		"built at the push":                           {pr, Image{Digest: "sha256:2", Created: pushed}, false},
+		"built before the push":                       {pr, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second), Revision: "d"}, false},
+		"says nothing":                                {pr, Image{Digest: "sha256:2"}, false},
+		"the image of the former commit":              {pr, Image{Digest: "sha256:1", Created: pushed.Add(time.Second)}, false},
+		"when it was pushed is not known":             {unknown, Image{Digest: "sha256:2", Created: pushed}, false},
+		"nothing is known, not even the merge commit": {unknown, Image{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if why := OfHead(tc.pr, tc.image, former); (why == "") != tc.want {
+				t.Errorf("got %q, want of the head: %v", why, tc.want)
+			}
+		})
+	}
+}
+
+func TestSlug(t *testing.T) {
+	for branch, want := range map[string]string{
+		"feature/foo": "feature-foo-7", "1.2.x": "1-2-x-7", "UPPER_case": "upper-case-7", "--x--": "x-7", "日本": "pr-7", "": "pr-7",
+		strings.Repeat("a", 39) + "/b": strings.Repeat("a", 39) + "-7",
+	} {
+		if got := Slug(branch, 7); got != want {
+			t.Errorf("slug of %q: got %q, want %q", branch, got, want)
+		}
+	}
+	for slug, want := range map[string]bool{"feature-foo-7": true, "1-x": false, "release": false, "a-07": false, "a-0": false, "-7": false} {
+		if _, ok := Number(slug); ok != want {
+			t.Errorf("%q is of a pull request: %v, want %v", slug, ok, want)
+		}
+	}
+}
+
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// A slug is a DNS label whatever the branch, names the pull request, and is of no
+// other one.
+func TestSlugProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		branches := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z0-9/._-]{0,80}`))
+		numbers := rapid.Int64Range(1, math.MaxInt64)
+		a, n := branches.Draw(t, "branch"), numbers.Draw(t, "number")
+		b, m := branches.Draw(t, "other branch"), numbers.Draw(t, "other number")
+		slug := Slug(a, n)
+		if !dnsLabel.MatchString(slug) {
+			t.Errorf("%q is no DNS label", slug)
+		}
+		if got, ok := Number(slug); !ok || got != n {
+			t.Errorf("number of %q: %d, want %d", slug, got, n)
+		}
+		if n != m && slug == Slug(b, m) {
+			t.Errorf("%q is of two pull requests", slug)
+		}
+	})
+}
+
+// The order is the same whatever it was before, and total.
+func TestNewestIsTotal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []*v1alpha1.PullRequest
+		for n := range rapid.IntRange(0, 20).Draw(t, "pull requests") {
+			pr := pull(func(pr *v1alpha1.PullRequest) { pr.Number = int64(n) })
+			if seconds := rapid.IntRange(0, 4).Draw(t, "pushed"); seconds > 0 {
+				pr.HeadTime = &metav1.Time{Time: time.Unix(int64(seconds), 0)}
+			}
+			all = append(all, pr)
+		}
+		want := slices.SortedFunc(slices.Values(all), Newest)
+		got := slices.SortedFunc(slices.Values(rapid.Permutation(all).Draw(t, "order")), Newest)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the order depends on the order:\n%s", diff)
+		}
+	})
+}
