@@ -23,8 +23,12 @@ demo: cluster-up local-install bin/demo bin/sampleapp ## Play the main job on th
 demo-analysis: cluster-up local-install bin/demo bin/sampleapp ## Play good, bad, slow and silent canaries that Prometheus judges; ends with a verdict
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story analysis -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
+.PHONY: demo-previews
+demo-previews: cluster-up local-install bin/demo bin/sampleapp ## Play the life of pull requests' previews, with a server that stands in for GitHub; ends with a verdict
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story previews -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
 .PHONY: demo-all
-demo-all: demo demo-analysis ## Play all stories
+demo-all: demo demo-analysis demo-previews ## Play all stories
 
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a real API server

@@ -300,6 +300,11 @@ func (s *story) moved(ctx context.Context, slug, version string) error {
 	if err := s.active(ctx, slug, version); err != nil {
 		return err
 	}
+	return s.seen(ctx, version)
+}
+
+// seen waits until a version is all that clients see.
+func (s *story) seen(ctx context.Context, version string) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "clients to see "+version+" only", func(context.Context) (bool, string, error) {
 		split := s.loads[0].Recent(time.Second).Split()
 		return split.Fraction(version) == 1, fmt.Sprintf("%.0f %%", split.Fraction(version)*100), nil

@@ -76,6 +76,19 @@ var scripts = map[string]script{
 		judge:   (*story).onlyCanariesFailed,
 		domains: []string{domainV1},
 	},
+	"previews": {
+		samples: "hack/demo/previews",
+		chapters: []chapter{
+			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Start a server that stands in for GitHub", (*story).gitHub},
+			{"Open a pull request, before its image exists", (*story).opened},
+			{"Push its image", (*story).built},
+			{"Push three more commits, whose images come later", (*story).pushes},
+			{"A pull request from a fork: denied, until somebody approves its commit", (*story).fork},
+			{"Close both", (*story).closed},
+		},
+		judge: (*story).told,
+	},
 }
 
 // story is the demo under way: what it has seen, and what it found wanting.
@@ -88,6 +101,7 @@ type story struct {
 	loads   []*harness.Load
 	checks  []check
 	ends    []end
+	hub     *standIn
 }
 
 // check is one line of the verdict.
@@ -212,11 +226,15 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 		}
 		fmt.Printf("%s %s%s\n", mark, c.what, parenthesis(c.note))
 	}
-	fmt.Printf("\nThe demo took %s. The cluster stays up; open\n", time.Since(s.began).Round(time.Second))
+	fmt.Printf("\nThe demo took %s. The cluster stays up", time.Since(s.began).Round(time.Second))
+	if len(s.script.domains) > 0 {
+		fmt.Print("; open")
+	}
+	fmt.Println()
 	for _, domain := range s.script.domains {
 		fmt.Printf("  %s\n", s.cluster.URL(domain))
 	}
-	fmt.Println("and end it with: make cluster-down")
+	fmt.Println("End it with: make cluster-down")
 	if !good {
 		fmt.Println("\nVerdict: FAILED")
 		return errVerdict

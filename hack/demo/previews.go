@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// Names in hack/demo/previews. The stand-in listens where the manager reaches it.
+const (
+	gitHubAddress    = "10.250.0.1:8010"
+	gitHubRepository = "acme/shop"
+	gitHubToken      = "demo"
+	branch           = "feature/greeting"
+	slug             = "feature-greeting-1"
+	domainPreview    = slug + ".preview.localhost"
+	forkSlug         = "patch-1-2"
+	domainFork       = forkSlug + ".preview.localhost"
+)
+
+// standIn is the GitHub of the story, and what was pushed there.
+type standIn struct {
+	server *githubtest.Server
+	repo   *githubtest.Repository
+	// heads of pull request 1 that got an image, in order.
+	heads []string
+}
+
+// gitHub starts the server that stands in for GitHub. It ends with the demo.
+func (s *story) gitHub(context.Context) error {
+	server, err := githubtest.New(githubtest.Options{})
+	if err != nil {
+		return err
+	}
+	listener, err := s.cluster.ListenInside(gitHubAddress)
+	if err != nil {
+		return err
+	}
+	web := &http.Server{Handler: server, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.say("   the stand-in for GitHub ended: %v", err)
+		}
+	}()
+	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})
+	s.hub = &standIn{server: server, repo: server.AddRepository(gitHubRepository)}
+	s.say("   GitHub is out of reach of this cluster: a server in this process stands in for it, at %s.", gitHubAddress)
+	s.say("   It answers as GitHub's REST reference says, and refuses everything else.")
+	return nil
+}
+
+func (s *story) opened(ctx context.Context) error {
+	if err := s.run(ctx, "apply", "-k", s.samples); err != nil {
+		return err
+	}
+	n := s.hub.repo.Open(githubtest.PullRequest{Title: "Greet politely", HeadRef: branch})
+	s.say("   opened pull request %d from branch %s, commit %.7s", n, branch, s.head(1))
+	err := s.deployment(ctx, s.head(1), "queued")
+	if err != nil {
+		return err
+	}
+	var policy v1alpha1.ImagePolicy
+	if err := s.get(ctx, &policy); err != nil {
+		return err
+	}
+	waits := slices.ContainsFunc(policy.Status.Candidates, func(c v1alpha1.RefusedCandidate) bool {
+		return strings.HasPrefix(s.head(1), c.Version) || c.Version == s.head(1)
+	})
+	s.note("the commit is known, and waits for its image", waits && len(policy.Status.Releases) == 0, fmt.Sprintf("%+v", policy.Status.Candidates))
+	var releases v1alpha1.VersionedMicroserviceList
+	if err := s.cluster.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	s.note("nothing runs, and the Deployment at GitHub is queued", len(releases.Items) == 0, "")
+	return s.run(ctx, "get", "ghr,imgp,msvc", "-n", namespace)
+}
+
+func (s *story) built(ctx context.Context) error {
+	pushed := time.Now()
+	if err := s.build(ctx); err != nil {
+		return err
+	}
+	if err := s.active(ctx, slug, s.head(1)); err != nil {
+		return err
+	}
+	if err := s.load(ctx, domainPreview, "first commit"); err != nil {
+		return err
+	}
+	s.note("the preview answers at "+domainPreview, true, "after "+since(pushed))
+	if err := s.deployment(ctx, s.head(1), "success"); err != nil {
+		return err
+	}
+	url := s.lastStatus(s.head(1)).EnvironmentURL
+	s.note("the Deployment at GitHub is a success, with the preview's URL", strings.Contains(url, domainPreview), url)
+	err := harness.WaitFor(ctx, "the comment on the pull request", func(context.Context) (bool, string, error) {
+		comments := s.hub.repo.Comments(1)
+		return len(comments) == 1 && strings.Contains(comments[0].Body, domainPreview), fmt.Sprintf("%d comments", len(comments)), nil
+	})
+	s.note("one comment on the pull request tells of it", err == nil, "")
+	return errors.Join(err, s.show(ctx))
+}
+
+// pushes adds three commits, each with an image a while later.
+func (s *story) pushes(ctx context.Context) error {
+	for i := range 3 {
+		former := s.head(1)
+		sha := s.hub.repo.Push(1)
+		s.say("   pushed commit %.7s, whose image is being built", sha)
+		s.mark(fmt.Sprintf("commit %d without its image", i+2))
+		if err := s.deployment(ctx, sha, "queued"); err != nil {
+			return err
+		}
+		share := s.loads[0].Recent(time.Second).Split()
+		s.note(fmt.Sprintf("%.7s serves on while %.7s has no image", former, sha), share.Fraction(short(former)) == 1, "")
+		s.mark(fmt.Sprintf("commit %d", i+2))
+		if err := s.build(ctx); err != nil {
+			return err
+		}
+		if err := s.active(ctx, slug, sha); err != nil {
+			return err
+		}
+		if err := s.seen(ctx, short(sha)); err != nil {
+			return err
+		}
+		if err := s.deployment(ctx, sha, "success"); err != nil {
+			return err
+		}
+		if err := s.deployment(ctx, former, "inactive"); err != nil {
+			return err
+		}
+	}
+	s.note("each of three pushes took over when it was ready", true, "")
+	return s.show(ctx)
+}
+
+func (s *story) fork(ctx context.Context) error {
+	n := s.hub.repo.Open(githubtest.PullRequest{Title: "Mine some coins", HeadRef: "patch-1", Fork: "stranger/shop", Author: "stranger", Association: "NONE"})
+	s.say("   opened pull request %d from a fork, and pushed an image for it", n)
+	if err := s.image(ctx, n); err != nil {
+		return err
+	}
+	err := harness.WaitFor(ctx, "the fork to be known", func(ctx context.Context) (bool, string, error) {
+		var repo v1alpha1.GitHubRepository
+		err := s.get(ctx, &repo)
+		return err == nil && len(repo.Status.PullRequests) == 2, fmt.Sprintf("%d pull requests", len(repo.Status.PullRequests)), err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.pause(ctx, 8*time.Second); err != nil {
+		return err
+	}
+	var ms v1alpha1.Microservice
+	if err := s.get(ctx, &ms); err != nil {
+		return err
+	}
+	s.note("the code of a stranger does not run by itself", group(&ms, forkSlug) == nil, "")
+	s.say("   a maintainer reads it, and puts the label preview on")
+	s.hub.repo.Label(n, "preview")
+	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {
+		return err
+	}
+	approved := s.head(n)
+	sha := s.hub.repo.Push(n)
+	s.say("   the stranger pushes %.7s, with an image", sha)
+	if err := s.image(ctx, n); err != nil {
+		return err
+	}
+	if err := s.pause(ctx, 10*time.Second); err != nil {
+		return err
+	}
+	if err := s.get(ctx, &ms); err != nil {
+		return err
+	}
+	s.note("the approval holds for the commit that was read, and no other", release(&ms, forkSlug, sha) == nil, fmt.Sprintf("approved %.7s, pushed %.7s", approved, sha))
+	return nil
+}
+
+func (s *story) closed(ctx context.Context) error {
+	s.loads[0].Stop()
+	closed := time.Now()
+	s.hub.repo.Close(1, true)
+	s.hub.repo.Close(2, false)
+	s.say("   merged pull request 1, and closed pull request 2")
+	err := s.until(ctx, "both previews to be gone", func(ms *v1alpha1.Microservice) (bool, string) {
+		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
+	})
+	if err != nil {
+		return err
+	}
+	err = harness.WaitFor(ctx, "releases, pods and domains to be gone", func(ctx context.Context) (bool, string, error) {
+		var releases v1alpha1.VersionedMicroserviceList
+		var pods corev1.PodList
+		var policy v1alpha1.NetworkPolicy
+		in := client.InNamespace(namespace)
+		err := errors.Join(s.cluster.Client.List(ctx, &releases, in), s.cluster.Client.List(ctx, &pods, in), s.get(ctx, &policy))
+		left := fmt.Sprintf("%d releases, %d pods, %d domains", len(releases.Items), len(pods.Items), len(policy.Status.Domains))
+		return len(releases.Items)+len(pods.Items)+len(policy.Status.Domains) == 0, left, err
+	})
+	if err != nil {
+		return err
+	}
+	s.note("both previews are gone, pods and domains too", true, "after "+since(closed))
+	for _, sha := range s.hub.heads {
+		if err := s.deployment(ctx, sha, "inactive"); err != nil {
+			return err
+		}
+	}
+	s.note("their Deployments at GitHub are inactive", true, "")
+	return s.run(ctx, "get", "ghr,imgp,msvc,vsvc,hnp", "-n", namespace)
+}
+
+// told looks at what GitHub was told: no more and no less.
+func (s *story) told(reports []harness.Report) check {
+	c := s.noneFailed(reports)
+	if s.hub == nil {
+		return c
+	}
+	deployments := map[string]int{}
+	for _, d := range s.hub.repo.Deployments() {
+		deployments[d.SHA+" "+d.Environment]++
+	}
+	twice := 0
+	for _, n := range deployments {
+		twice += n - 1
+	}
+	s.note("one Deployment at GitHub for each commit", twice == 0 && len(deployments) > 0, fmt.Sprintf("%d for %d commits", twice+len(deployments), len(deployments)))
+	comments := len(s.hub.repo.Comments(1))
+	s.note("one comment on the pull request", comments == 1, fmt.Sprint(comments))
+	failures := s.hub.server.Failures()
+	s.note("GitHub was asked nothing that its reference does not describe", len(failures) == 0, strings.Join(failures, "; "))
+	return c
+}
+
+// head is the head commit of a pull request.
+func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
+
+func short(sha string) string { return sha[:7] }
+
+// build pushes the image of the head commit of pull request 1.
+func (s *story) build(ctx context.Context) error {
+	s.hub.heads = append(s.hub.heads, s.head(1))
+	return s.image(ctx, 1)
+}
+
+func (s *story) image(ctx context.Context, n int) error {
+	sha := short(s.head(n))
+	return s.push(ctx, fmt.Sprintf("pr-%d-%s", n, sha), map[string]string{"VERSION": sha})
+}
+
+// get reads the sample's object of a kind.
+func (s *story) get(ctx context.Context, o client.Object) error {
+	return s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, o)
+}
+
+// lastStatus is what GitHub was told last about a commit.
+func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
+	for _, d := range s.hub.repo.Deployments() {
+		if d.SHA == sha && len(d.Statuses) > 0 {
+			return d.Statuses[len(d.Statuses)-1]
+		}
+	}
+	return githubtest.DeploymentStatus{}
+}
+
+// deployment waits until the Deployment of a commit has a state at GitHub.
+func (s *story) deployment(ctx context.Context, sha, state string) error {
+	return harness.WaitFor(ctx, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
+		last := s.lastStatus(sha).State
+		return last == state, fmt.Sprintf("%q", last), nil
+	})
+}
+
+// pause waits, to see that something does not happen.
+func (s *story) pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
