@@ -148,9 +148,7 @@ func classify(c call, err error) *Error {
 		}
 	case errors.As(err, &refused):
 		e.set(Refused, refused.Error(), "check spec.baseURL")
-	case errors.As(err, &redirect):
-		e.set(Refused, "the answer leads to "+redirect.To, "name the final address in spec.baseURL")
-	case errors.Is(err, errForeign), errors.Is(err, errLink):
+	case errors.As(err, &redirect), errors.Is(err, errForeign), errors.Is(err, errLink):
 		e.set(Refused, "the answer leads to another host", "name the server by its own host in spec.baseURL")
 	case errors.Is(err, errMethod):
 		e.set(NotFound, "the repository was moved", "write its name of today into spec.owner and spec.repo")

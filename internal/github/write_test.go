@@ -1,0 +1,266 @@
+package github
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+)
+
+// deployment of the first pull request.
+func (w *world) deployment() Deployment {
+	return Deployment{SHA: w.repo.PullRequest(1).HeadSHA, Environment: "pr-1/shop", Marker: "shop/ghr/uid-1", Description: "shop", Transient: true}
+}
+
+func TestDeploymentIsMadeOnce(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	w.repo.SetBehind(true)        // GitHub would merge the base
+	w.repo.SetChecksPending(true) // GitHub would refuse
+	c := w.token()
+	first := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t)
+	for range 3 { // as after a crash: nothing is remembered here
+		if again := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t); again != first {
+			t.Errorf("deployment %d, want %d again", again, first)
+		}
+	}
+	all := w.repo.Deployments()
+	if len(all) != 1 || all[0].ID != first || !all[0].Transient || all[0].Production || all[0].AutoMerge || all[0].WantedChecks {
+		t.Fatalf("deployments %+v", all)
+	}
+	if got := w.Count(deployRoute, 0); got != 1 {
+		t.Errorf("%d requests to create, want 1", got)
+	}
+	sha := w.repo.Push(1)
+	second := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t)
+	other := w.deployment()
+	other.Marker = "other/ghr/uid-2"
+	third := must(c.EnsureDeployment(t.Context(), shop, other))(t)
+	all = w.repo.Deployments()
+	if len(all) != 3 || all[1].ID != second || all[1].SHA != sha || all[2].ID != third {
+		t.Errorf("deployments %+v, want one for each commit and marker", all)
+	}
+}
+
+func TestDeploymentConflicts(t *testing.T) {
+	for name, answer := range map[string]githubtest.Answer{"202": githubtest.DeploymentMerged, "409": githubtest.DeploymentConflict} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.open(1)
+			w.Fail(githubtest.Fault{Route: deployRoute, Answer: answer, Times: 1})
+			_, err := w.token().EnsureDeployment(t.Context(), shop, w.deployment())
+			isKind(t, err, Conflict)
+			if !Conflict.Transient() || len(w.repo.Deployments()) != 0 {
+				t.Error("a conflict is final, or left a deployment")
+			}
+			if id := must(w.token().EnsureDeployment(t.Context(), shop, w.deployment()))(t); id != w.repo.Deployments()[0].ID {
+				t.Errorf("deployment %d, want the one that was made", id)
+			}
+		})
+	}
+}
+
+func TestDeploymentErrors(t *testing.T) {
+	tests := map[string]struct {
+		change func(*world, *Deployment)
+		want   Kind
+		words  string
+	}{
+		"archived":       {func(w *world, _ *Deployment) { w.repo.SetArchived(true) }, Forbidden, "archived"},
+		"unknown commit": {func(_ *world, d *Deployment) { d.SHA = strings.Repeat("a", 40) }, Invalid, "422"},
+		"short commit":   {func(_ *world, d *Deployment) { d.SHA = "abc" }, BadConfig, "SHA"},
+		"no environment": {func(_ *world, d *Deployment) { d.Environment = "" }, BadConfig, "environment"},
+		"no marker":      {func(_ *world, d *Deployment) { d.Marker = "" }, BadConfig, "marker"},
+		"marker of HTML": {func(_ *world, d *Deployment) { d.Marker = "a-->b" }, BadConfig, "marker"},
+		"no permission": {func(w *world, _ *Deployment) {
+			w.AddToken("secret-a", githubtest.Access{Permissions: map[string]string{"deployments": "read"}})
+		}, Forbidden, "deployments=write"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.open(1)
+			d := w.deployment()
+			test.change(w, &d)
+			_, err := w.token().EnsureDeployment(t.Context(), shop, d)
+			isKind(t, err, test.want)
+			if !strings.Contains(err.Error(), test.words) {
+				t.Errorf("message %q does not name %q", err, test.words)
+			}
+		})
+	}
+}
+
+func TestDeploymentStatusIsSetOnChange(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	c := w.token()
+	id := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t)
+	long := strings.Repeat("ü", 200)
+	steps := []struct {
+		status DeploymentStatus
+		wrote  bool
+	}{
+		{DeploymentStatus{State: Queued}, true},
+		{DeploymentStatus{State: Queued}, false},
+		{DeploymentStatus{State: InProgress, Description: "1.2.3 starts"}, true},
+		{DeploymentStatus{State: InProgress, Description: "1.2.3 starts"}, false},
+		{DeploymentStatus{State: Success, EnvironmentURL: "https://pr-1.example.com", LogURL: "https://example.com/log"}, true},
+		{DeploymentStatus{State: Success, EnvironmentURL: "https://pr-1.example.com", LogURL: "https://example.com/log"}, false},
+		{DeploymentStatus{State: Success, EnvironmentURL: "https://other.example.com", LogURL: "https://example.com/log"}, true},
+		{DeploymentStatus{State: Failure, Description: long}, true},
+		{DeploymentStatus{State: Failure, Description: long}, false},
+		{DeploymentStatus{State: Queued}, true},
+	}
+	writes := 0
+	for i, step := range steps {
+		if got := must(c.SetDeploymentStatus(t.Context(), shop, id, step.status))(t); got != step.wrote {
+			t.Errorf("step %d: wrote %v, want %v", i, got, step.wrote)
+		}
+		if step.wrote {
+			writes++
+		}
+	}
+	if got := w.Count(statusRoute, 201); got != writes {
+		t.Errorf("%d statuses, want %d", got, writes)
+	}
+	if got := w.repo.Deployments()[0].Statuses[4]; got.State != "failure" || len(got.Description) != maxDescription {
+		t.Errorf("status %+v, want a description of %d bytes", got, maxDescription)
+	}
+}
+
+func TestDeactivate(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	c := w.token()
+	id := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t)
+	for i, want := range []bool{true, false} {
+		if got := must(c.Deactivate(t.Context(), shop, id, "closed"))(t); got != want {
+			t.Errorf("time %d: wrote %v, want %v", i+1, got, want)
+		}
+	}
+	if got := w.repo.Deployments()[0].State(); got != "inactive" {
+		t.Errorf("state %s", got)
+	}
+	w.repo.DeleteDeployment(id)
+	if got, err := c.Deactivate(t.Context(), shop, id, "closed"); got || err != nil {
+		t.Errorf("deleted deployment: %v, %v", got, err)
+	}
+	w.repo.SetPrivate(true)
+	w.AddToken("secret-a", githubtest.Access{Repositories: []string{"acme/other"}})
+	_, err := c.Deactivate(t.Context(), shop, id, "closed")
+	isKind(t, err, NotFound) // lost access is no deletion
+}
+
+func TestCommentIsOne(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	c := w.token()
+	w.repo.Comment(1, "ada", "Nice. <!-- heighliner shop/uid-1 --> is not ours")
+	write := func(state CommentState, body string) CommentState {
+		t.Helper()
+		return must(c.EnsureComment(t.Context(), shop, 1, state, Comment{Marker: "shop/uid-1", Body: body}))(t)
+	}
+	ours := func() (bodies []string) {
+		for _, comment := range w.repo.Comments(1) {
+			if comment.Author == "octocat" {
+				bodies = append(bodies, comment.Body)
+			}
+		}
+		return bodies
+	}
+	want := func(body string, writes int) {
+		t.Helper()
+		if diff := cmp.Diff([]string{"<!-- heighliner shop/uid-1 -->\n" + body}, ours()); diff != "" {
+			t.Errorf("comments (-want +got):\n%s", diff)
+		}
+		if got := w.Count(commentRoute, 0) + w.Count(editRoute, 0); got != writes {
+			t.Errorf("%d writes, want %d", got, writes)
+		}
+	}
+
+	state := write(CommentState{}, "queued")
+	want("queued", 1)
+	if again := write(state, "queued"); again != state {
+		t.Errorf("state %+v, want %+v", again, state)
+	}
+	want("queued", 1)
+	if again := write(CommentState{}, "ready"); again != state { // its ID is lost
+		t.Errorf("state %+v, want %+v", again, state)
+	}
+	want("ready", 2)
+	state = write(state, "ready again")
+	want("ready again", 3)
+
+	w.repo.DeleteComment(state.ID) // by its reader
+	second := write(state, "ready")
+	if !second.Recreated || second.Dismissed || second.ID == state.ID {
+		t.Errorf("state %+v, want a new comment", second)
+	}
+	want("ready", 4)
+	second = write(second, "closed")
+	want("closed", 5)
+
+	w.repo.DeleteComment(second.ID) // and again
+	third := write(second, "ready")
+	if diff := cmp.Diff(CommentState{Recreated: true, Dismissed: true}, third); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
+	w.ResetCounts()
+	write(third, "other")
+	if got := ours(); len(got) != 0 || w.Count("", 0) != 0 {
+		t.Errorf("comments %q and %d requests after the comment was deleted twice", got, w.Count("", 0))
+	}
+}
+
+func TestCommentNeedsThePullRequest(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	c := w.token()
+	state := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: "b"}))(t)
+	w.Fail(githubtest.Fault{Answer: githubtest.NotFound}) // as when access is lost
+	got, err := c.EnsureComment(t.Context(), shop, 1, state, Comment{Marker: "m", Body: "c"})
+	isKind(t, err, NotFound)
+	if got != state {
+		t.Errorf("state %+v beside an error, want %+v", got, state)
+	}
+	w.Heal()
+	w.Fail(githubtest.Fault{Route: commentRoute, Answer: githubtest.Gone, Times: 1})
+	_, err = c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "other", Body: "c"})
+	isKind(t, err, NotFound)
+}
+
+func TestCommentIsCut(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	body := strings.Repeat("é", maxComment)
+	state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: body}))(t)
+	again := must(w.token().EnsureComment(t.Context(), shop, 1, state, Comment{Marker: "m", Body: body}))(t)
+	if again != state || w.Count(editRoute, 0) != 0 {
+		t.Error("a comment that was cut is written again")
+	}
+}
+
+func TestEscapeMarkdown(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"plain":     {"Add carts", "Add carts"},
+		"markup":    {"**a** `b` [c](d) ![e](f)", `\*\*a\*\* \` + "`b\\`" + ` \[c\]\(d\) \!\[e\]\(f\)`},
+		"HTML":      {"<img src=x> &amp; <!-- x -->", `&lt;img src\=x&gt; &amp;amp\; &lt;\!\-\- x \-\-&gt;`},
+		"mentions":  {"@acme/all #12", "\\@\u200bacme\\/all \\#\u200b12"},
+		"addresses": {"https://evil.example www.x.y", `https\:\/\/evil\.example www\.x\.y`},
+		"lines":     {"a\n# b", "a \\#\u200b b"},
+		"direction": {"a\u202eb\u200bc", "abc"},
+		"cut":       {strings.Repeat("ü", 300), strings.Repeat("ü", 50)},
+		"no UTF-8":  {"a\xffb", "ab"},
+		"backslash": {`\@a`, "\\\\\\@\u200ba"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, EscapeMarkdown(test.text, 100)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
