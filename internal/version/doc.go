@@ -7,16 +7,23 @@
 //	Name       the tag is no tag by the OCI specification
 //	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
 //	TagFilter  tagFilter.pattern does not match
+//	Match      match.name does not match the name of a source that is no registry
 //	Parse      what is left is no version by versioning.scheme and versioning.suffix
-//	Level      a pre-release, and versioning.level is Release
+//	Level      a pre-release, by its version or by its source, and versioning.level
+//	           is Release
 //	Range      outside versioning.range
 //	Deny       named by deny
 //	MinAge     the caller has not seen the tag for long enough    (Refusal)
 //	Exists     the caller proved that there is no such image      (Refusal)
 //	Platform   the image is not there for the wanted platforms    (Refusal)
+//	Labels     the image lacks a label of match.labels            (Refusal)
+//	Verify     no key of verify has signed the image              (Refusal)
 //	Duplicate  another tag gives the same version
 //	Limits     beyond limits.groups or limits.releasesPerGroup
 //
-// MinAge needs a clock, Exists and Platform the registry, so the caller decides them: it offers,
-// looks at what is offered, and offers again with what it has refused.
+// A name of a source that is no registry is mapped to a tag first; Name, Exclude and
+// TagFilter judge the tag.
+//
+// MinAge needs a clock, and Exists to Verify the registry, so the caller decides them:
+// it offers, looks at what is offered, and offers again with what it has refused.
 package version

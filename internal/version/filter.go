@@ -12,6 +12,7 @@ const (
 	VerdictName      Verdict = "Name"
 	VerdictExclude   Verdict = "Exclude"
 	VerdictTagFilter Verdict = "TagFilter"
+	VerdictMatch     Verdict = "Match"
 	VerdictParse     Verdict = "Parse"
 	VerdictLevel     Verdict = "Level"
 	VerdictRange     Verdict = "Range"
@@ -19,6 +20,8 @@ const (
 	VerdictMinAge    Verdict = "MinAge"
 	VerdictExists    Verdict = "Exists"
 	VerdictPlatform  Verdict = "Platform"
+	VerdictLabels    Verdict = "Labels"
+	VerdictVerify    Verdict = "Verify"
 	VerdictDuplicate Verdict = "Duplicate"
 	VerdictLimits    Verdict = "Limits"
 )
@@ -29,6 +32,7 @@ type candidate struct {
 	text    string   // what the version is read from
 	match   []int    // of tagFilter.pattern in the tag
 	version *Version // nil until parsed
+	pre     bool     // the source says that it is a pre-release
 }
 
 // filter is one row of the table in the package's documentation: refuses gives
@@ -85,8 +89,13 @@ var filters = []filter{
 
 var versionFilters = []filter{
 	{VerdictLevel, func(s *Selector, c *candidate) string {
-		if s.rules.Level == LevelRelease && levelOf(c.version) == LevelCandidate {
+		switch {
+		case s.rules.Level != LevelRelease:
+			return ""
+		case levelOf(c.version) == LevelCandidate:
 			return "pre-release, and versioning.level is Release"
+		case c.pre:
+			return "marked as a pre-release, and versioning.level is Release"
 		}
 		return ""
 	}},

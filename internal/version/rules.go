@@ -16,6 +16,8 @@ import (
 type Rules struct {
 	// TagFilter chooses tags and extracts the version.
 	TagFilter TagFilter
+	// Match maps names of a source that is no registry to tags.
+	Match NameMatch
 	// Level is the least mature thing admitted; "" is LevelRelease.
 	Level Level
 	// Range of versions, as in ">=1.0.0 <2.0.0"; "" admits all.
@@ -47,6 +49,15 @@ type TagFilter struct {
 	Extract string
 	// Exclude are patterns of tags to leave out.
 	Exclude []string
+}
+
+// NameMatch rewrites a name by a regular expression (RE2); zero leaves names as they
+// are.
+type NameMatch struct {
+	// From must match the whole name.
+	From string
+	// To is the tag, written with the groups of From ("$1", "${version}").
+	To string
 }
 
 // Limits bound what is offered; held versions come on top.
@@ -104,10 +115,11 @@ type Selector struct {
 	exclude []pattern
 	match   *regexp.Regexp
 	extract string
+	mapping *regexp.Regexp // of names to tags; nil: the same
 	within  *constraint
 	deny    []denial
 	groups  [5]int // of match, by groupsOfVersion; -1 for none
-	reasons struct{ tagFilter, within, perGroup string }
+	reasons struct{ tagFilter, match, within, perGroup string }
 	errors  struct{ suffix, parts error }
 }
 
@@ -142,6 +154,7 @@ func compile(r Rules) (*Selector, []FieldError) {
 	s := &Selector{rules: r}
 	var errs []FieldError
 	errs = append(errs, s.compileTagFilter(r.TagFilter)...)
+	errs = append(errs, s.compileMatch(r.Match)...)
 	errs = append(errs, s.compileScheme(r)...)
 	errs = append(errs, oneOf("versioning.level", r.Level, LevelRelease, LevelCandidate)...)
 	errs = append(errs, s.compileRange(r.Range)...)
@@ -175,9 +188,30 @@ func (s *Selector) compileTagFilter(f TagFilter) (errs []FieldError) {
 	}
 	s.match, s.extract = re, f.Extract
 	s.reasons.tagFilter = fmt.Sprintf("tagFilter.pattern %q does not match", f.Pattern)
-	for _, group := range templateGroups(f.Extract) {
+	return append(errs, missingGroups("tagFilter.extract", f.Extract, "tagFilter.pattern", f.Pattern, re)...)
+}
+
+func (s *Selector) compileMatch(m NameMatch) []FieldError {
+	if m == (NameMatch{}) {
+		return nil
+	}
+	if _, err := regexp.Compile(m.From); err != nil {
+		return []FieldError{badPattern("match.name.from", m.From, err)}
+	}
+	re, err := regexp.Compile(`^(?:` + m.From + `)$`)
+	if err != nil {
+		return []FieldError{badPattern("match.name.from", m.From, err)}
+	}
+	s.mapping = re
+	s.reasons.match = fmt.Sprintf("match.name.from %q does not match the whole name", m.From)
+	return missingGroups("match.name.to", m.To, "match.name.from", m.From, re)
+}
+
+// missingGroups tells of each group that a template names and the pattern has not.
+func missingGroups(field, template, of, pattern string, re *regexp.Regexp) (errs []FieldError) {
+	for _, group := range templateGroups(template) {
 		if !hasGroup(re, group) {
-			errs = append(errs, FieldError{"tagFilter.extract", fmt.Sprintf("%q names the group %q, which tagFilter.pattern %q has not", f.Extract, group, f.Pattern),
+			errs = append(errs, FieldError{field, fmt.Sprintf("%q names the group %q, which %s %q has not", template, group, of, pattern),
 				"name one of the pattern's groups, in braces where a letter, digit or _ follows: ${version}x"})
 		}
 	}

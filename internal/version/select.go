@@ -3,14 +3,27 @@ package version
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
+
+// Name is what a source that is no registry calls a version.
+type Name struct {
+	// Text of the name.
+	Text string
+	// Tag of the image where it is known; "" has Rules.Match give it.
+	Tag string
+	// Prerelease: the source says that it is one, whatever its version looks like.
+	Prerelease bool
+}
 
 // Release is a version that is offered.
 type Release struct {
 	// Tag of the image.
 	Tag string
+	// Name that the source gives; "" where it is a registry.
+	Name string
 	// Version in normal form, without "v": "1.2.3-rc.1+build".
 	Version string
 	// Group is the name ("1.2.x"), Slug the DNS label ("1-2-x") of its group.
@@ -34,8 +47,8 @@ type Held struct {
 	Tag string
 }
 
-// Refusal is a verdict of the caller on a tag: VerdictMinAge, VerdictExists or
-// VerdictPlatform, with the reason.
+// Refusal is a verdict of the caller on a tag: VerdictMinAge, VerdictExists,
+// VerdictPlatform, VerdictLabels or VerdictVerify, with the reason.
 type Refusal struct {
 	Verdict Verdict
 	Reason  string
@@ -43,7 +56,8 @@ type Refusal struct {
 
 // Rejection is a tag that is not offered.
 type Rejection struct {
-	// Tag, and the version that it gives; "" where it gives none.
+	// Tag, or the name where it gives no tag, and the version that it gives; "" where it
+	// gives none.
 	Tag, Version string
 	// Verdict names the filter, Reason says why in a line that is the same for the
 	// same facts.
@@ -85,8 +99,9 @@ func Select(rules Rules, tags []string, held []Held, refused map[string]Refusal)
 // so a caller can offer from it again whenever it has refused more.
 type Ranking struct {
 	selector *Selector
-	ranked   []ranked    // newest first, of equal versions the preferred tag first
-	rejected []Rejection // in the order of Result.Rejected
+	ranked   []ranked        // newest first, of equal versions the preferred tag first
+	rejected []Rejection     // in the order of Result.Rejected
+	names    map[string]Name // by tag; nil: the source is a registry
 }
 
 // ranked is kept small: there are many, and few are offered.
@@ -100,15 +115,64 @@ type ranked struct {
 //
 // A list that may be incomplete (an error, a shrunken or a truncated list) loses
 // nothing when the caller adds the tags that it offered before.
-func (s *Selector) Rank(tags []string) *Ranking {
+func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil) }
+
+// RankNames maps names to tags, and puts these through the filters. Of names that
+// give the same tag one counts: one that the source does not mark as a pre-release
+// before one that it does, then the first by its bytes; a tag without a name, as one
+// that was offered before, counts where no name gives it.
+func (s *Selector) RankNames(names []Name) *Ranking {
+	byTag := make(map[string]Name, len(names))
+	var unmatched []Rejection
+	for _, n := range slices.SortedFunc(slices.Values(names), compareNames) {
+		if n.Tag == "" {
+			var ok bool
+			if n.Tag, ok = s.tagOf(n.Text); !ok {
+				unmatched = append(unmatched, Rejection{Tag: n.Text, Verdict: VerdictMatch, Reason: s.reasons.match})
+				continue
+			}
+		}
+		if _, twice := byTag[n.Tag]; !twice {
+			byTag[n.Tag] = n
+		}
+	}
+	return s.rank(slices.Collect(maps.Keys(byTag)), byTag, slices.CompactFunc(unmatched, func(a, b Rejection) bool { return a.Tag == b.Tag }))
+}
+
+func compareNames(a, b Name) int {
+	rank := func(n Name) int {
+		switch {
+		case n.Text == "":
+			return 2
+		case n.Prerelease:
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Text, b.Text), strings.Compare(a.Tag, b.Tag))
+}
+
+// tagOf maps a name to a tag; false where it does not match.
+func (s *Selector) tagOf(name string) (string, bool) {
+	if s.mapping == nil {
+		return name, true
+	}
+	m := s.mapping.FindStringSubmatchIndex(name)
+	if m == nil {
+		return "", false
+	}
+	return string(s.mapping.ExpandString(nil, s.rules.Match.To, name, m)), true
+}
+
+func (s *Selector) rank(tags []string, names map[string]Name, rejected []Rejection) *Ranking {
 	sorted := slices.Clone(tags)
 	if !slices.IsSorted(sorted) {
 		slices.Sort(sorted)
 	}
 	sorted = slices.Compact(sorted)
-	r := &Ranking{selector: s, ranked: make([]ranked, 0, len(sorted))}
+	r := &Ranking{selector: s, ranked: make([]ranked, 0, len(sorted)), names: names, rejected: rejected}
 	for _, tag := range sorted {
-		c := candidate{tag: tag}
+		c := candidate{tag: tag, pre: names[tag].Prerelease}
 		verdict, reason := s.run(filters, &c)
 		if verdict == "" {
 			verdict, reason = s.run(versionFilters, &c)
@@ -226,7 +290,12 @@ func (o *offer) group(name string, releases []ranked) {
 			o.reject(x, VerdictLimits, o.ranking.selector.reasons.perGroup)
 			continue
 		}
-		o.Offered = append(o.Offered, Release{x.tag, version, name, slug, levelOf(x.version), beyond || i >= limits.ReleasesPerGroup})
+		known := o.ranking.names[x.tag]
+		level := levelOf(x.version)
+		if known.Prerelease {
+			level = LevelCandidate
+		}
+		o.Offered = append(o.Offered, Release{x.tag, known.Text, version, name, slug, level, beyond || i >= limits.ReleasesPerGroup})
 	}
 }
 
@@ -271,8 +340,8 @@ func merge(own, ranking []Rejection) []Rejection {
 }
 
 // verdictOrder is the order of Result.Counts.
-var verdictOrder = []Verdict{VerdictName, VerdictExclude, VerdictTagFilter, VerdictParse, VerdictLevel, VerdictRange,
-	VerdictDeny, VerdictMinAge, VerdictExists, VerdictPlatform, VerdictDuplicate, VerdictLimits}
+var verdictOrder = []Verdict{VerdictName, VerdictExclude, VerdictTagFilter, VerdictMatch, VerdictParse, VerdictLevel, VerdictRange,
+	VerdictDeny, VerdictMinAge, VerdictExists, VerdictPlatform, VerdictLabels, VerdictVerify, VerdictDuplicate, VerdictLimits}
 
 func count(rejected []Rejection) (counts []Count) {
 	n := map[Verdict]int{}

@@ -198,7 +198,7 @@ func TestRejectionsAreExplainedInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Result{
-		Offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease, false}},
+		Offered: []Release{{"1.0.0", "", "1.0.0", "release", "release", LevelRelease, false}},
 		Rejected: []Rejection{
 			{Tag: "3.0.0", Version: "3.0.0", Verdict: VerdictRange, Reason: `outside versioning.range "<2.0.0"`},
 			{Tag: "2.0.0", Version: "2.0.0", Verdict: VerdictRange, Reason: `outside versioning.range "<2.0.0"`},
@@ -450,7 +450,7 @@ func TestWithdrawn(t *testing.T) {
 			want: []Withdrawal{{"release", "1.2.3", Excluded}}},
 		"unknown tag is not judged": {rules: Rules{TagFilter: TagFilter{Pattern: `^web-`}}, held: []Held{{"release", "1.0.0", ""}}},
 		"still offered by another tag": {rules: Rules{TagFilter: TagFilter{Exclude: []string{"^v"}}}, held: []Held{{"release", "1.0.0", "v1.0.0"}},
-			offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease, false}}},
+			offered: []Release{{"1.0.0", "", "1.0.0", "release", "release", LevelRelease, false}}},
 		"regrouped": {rules: Rules{GroupBy: GroupByMajor}, held: []Held{{"release", "1.0.0", ""}, {"release", "2.0.0", ""}},
 			want: []Withdrawal{{"release", "", Excluded}}},
 		"regrouped and denied": {rules: Rules{GroupBy: GroupByMajor, Deny: []string{"1.0.0"}}, held: []Held{{"release", "1.0.0", ""}, {"release", "2.0.0", ""}},
@@ -461,7 +461,7 @@ func TestWithdrawn(t *testing.T) {
 		"gone":                     {held: []Held{{"release", "1.0.0", ""}, {"release", "1.1.0", ""}}, gone: []Held{{"release", "v1.0.0", ""}}, want: []Withdrawal{{"release", "1.0.0", Gone}}},
 		"gone and denied":          {rules: Rules{Deny: []string{"1.0.0"}}, held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, want: []Withdrawal{{"release", "1.0.0", Denied}}},
 		"gone and not held":        {gone: []Held{{"release", "1.0.0", ""}}},
-		"gone and offered":         {held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, offered: []Release{{"1.0.0", "1.0.0", "release", "release", LevelRelease, false}}},
+		"gone and offered":         {held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, offered: []Release{{"1.0.0", "", "1.0.0", "release", "release", LevelRelease, false}}},
 		"pinned without a group":   {rules: Rules{GroupBy: GroupByMajor, Deny: []string{"1.0.0"}}, held: []Held{{"", "1.0.0", ""}}, want: []Withdrawal{{"1-x", "1.0.0", Denied}}},
 		"pinned nonsense":          {held: []Held{{"", "nonsense", ""}}},
 		"sorted, each once": {rules: Rules{Deny: []string{"*"}, GroupBy: GroupByMajor},
@@ -520,5 +520,87 @@ func BenchmarkSelect(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func TestRankNames(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules    Rules
+		names    []Name
+		want     []string // with the name after "from", and the level
+		rejected map[string]Verdict
+	}{
+		"same names": {
+			names: []Name{{Text: "v1.0.0"}, {Text: "v1.1.0"}, {Text: "shop/v2.0.0"}},
+			want:  []string{"1.1.0@v1.1.0 from v1.1.0 Release", "1.0.0@v1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"shop/v2.0.0": VerdictName},
+		},
+		"mapped in whole": {
+			rules: Rules{Match: NameMatch{From: `shop/v(?P<version>.+)`, To: "$version"}},
+			names: []Name{{Text: "shop/v1.0.0"}, {Text: "old-shop/v1.1.0"}, {Text: "web/v3.0.0"}},
+			want:  []string{"1.0.0@1.0.0 from shop/v1.0.0 Release"}, rejected: map[string]Verdict{"old-shop/v1.1.0": VerdictMatch, "web/v3.0.0": VerdictMatch},
+		},
+		"an alternative is one in whole": {
+			rules: Rules{Match: NameMatch{From: `v(.+)|x`, To: "$1"}}, names: []Name{{Text: "v1.0.0"}, {Text: "ax"}},
+			want: []string{"1.0.0@1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"ax": VerdictMatch},
+		},
+		"the filter judges the tag": {
+			rules: Rules{Match: NameMatch{From: `v(.+)`, To: "web-$1"}, TagFilter: TagFilter{Pattern: `^web-(.+)$`, Extract: "$1", Exclude: []string{"9$"}}},
+			names: []Name{{Text: "v1.0.0"}, {Text: "v1.0.9"}},
+			want:  []string{"1.0.0@web-1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"web-1.0.9": VerdictExclude},
+		},
+		"marked as a pre-release": {
+			names: []Name{{Text: "1.1.0", Prerelease: true}, {Text: "1.0.0"}},
+			want:  []string{"1.0.0@1.0.0 from 1.0.0 Release"}, rejected: map[string]Verdict{"1.1.0": VerdictLevel},
+		},
+		"a pre-release is a candidate at least": {
+			rules: Rules{Level: LevelCandidate}, names: []Name{{Text: "1.1.0", Prerelease: true}, {Text: "1.0.0"}, {Text: "1.2.0-rc.1"}},
+			want: []string{"1.2.0-rc.1@1.2.0-rc.1 from 1.2.0-rc.1 Candidate", "1.1.0@1.1.0 from 1.1.0 Candidate", "1.0.0@1.0.0 from 1.0.0 Release"},
+		},
+		"two names of one tag": {
+			rules: Rules{Match: NameMatch{From: `[vw](.+)`, To: "$1"}}, names: []Name{{Text: "w1.0.0"}, {Text: "v1.0.0", Prerelease: true}, {Text: "w1.0.0"}},
+			want: []string{"1.0.0@1.0.0 from w1.0.0 Release"},
+		},
+		"a tag that is known is not mapped": {
+			rules: Rules{Match: NameMatch{From: `v(.+)`, To: "$1"}}, names: []Name{{Tag: "1.0.0", Prerelease: true}, {Text: "v1.0.0"}, {Tag: "1.1.0"}},
+			want: []string{"1.1.0@1.1.0 from  Release", "1.0.0@1.0.0 from v1.0.0 Release"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Compile(tc.rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rapid.Check(t, func(t *rapid.T) {
+				got := s.RankNames(rapid.Permutation(tc.names).Draw(t, "names")).Offer(nil, nil)
+				var words []string
+				for _, r := range got.Offered {
+					words = append(words, fmt.Sprintf("%s@%s from %s %s", r.Version, r.Tag, r.Name, r.Level))
+				}
+				if diff := cmp.Diff(tc.want, words); diff != "" {
+					t.Errorf("offered (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(tc.rejected, verdicts(got), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("rejected (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestMatchNamesTheField(t *testing.T) {
+	for name, tc := range map[string]struct {
+		match NameMatch
+		want  string
+	}{
+		"from":  {NameMatch{From: "v(", To: "$1"}, `spec.match.name.from: "v(" is no regular expression (missing closing ))`},
+		"close": {NameMatch{From: "a)|(b", To: "$1"}, `spec.match.name.from: "a)|(b" is no regular expression (unexpected ))`},
+		"group": {NameMatch{From: "v(.+)", To: "${version}"}, `spec.match.name.to: "${version}" names the group "version", which match.name.from "v(.+)" has not`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := Validate(Rules{Match: tc.match})
+			if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), tc.want) {
+				t.Errorf("got %v, want %s...", errs, tc.want)
+			}
+		})
 	}
 }
