@@ -206,8 +206,14 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 				result.Items = append(result.Items, converted)
 			}
 		}
-		result.Unchanged = result.Unchanged && response.Header.Get(headerUnchanged) != ""
+		unchanged := response.Header.Get(headerUnchanged) != ""
+		result.Unchanged = result.Unchanged && unchanged
 		next, err := nextPage(c.base, response)
+		if err == nil && next == 0 && unchanged && len(items) == perPage {
+			// The tag of a page is of its items: a full last page stays the same when
+			// there is one more item, which only its Link tells, and that is an old one.
+			next = options.Page + 1
+		}
 		if err == nil && next != 0 && next <= options.Page {
 			err = errLoop
 		}

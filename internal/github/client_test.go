@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,6 +162,29 @@ func TestThreePagesOfPullRequests(t *testing.T) {
 		t.Errorf("%d pull requests, want 202", len(got.Items))
 	}
 	w.counts(map[githubtest.Request]int{{Route: pullsRoute, Status: 304}: 2, {Route: pullsRoute, Status: 200}: 1})
+}
+
+// TestFullPageGetsASuccessor: the first page stays the same, byte for byte, when a
+// second one begins.
+func TestFullPageGetsASuccessor(t *testing.T) {
+	w := newWorld(t)
+	w.open(100)
+	for want := 100; want <= 102; want++ {
+		for range 2 {
+			if got := must(w.token().OpenPullRequests(t.Context(), shop))(t); len(got.Items) != want {
+				t.Fatalf("%d pull requests, want %d", len(got.Items), want)
+			}
+		}
+		w.open(1)
+	}
+	w.ResetCounts()
+	w.repo.Close(103, false)
+	w.repo.Close(102, false)
+	w.repo.Close(101, false)
+	if got := must(w.token().OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 100 {
+		t.Fatalf("%d pull requests, want 100", len(got.Items))
+	}
+	w.counts(map[githubtest.Request]int{{Route: pullsRoute, Status: 304}: 1, {Route: pullsRoute, Status: 200}: 1})
 }
 
 func TestUnchangedCostsNothing(t *testing.T) {
@@ -433,6 +457,58 @@ func TestListWithoutEndIsTruncated(t *testing.T) {
 	got := must(c.Tags(t.Context(), shop))(t)
 	if !got.Truncated || len(got.Items) != maxPages || requests != maxPages {
 		t.Errorf("truncated %v, %d tags, %d requests, want %d of both", got.Truncated, len(got.Items), requests, maxPages)
+	}
+}
+
+func TestMovedWriteIsNoRead(t *testing.T) {
+	var methods []string
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		methods = append(methods, r.Method)
+		if r.Method == http.MethodPost {
+			http.Redirect(rw, r, "/elsewhere", http.StatusMovedPermanently)
+			return
+		}
+		fmt.Fprint(rw, "[]")
+	}))
+	defer front.Close()
+	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+	_, err := c.EnsureDeployment(t.Context(), shop, Deployment{SHA: strings.Repeat("a", 40), Environment: "pr-1", Marker: "m"})
+	isKind(t, err, NotFound)
+	if diff := cmp.Diff([]string{"GET", "POST"}, methods); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestFewRequestsAtOnce(t *testing.T) {
+	const callers = 3 * requestsAtOnce
+	entered, leave := make(chan struct{}, callers), make(chan struct{})
+	var inside, most atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		now := inside.Add(1)
+		for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+		}
+		entered <- struct{}{}
+		<-leave
+		inside.Add(-1)
+		fmt.Fprint(rw, "[]")
+	}))
+	defer front.Close()
+	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			if _, err := c.Tags(t.Context(), shop); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range requestsAtOnce {
+		<-entered
+	}
+	close(leave)
+	group.Wait()
+	if got := most.Load(); got != requestsAtOnce {
+		t.Errorf("%d requests at once, want %d", got, requestsAtOnce)
 	}
 }
 

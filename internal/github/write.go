@@ -150,7 +150,7 @@ type DeploymentStatus struct {
 // SetDeploymentStatus adds a status to a deployment unless the last one is the
 // same, and tells whether it did. GitHub does not set other deployments inactive
 // by it. Every error is an *Error; NotFound may mean that the deployment was
-// deleted, which [Client.Gone] tells.
+// deleted, which [Client.DeploymentGone] tells.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
 	what := c.call("set status of deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=write")
 	if err := repo.check(); err != nil {
@@ -203,16 +203,16 @@ func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, de
 	if KindOf(err) != NotFound {
 		return wrote, err
 	}
-	if gone, check := c.Gone(ctx, repo, deployment); check != nil || !gone {
+	if gone, check := c.DeploymentGone(ctx, repo, deployment); check != nil || !gone {
 		return false, err
 	}
 	return false, nil
 }
 
-// Gone tells whether a deployment was deleted: GitHub does not find it, while it
+// DeploymentGone tells whether a deployment was deleted: GitHub does not find it, while it
 // lists the repository's deployments with the same credential. Every error is an
 // *Error.
-func (c *Client) Gone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
+func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
 	what := c.call("get deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=read")
 	if err := repo.check(); err != nil {
 		return false, err

@@ -602,16 +602,17 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	}
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
-	if link != "" {
-		h.Set("Link", link)
-	}
 	if status == http.StatusOK {
-		sum := sha256.Sum256(append(text, link...))
-		tag := fmt.Sprintf(`W/"%x"`, sum)
+		// The reference does not say that the tag is of the header Link too, nor that
+		// 304 has one; so neither is so here.
+		tag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(text))
 		h.Set("ETag", tag)
 		if x.r.Method == http.MethodGet && x.r.Header.Get("If-None-Match") == tag {
 			status = http.StatusNotModified
 		}
+	}
+	if link != "" && status != http.StatusNotModified {
+		h.Set("Link", link)
 	}
 	if x.actor != nil {
 		free := status == http.StatusNotModified && (x.who == nil || x.who.token != "")

@@ -1,0 +1,201 @@
+package githubtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func newServer(t *testing.T, o Options) *Server {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AddToken("secret-a", Access{})
+	return s
+}
+
+// ask sends one request and gives the answer.
+func ask(t *testing.T, s *Server, method, path, body string, headers ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://github.test"+Prefix+path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer secret-a")
+	r.Header.Set("User-Agent", "test")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// TestReference holds all of it to the rule that each part names its page.
+func TestReference(t *testing.T) {
+	b, err := readBook()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := regexp.MustCompile(`^https://docs\.github\.com/en/[a-z/-]+(#[a-z0-9_-]+)?$`)
+	for name, e := range b.examples {
+		if !page.MatchString(e.Reference) {
+			t.Errorf("example %s: %q is no page of the reference", name, e.Reference)
+		}
+		if strings.HasPrefix(name, "error-") != (e.Status != 0) {
+			t.Errorf("example %s: status %d", name, e.Status)
+		}
+	}
+	for _, r := range b.routes {
+		if !page.MatchString(r.Reference) {
+			t.Errorf("%s: %q is no page of the reference", r.name(), r.Reference)
+		}
+		if len(r.Statuses) == 0 {
+			t.Errorf("%s: no answer", r.name())
+		}
+	}
+	for _, answer := range []Answer{ServerError, BadGateway, Unavailable, NotFound, Gone, SecondaryLimit, SecondaryLimit429, DeploymentMerged, DeploymentConflict} {
+		if _, ok := b.examples["error-"+string(answer)]; !ok {
+			t.Errorf("answer %q: the reference has none", answer)
+		}
+	}
+}
+
+// TestEveryRouteIsServed asks for each, and expects anything but a failure.
+func TestEveryRouteIsServed(t *testing.T) {
+	s := newServer(t, Options{})
+	repo := s.AddRepository("acme/shop")
+	repo.Open(PullRequest{HeadRef: "topic"})
+	for _, r := range s.book.routes {
+		path := strings.NewReplacer("{owner}", "acme", "{repo}", "shop", "{pull_number}", "1", "{issue_number}", "1").Replace(r.Path)
+		if response := ask(t, s, r.Method, path, ""); response.StatusCode >= 500 {
+			t.Errorf("%s answers %d", r.name(), response.StatusCode)
+		}
+	}
+	if diff := cmp.Diff([]string(nil), s.Failures()); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+func TestUndescribedRequestsAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		method, path, body string
+		want               int
+		failure            string
+	}{
+		"path":      {"GET", "/repos/acme/shop/secrets", "", 404, "does not describe"},
+		"method":    {"DELETE", "/repos/acme/shop/pulls/1", "", 404, "does not describe"},
+		"query":     {"GET", "/repos/acme/shop/pulls?labels=x", "", 422, `query parameter "labels"`},
+		"body":      {"POST", "/repos/acme/shop/deployments", `{"ref":"x","force":true}`, 422, `parameter "force"`},
+		"no object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, "no object"},
+		"state":     {"GET", "/repos/acme/shop/pulls?state=merged", "", 422, "state=merged"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, Options{})
+			s.AddRepository("acme/shop").Open(PullRequest{HeadRef: "topic"})
+			if got := ask(t, s, test.method, test.path, test.body).StatusCode; got != test.want {
+				t.Errorf("status %d, want %d", got, test.want)
+			}
+			if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], test.failure) {
+				t.Errorf("failures %q, want one of %q", got, test.failure)
+			}
+		})
+	}
+}
+
+func TestUndocumentedFaultIsAFailure(t *testing.T) {
+	s := newServer(t, Options{})
+	s.AddRepository("acme/shop").Open(PullRequest{HeadRef: "topic"})
+	s.Fail(Fault{Answer: DeploymentMerged, Times: 1}) // 202 for a list
+	ask(t, s, "GET", "/repos/acme/shop/pulls", "")
+	if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], "no answer 202") {
+		t.Errorf("failures %q", got)
+	}
+}
+
+func TestFieldsOfTheReferenceOnly(t *testing.T) {
+	b, err := readBook()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.fill("tag", fields{"committed_at": "today"}); err == nil {
+		t.Error("a field that the reference does not have was filled")
+	}
+	if _, err := b.fill("branch", nil); err == nil {
+		t.Error("an example that the reference does not have was filled")
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := newServer(t, Options{})
+	repo := s.AddRepository("acme/shop")
+	for i := range 65 {
+		repo.Tag(fmt.Sprintf("v%d", i))
+	}
+	base := "http://github.test" + Prefix + "/repos/acme/shop/tags"
+	tests := map[string]struct{ query, want string }{
+		"first":  {"?per_page=30", fmt.Sprintf(`<%s?page=2&per_page=30>; rel="next", <%s?page=3&per_page=30>; rel="last"`, base, base)},
+		"last":   {"?page=3", fmt.Sprintf(`<%s?page=2>; rel="prev", <%s?page=1>; rel="first"`, base, base)},
+		"whole":  {"?per_page=1000", ""},
+		"beyond": {"?page=9", fmt.Sprintf(`<%s?page=3>; rel="prev", <%s?page=1>; rel="first"`, base, base)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, ask(t, s, "GET", "/repos/acme/shop/tags"+test.query, "").Header.Get("Link")); diff != "" {
+				t.Errorf("link (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNotModified(t *testing.T) {
+	s := newServer(t, Options{})
+	repo := s.AddRepository("acme/shop")
+	first := ask(t, s, "GET", "/repos/acme/shop/tags", "")
+	tag := first.Header.Get("ETag")
+	again := ask(t, s, "GET", "/repos/acme/shop/tags", "", "If-None-Match", tag)
+	body, err := io.ReadAll(again.Body)
+	if again.StatusCode != 304 || len(body) != 0 || err != nil || s.Used("secret-a") != 1 {
+		t.Errorf("status %d, body %q, %d requests counted, want 304, none and 1", again.StatusCode, body, s.Used("secret-a"))
+	}
+	repo.Tag("v1")
+	if got := ask(t, s, "GET", "/repos/acme/shop/tags", "", "If-None-Match", tag).StatusCode; got != 200 {
+		t.Errorf("status %d after a change, want 200", got)
+	}
+}
+
+// TestEventsFollowChanges plays what a webhook is sent during the life of a pull
+// request, with a receiver that asks the server back.
+func TestEventsFollowChanges(t *testing.T) {
+	var got []string
+	var repo *Repository
+	s := newServer(t, Options{OnEvent: func(d Delivery) {
+		r, err := d.Request(context.Background(), "http://hook.test", []byte("x"))
+		if err != nil || r.Header.Get("X-Hub-Signature-256") != Sign(d.Payload, []byte("x")) {
+			t.Errorf("request %v, %v", r, err)
+		}
+		repo.PullRequest(1)
+		_, after, _ := strings.Cut(string(d.Payload), `"action":"`)
+		action, _, _ := strings.Cut(after, `"`)
+		got = append(got, d.Event+" "+action)
+	}})
+	repo = s.AddRepository("acme/shop")
+	n := repo.Open(PullRequest{HeadRef: "topic"})
+	repo.Push(n)
+	repo.Label(n, "preview")
+	repo.SetDraft(n, true)
+	repo.Close(n, true)
+	repo.Publish(Release{Tag: "v1", Draft: true})
+	repo.Publish(Release{Tag: "v1"})
+	want := []string{"pull_request opened", "pull_request synchronize", "pull_request labeled", "pull_request converted_to_draft", "pull_request closed", "release published"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
