@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -436,5 +437,38 @@ func TestGuide(t *testing.T) {
 		if got.Tags != len(takes)+len(leaves) {
 			t.Errorf("range %q: %d tags", within, got.Tags)
 		}
+	}
+}
+
+// Each ImagePolicy that a document shows, and an API server takes by test/docs, is
+// taken here.
+func TestExplainTakesDocuments(t *testing.T) {
+	t.Parallel()
+	whole := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+	taken := 0
+	err := filepath.WalkDir("../../docs", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, block := range whole.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(block[1], "kind: ImagePolicy\n") {
+				continue
+			}
+			code, _, stderr := hlnr(t, block[1], "explain", "-f", "-", "--tags", "testdata/explain/deny/tags")
+			switch {
+			case code == exitUsage && strings.Contains(stderr, "spec.source.github: what GitHub says"):
+			case code == exitUsage:
+				t.Errorf("%s: %s%s", path, block[1], stderr)
+			}
+			taken++
+		}
+		return nil
+	})
+	if err != nil || taken < 10 {
+		t.Errorf("%d documents, %v", taken, err)
 	}
 }
