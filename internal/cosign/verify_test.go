@@ -348,6 +348,14 @@ func TestVerifyNeedsADigestAndKeys(t *testing.T) {
 	}
 }
 
+// The example of the DSSE protocol.
+func TestPreAuthentication(t *testing.T) {
+	const want = "DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+	if got := string(preAuthentication("http://example.com/HelloWorld", []byte("hello world"))); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // What is signed is decoded from what anybody may have pushed.
 func FuzzForms(f *testing.F) {
 	digest := "sha256:" + strings.Repeat("a", 64)

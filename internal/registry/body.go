@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,12 +19,21 @@ const (
 	paceBytes  = 10 << 10
 )
 
+// The most elements of an answer in JSON, which are counted by the commas between
+// them: a few bytes of text can take a hundred in memory, so the bound on bytes is
+// none on memory. A list of tags may be one page of all of them.
+const (
+	maxElements     = 1 << 15
+	maxListElements = 1 << 18
+)
+
 // boundedBody is an answer that fails with errTooLarge instead of giving more than
-// left bytes, and with errTooSlow when it falls below the floor.
+// left bytes or elements, and with errTooSlow when it falls below the floor.
 type boundedBody struct {
 	io.ReadCloser
-	left  int64
-	total atomic.Int64
+	left     int64
+	elements int
+	total    atomic.Int64
 
 	ctx    context.Context // of the request
 	cancel context.CancelCauseFunc
@@ -58,9 +68,13 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.total.Add(int64(n))
 	b.left -= int64(n)
+	b.elements -= bytes.Count(p[:n], []byte{','})
 	switch {
 	case b.left < 0:
 		return n - 1, errTooLarge
+	case b.elements < 0:
+		b.left = -1
+		return n, errTooLarge
 	case err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errTooSlow):
 		return n, errTooSlow
 	}

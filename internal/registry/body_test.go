@@ -30,7 +30,7 @@ func TestPaceOfABody(t *testing.T) {
 			out, in := io.Pipe()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			context.AfterFunc(ctx, func() { in.CloseWithError(context.Canceled) }) // as a transport does
-			body := &boundedBody{ReadCloser: out, left: 1 << 30, ctx: ctx, cancel: cancel}
+			body := &boundedBody{ReadCloser: out, left: 1 << 30, elements: 1 << 30, ctx: ctx, cancel: cancel}
 			go body.watch(clock)
 			done := make(chan error, 1)
 			go func() {

@@ -52,7 +52,10 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	body := &boundedBody{ReadCloser: resp.Body, left: g.maxBody, ctx: ctx, cancel: cancel}
+	body := &boundedBody{ReadCloser: resp.Body, left: g.maxBody, elements: maxElements, ctx: ctx, cancel: cancel}
+	if _, list := pagesIn(ctx); list {
+		body.elements = maxListElements
+	}
 	if resp.StatusCode == http.StatusTooManyRequests {
 		body.Close()
 		return nil, g.pause(resp.Header.Get("Retry-After"))

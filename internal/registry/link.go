@@ -16,6 +16,12 @@ func withPagesOf(ctx context.Context, repo name.Repository) context.Context {
 	return context.WithValue(ctx, pagesOf{}, repo)
 }
 
+// pagesIn gives the repository whose list is read.
+func pagesIn(ctx context.Context) (name.Repository, bool) {
+	repo, ok := ctx.Value(pagesOf{}).(name.Repository)
+	return repo, ok
+}
+
 // mendLink writes the link to the next page of a list with the scheme and the port
 // that the registry was asked by. Registries behind a proxy often know neither, and
 // the library follows nothing else. A link to another host stays as it is, and is
@@ -26,7 +32,7 @@ func mendLink(resp *http.Response) {
 	if resp.Request == nil || start != 0 || end < 0 {
 		return
 	}
-	repo, ok := resp.Request.Context().Value(pagesOf{}).(name.Repository)
+	repo, ok := pagesIn(resp.Request.Context())
 	if !ok {
 		return
 	}

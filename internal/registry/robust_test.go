@@ -110,6 +110,55 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
+// Answers that are small as text and would be huge in memory are refused.
+func TestCountlessElements(t *testing.T) {
+	repeat := func(contentType, start, element string, n int, end string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			fmt.Fprint(w, start, strings.Repeat(element+",", n), element, end)
+		}
+	}
+	const index, image, octets = "application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json", "application/octet-stream"
+	for name, tc := range map[string]struct {
+		class  registrytest.Class
+		answer http.HandlerFunc
+		want   Kind
+	}{
+		"tags":        {registrytest.List, repeat("application/json", `{"tags":[`, `"a"`, 2_000_000, `]}`), Malformed},
+		"many tags":   {registrytest.List, repeat("application/json", `{"tags":[`, `"a"`, 200_000, `]}`), ""},
+		"images":      {registrytest.Get, repeat(index, `{"manifests":[`, `{}`, 2_000_000, `]}`), Malformed},
+		"many images": {registrytest.Get, repeat(index, `{"manifests":[`, `{"mediaType":"a","digest":"sha256:`+strings.Repeat("0", 64)+`","size":1}`, 10_000, `]}`), ""},
+		"layers":      {registrytest.Get, repeat(image, `{"layers":[`, `{}`, 2_000_000, `]}`), Malformed},
+		"labels":      {registrytest.Blob, repeat(octets, `{"config":{"Labels":{`, `"":""`, 1_000_000, `}}}`), Malformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := registrytest.New(t)
+			server.Push(t, "acme/web", "1.0.0")
+			server.Fail(registrytest.Head, -1, registrytest.Status(http.StatusMethodNotAllowed, "UNSUPPORTED")) // so that GET is asked
+			server.Fail(tc.class, -1, tc.answer)
+			scanner, r := scannerAt(newClock()), Request{Repository: server.Repository("acme/web")}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var err error
+			if tc.class == registrytest.List {
+				_, err = scanner.List(t.Context(), r)
+			} else {
+				_, err = scanner.Manifest(t.Context(), r, "1.0.0")
+				if err == nil {
+					_, err = scanner.Resolve(t.Context(), r, "1.0.0")
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if KindOf(err) != tc.want {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 100<<20 {
+				t.Errorf("%d bytes were allocated", used)
+			}
+		})
+	}
+}
+
 // A list that never ends, with new names on each page, ends.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()

@@ -188,10 +188,12 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	if !ok {
 		return nil, errTransport
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if like.TLSClientConfig != nil {
-		config = like.TLSClientConfig.Clone()
+	own := like.Clone() // its configuration too
+	if own.TLSClientConfig == nil {
+		own.TLSClientConfig = &tls.Config{}
 	}
+	config := own.TLSClientConfig
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 	if t.CA != "" {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
@@ -209,8 +211,6 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	own := like.Clone()
-	own.TLSClientConfig = config
 	return encrypted{own}, nil
 }
 
