@@ -156,7 +156,9 @@ func TestExplainRefuses(t *testing.T) {
 func TestExplainFindsThePolicy(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
-	stream := "kind: ConfigMap\napiVersion: v1\n---\n---\n" + smallPolicy + "status: {latest: 1.0.0, ofAnotherVersion: true}\n---\n" + other
+	found := strings.Replace(smallPolicy, "{name: shop}", `{name: shop, namespace: shop, uid: a, resourceVersion: "7", generation: 2, creationTimestamp: "2026-01-02T03:04:05Z",
+  annotations: {a: b}, managedFields: [{manager: kubectl, operation: Apply, apiVersion: hlnr.io/v1alpha1, time: "2026-01-02T03:04:05Z", fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:image": {}}}}]}`, 1)
+	stream := "kind: ConfigMap\napiVersion: v1\n---\n---\n" + found + "status: {latest: 1.0.0, ofAnotherVersion: true}\n---\n" + other
 	code, stdout, stderr := hlnr(t, stream, "explain", "-f", "-", "--name", "shop", "--tags", file(t, "# two\n1.0.0\r\n\n 1.1.0 \n"), "-o", "json")
 	if code != exitYes || stderr != "" {
 		t.Fatalf("exit code %d, error %q", code, stderr)
@@ -303,8 +305,8 @@ func TestExplainNotes(t *testing.T) {
 	}
 	want := []string{
 		"no registry was asked: each tag counts as an image of all platforms",
-		"spec.additionalImages was not judged: a cluster may refuse what is offered here",
 		"spec.match.labels was not judged: a cluster may refuse what is offered here",
+		"spec.additionalImages was not judged: a cluster may refuse what is offered here",
 		"spec.verify was not judged: a cluster may refuse what is offered here",
 		"there are more tags than spec.limits.tags (1): a cluster reads no more than these",
 		"groups beyond spec.limits.groups: 1.x",

@@ -125,14 +125,18 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOpt
 	} else if len(spec.ImagePullSecrets) > 0 && o.dockerConfig == "" {
 		notes = append(notes, "spec.imagePullSecrets were not read: the registry was asked as nobody; give --docker-config")
 	}
-	for field, set := range map[string]bool{
-		"spec.verify": spec.Verify != nil, "spec.additionalImages": len(spec.AdditionalImages) > 0, "spec.match.labels": spec.Match != nil && len(spec.Match.Labels) > 0,
+	for _, part := range []struct {
+		field string
+		set   bool
+	}{
+		{"spec.match.labels", spec.Match != nil && len(spec.Match.Labels) > 0},
+		{"spec.additionalImages", len(spec.AdditionalImages) > 0},
+		{"spec.verify", spec.Verify != nil},
 	} {
-		if set {
-			notes = append(notes, field+" was not judged: a cluster may refuse what is offered here")
+		if part.set {
+			notes = append(notes, part.field+" was not judged: a cluster may refuse what is offered here")
 		}
 	}
-	slices.Sort(notes)
 	if e.Cut {
 		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): a cluster reads no more than these", spec.Limits.Tags))
 	}
