@@ -1,15 +1,15 @@
 // Package registry reads tags and images from OCI registries, politely and
 // safely, through go-containerregistry.
 //
-// Callers with the same repository and credential share one list and one digest
-// per tag within the age that they accept. All requests with one registry and
+// Callers with the same repository and credential, certificates included, share one
+// list and one digest per tag within the age that they accept. All requests with one registry and
 // credential go through one gate: a token bucket, and a pause for everybody when
-// the registry answers 429. Pages, tags, bytes and time are bounded, and the pace
-// of an answer from below; what nobody waits for any more ends. Connections to
-// link-local and metadata addresses are refused after name resolution, so
-// redirects and token servers cannot reach them either; private addresses are
-// allowed, because clusters have registries there. Proxies of the environment are
-// used, and are not asked for such addresses.
+// the registry answers 429. Pages, tags, bytes, elements of JSON and time are
+// bounded, and the pace of an answer from below; what nobody waits for any more ends.
+// Connections to link-local and metadata addresses are refused after name
+// resolution, so redirects and token servers cannot reach them either; private
+// addresses are allowed, because clusters have registries there. Proxies of the
+// environment are used, and are not asked for such addresses.
 //
 // No fact is made from a failure: a list that cannot be read, 404 included, is an
 // error and never an empty list. What a shorter or an empty list means is for the
