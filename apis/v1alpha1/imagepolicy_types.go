@@ -304,6 +304,11 @@ type OfferedRelease struct {
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
+	// fork says that the pull request comes from another repository. Its pods run under
+	// the ServiceAccount default and get no token.
+	// +optional
+	Fork bool `json:"fork,omitempty"`
+
 	// releaseTime is when the release was published, or the head commit pushed, as far
 	// as it is known.
 	// +optional

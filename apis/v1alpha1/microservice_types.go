@@ -376,8 +376,9 @@ const (
 	GroupLive GroupPhase = "Live"
 	// GroupClosing is drained and removed.
 	GroupClosing GroupPhase = "Closing"
-	// GroupExpired is a preview without releases: it was too old, or there was no
-	// place for it. A new push brings it back.
+	// GroupExpired is a preview without releases, when they are drained: its last push
+	// is older than spec.previews.maxAge, and a new push brings it back; or there are
+	// spec.previews.maxGroups others, and it starts when one of these goes.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -388,7 +389,8 @@ type GroupTarget struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// reason why it is the target: Latest, Pinned, Held, …
+	// reason why it is the target: Latest, Pinned, Held, …; of an Expired group, why it
+	// has none: MaxAge or NoPlace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -601,9 +603,19 @@ type ReleaseGroup struct {
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
 	// expired is the head commit with which a preview was taken down, or not begun.
+	// target.reason says why: MaxAge, or NoPlace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Expired string `json:"expired,omitempty"`
+
+	// head commit of the pull request that was offered last.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Head string `json:"head,omitempty"`
+
+	// headTime is when head was pushed: as its source says, else when it became known.
+	// +optional
+	HeadTime *metav1.MicroTime `json:"headTime,omitempty"`
 
 	// active version.
 	// +optional
@@ -647,7 +659,7 @@ type ReleaseGroup struct {
 	Releases []Release `json:"releases,omitempty"`
 }
 
-// MicroserviceSummary holds what columns print.
+// MicroserviceSummary holds what columns print. Previews are counted in previews alone.
 type MicroserviceSummary struct {
 	// active version of the newest group, and the number of further groups.
 	// +optional
@@ -661,7 +673,7 @@ type MicroserviceSummary struct {
 	// failed versions.
 	// +optional
 	Failed string `json:"failed,omitempty"`
-	// previews that are available, of all.
+	// previews that are available, of all that have a place among spec.previews.maxGroups.
 	// +optional
 	Previews string `json:"previews,omitempty"`
 }
@@ -694,7 +706,7 @@ type MicroserviceStatus struct {
 	// +optional
 	Summary MicroserviceSummary `json:"summary,omitempty"`
 
-	// releaseGroups, newest first.
+	// releaseGroups, newest first; previews after all others, the highest number first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
