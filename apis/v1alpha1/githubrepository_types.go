@@ -286,6 +286,11 @@ type CommentRecord struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
+	// deletions counts how often somebody deleted the comment, up to two: it is
+	// written once more, and then not again.
+	// +optional
+	// +kubebuilder:validation:Maximum=2
+	Deletions int32 `json:"deletions,omitempty"`
 }
 
 // GitHubRepositoryStatus is what GitHub said, and what was written there.

@@ -1,0 +1,165 @@
+package feedback
+
+import (
+	"cmp"
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Indexes of the cache that this controller reads.
+const (
+	indexPolicies = "feedback.imagepolicy.repositoryRef"
+	indexUsers    = "feedback.microservice.imagePolicyRef"
+	indexRoutes   = "feedback.networkpolicy.microservice"
+)
+
+// indexes of the cache, with the objects that they are of.
+var indexes = []struct {
+	object client.Object
+	field  string
+	values client.IndexerFunc
+}{
+	{&v1alpha1.ImagePolicy{}, indexPolicies, func(o client.Object) []string {
+		if key, ok := repositoryKey(o.(*v1alpha1.ImagePolicy)); ok {
+			return []string{key.String()}
+		}
+		return nil
+	}},
+	{&v1alpha1.Microservice{}, indexUsers, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
+	}},
+	{&v1alpha1.NetworkPolicy{}, indexRoutes, func(o client.Object) []string {
+		return []string{microserviceOf(o.(*v1alpha1.NetworkPolicy))}
+	}},
+}
+
+func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	for _, x := range indexes {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, x.object, x.field, x.values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repositoryKey names the GitHubRepository that an ImagePolicy reads.
+func repositoryKey(p *v1alpha1.ImagePolicy) (types.NamespacedName, bool) {
+	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
+		return types.NamespacedName{}, false
+	}
+	ref := p.Spec.Source.GitHub.RepositoryRef
+	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}, true
+}
+
+// microserviceOf names the Microservice that a NetworkPolicy routes to.
+func microserviceOf(p *v1alpha1.NetworkPolicy) string {
+	if p.Spec.MicroserviceRef != nil {
+		return p.Spec.MicroserviceRef.Name
+	}
+	return p.Name
+}
+
+// forPolicy enqueues the GitHubRepository that an ImagePolicy reads.
+func forPolicy(_ context.Context, o client.Object) []reconcile.Request {
+	if key, ok := repositoryKey(o.(*v1alpha1.ImagePolicy)); ok {
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return nil
+}
+
+// forMicroservice enqueues the GitHubRepository behind a Microservice's ImagePolicy.
+func (r *Reconciler) forMicroservice(ctx context.Context, o client.Object) []reconcile.Request {
+	var policy v1alpha1.ImagePolicy
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
+	if r.find(ctx, key, &policy) {
+		return forPolicy(ctx, &policy)
+	}
+	return nil
+}
+
+// forNetworkPolicy enqueues the one behind a NetworkPolicy's Microservice.
+func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.forNamed(ctx, o.GetNamespace(), microserviceOf(o.(*v1alpha1.NetworkPolicy)))
+}
+
+// forRelease enqueues the one behind a release's Microservice.
+func (r *Reconciler) forRelease(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.forNamed(ctx, o.GetNamespace(), o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName)
+}
+
+func (r *Reconciler) forNamed(ctx context.Context, namespace, name string) []reconcile.Request {
+	var ms v1alpha1.Microservice
+	if r.find(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &ms) {
+		return r.forMicroservice(ctx, &ms)
+	}
+	return nil
+}
+
+// find reads an object from the cache. One that is missing says by its own event
+// that it came or went.
+func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.Object) bool {
+	err := r.Get(ctx, key, obj)
+	if client.IgnoreNotFound(err) != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "map an event to its GitHubRepository", "object", key)
+	}
+	return err == nil
+}
+
+// changed makes the predicate of updates in which what f gives differs.
+func changed[T client.Object](f func(T) any) builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(T)
+		now, ok2 := e.ObjectNew.(T)
+		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(f(before), f(now))
+	}})
+}
+
+// What of each kind matters here; all else wakes nobody.
+var (
+	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
+		return []any{
+			g.Generation, g.DeletionTimestamp, g.Finalizers, g.Annotations[v1alpha1.AnnotationRequestedAt],
+			g.Status.Repository, g.Status.OpenPullRequests == nil, g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
+			meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionFeedbackReady),
+			meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionTruncated),
+		}
+	})
+	policyChanged = changed(func(p *v1alpha1.ImagePolicy) any {
+		var offered []any
+		for _, r := range p.Status.Releases {
+			offered = append(offered, []any{r.Group, r.SemVer, r.PullRequest, r.Revision})
+		}
+		return []any{p.Spec.Source, p.DeletionTimestamp, offered}
+	})
+	microserviceChanged = changed(func(ms *v1alpha1.Microservice) any {
+		var groups []any
+		for _, g := range ms.Status.ReleaseGroups {
+			groups = append(groups, []any{g.Slug, g.Phase, g.PullRequest, g.Expired})
+			for _, row := range g.Releases {
+				groups = append(groups, []any{row.VersionedMicroservice, row.SemVer, row.Status, row.Available, row.Reason})
+			}
+		}
+		return []any{ms.Spec.ImagePolicyRef, ms.DeletionTimestamp, groups}
+	})
+	networkPolicyChanged = changed(func(p *v1alpha1.NetworkPolicy) any {
+		var groups []any
+		for _, g := range p.Status.Groups {
+			groups = append(groups, []any{g.Slug, g.Active})
+		}
+		return []any{p.Spec.MicroserviceRef, p.Spec.Provider == nil, len(p.Spec.Domains), p.DeletionTimestamp, p.Status.Domains, groups}
+	})
+	releaseChanged = changed(func(release *v1alpha1.VersionedMicroservice) any {
+		return release.Status.Failure
+	})
+)

@@ -1,0 +1,35 @@
+package feedback
+
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// metrics are those of the controller:
+//
+//	heighliner_feedback_writes_total{object,result}
+//
+// counts Deployments (object deployment) and comments (object comment) by what came
+// of them: Succeeded, or the kind of the error.
+type metrics struct{ writes *prometheus.CounterVec }
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heighliner_feedback_writes_total", Help: "Deployments and comments that were written to GitHub, by object and result.",
+	}, []string{"object", "result"})}
+	return m, registerer.Register(m.writes)
+}
+
+func (m *metrics) written(r result) {
+	object, kind := "deployment", "Succeeded"
+	if r.write.comment != nil {
+		object = "comment"
+	}
+	if r.err != nil {
+		kind = cmp.Or(string(github.KindOf(r.err)), "Failed")
+	}
+	m.writes.WithLabelValues(object, kind).Inc()
+}

@@ -1,0 +1,130 @@
+package feedback
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// observe collects what a plan is made of; records and comments are those of ghr.
+func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*facts, error) {
+	f := &facts{
+		feedback: ghr.Spec.Feedback,
+		looked: ghr.Status.OpenPullRequests != nil &&
+			!meta.IsStatusConditionTrue(ghr.Status.Conditions, v1alpha1.ConditionTruncated),
+		pullRequests: ghr.Status.PullRequests,
+		tags:         ghr.Status.Tags,
+		records:      ghr.Status.Feedback,
+		comments:     ghr.Status.Comments,
+	}
+	if !ghr.DeletionTimestamp.IsZero() {
+		f.feedback = nil
+	}
+	if f.feedback == nil {
+		return f, nil
+	}
+	var policies v1alpha1.ImagePolicyList
+	if err := r.List(ctx, &policies, client.MatchingFields{indexPolicies: client.ObjectKeyFromObject(ghr).String()}); err != nil {
+		return nil, fmt.Errorf("list ImagePolicies of GitHubRepository %q: %w", ghr.Name, err)
+	}
+	granted := map[string]bool{}
+	for i := range policies.Items {
+		policy := &policies.Items[i]
+		if _, known := granted[policy.Namespace]; !known {
+			ok, err := r.grants(ctx, ghr, policy.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			granted[policy.Namespace] = ok
+		}
+		if !granted[policy.Namespace] || policy.DeletionTimestamp != nil {
+			continue
+		}
+		if err := r.observeStreams(ctx, f, policy); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(f.streams, func(a, b stream) int {
+		return strings.Compare(a.microservice.Namespace+"/"+a.microservice.Name, b.microservice.Namespace+"/"+b.microservice.Name)
+	})
+	return f, nil
+}
+
+// observeStreams adds the Microservices of an ImagePolicy.
+func (r *Reconciler) observeStreams(ctx context.Context, f *facts, policy *v1alpha1.ImagePolicy) error {
+	var users v1alpha1.MicroserviceList
+	if err := r.List(ctx, &users, client.InNamespace(policy.Namespace), client.MatchingFields{indexUsers: policy.Name}); err != nil {
+		return fmt.Errorf("list Microservices of ImagePolicy %q: %w", policy.Name, err)
+	}
+	for i := range users.Items {
+		ms := &users.Items[i]
+		if ms.DeletionTimestamp != nil {
+			continue
+		}
+		s := stream{policy: policy, microservice: ms, failures: map[string]string{}}
+		var routes v1alpha1.NetworkPolicyList
+		if err := r.List(ctx, &routes, client.InNamespace(ms.Namespace), client.MatchingFields{indexRoutes: ms.Name}); err != nil {
+			return fmt.Errorf("list NetworkPolicies of Microservice %q: %w", ms.Name, err)
+		}
+		s.routes = slices.DeleteFunc(routes.Items, func(p v1alpha1.NetworkPolicy) bool { return p.DeletionTimestamp != nil })
+		slices.SortFunc(s.routes, func(a, b v1alpha1.NetworkPolicy) int { return strings.Compare(a.Name, b.Name) })
+		if err := r.observeFailures(ctx, &s); err != nil {
+			return err
+		}
+		f.streams = append(f.streams, s)
+	}
+	return nil
+}
+
+// observeFailures reads why the releases failed that did.
+func (r *Reconciler) observeFailures(ctx context.Context, s *stream) error {
+	for _, g := range s.microservice.Status.ReleaseGroups {
+		for _, row := range g.Releases {
+			if row.Status != v1alpha1.ReleaseError {
+				continue
+			}
+			var release v1alpha1.VersionedMicroservice
+			err := r.Get(ctx, client.ObjectKey{Namespace: s.microservice.Namespace, Name: row.VersionedMicroservice}, &release)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("get VersionedMicroservice %q: %w", row.VersionedMicroservice, err)
+			}
+			s.failures[row.VersionedMicroservice] = release.Status.Failure
+		}
+	}
+	return nil
+}
+
+// grants says that ImagePolicies of a namespace may use the repository.
+func (r *Reconciler) grants(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
+	allowed := ghr.Spec.AllowedNamespaces
+	switch {
+	case namespace == ghr.Namespace:
+		return true, nil
+	case allowed == nil || allowed.From == v1alpha1.NamespacesSame:
+		return false, nil
+	case allowed.From == v1alpha1.NamespacesAll:
+		return true, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+	if err != nil || allowed.From != v1alpha1.NamespacesSelector {
+		return false, nil // whoever looks at the repository says so
+	}
+	// Namespaces are not watched, and this is asked for those of others only.
+	var ns corev1.Namespace
+	if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return false, nil
+		}
+		return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
+	}
+	return selector.Matches(labels.Set(ns.Labels)), nil
+}
