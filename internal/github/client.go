@@ -191,7 +191,7 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		if err != nil {
 			return List[To]{}, classify(what, err)
 		}
-		if items == nil { // "null", which no list is
+		if items == nil { // "null", or nothing at all, which no list is
 			return List[To]{}, classify(what, errUnusable)
 		}
 		for _, item := range items {
@@ -211,7 +211,7 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		next, err := nextPage(c.base, response)
 		if err == nil && next == 0 && unchanged && len(items) == perPage {
 			// The tag of a page is of its items: a full last page stays the same when
-			// there is one more item, which only its Link tells, and that is an old one.
+			// there is one more item, which only its Link tells. That may be an old one.
 			next = options.Page + 1
 		}
 		if err == nil && next != 0 && next <= options.Page {

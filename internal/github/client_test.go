@@ -13,11 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-github/v57/github"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -54,7 +54,7 @@ type world struct {
 // not describe.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, clock: testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
+	w := &world{t: t, clock: testclock.NewFakeClock(time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC))}
 	var err error
 	if w.Server, err = githubtest.New(githubtest.Options{Clock: w.clock}); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func isKind(t *testing.T, err error, want Kind) {
 	if got := KindOf(err); got != want {
 		t.Fatalf("kind %q of error %v, want %q", got, err, want)
 	}
-	for _, bad := range []string{"secret-", "ghs_", "127.0.0.1:", "0001:", "2026"} {
+	for _, bad := range []string{"secret-", "ghs_", "127.0.0.1:", "0001:", "2100"} {
 		if strings.Contains(err.Error(), bad) {
 			t.Errorf("the message %q holds %q", err, bad)
 		}
@@ -233,9 +233,10 @@ func TestReads(t *testing.T) {
 	w.repo.Publish(githubtest.Release{Tag: "v1.0.0", Name: "One"})
 	w.repo.Publish(githubtest.Release{Tag: "v1.1.0-rc.1", Prerelease: true})
 	w.repo.Publish(githubtest.Release{Tag: "v2.0.0", Draft: true})
+	w.repo.Publish(githubtest.Release{Tag: "v0.9.0", Draft: true, Published: w.clock.Now()}) // taken back
 	c := w.token()
 
-	opened := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	opened := time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC)
 	published := opened.Add(time.Minute)
 	pull := PullRequest{
 		Number: 1, State: Open, Title: "Add \u202ecarts " + strings.Repeat("x", 200-len("Add \u202ecarts ")), Draft: true, Author: "ada", Association: "CONTRIBUTOR",
@@ -307,6 +308,68 @@ func TestDeletedForkAndGhost(t *testing.T) {
 	}
 	if diff := cmp.Diff([]part{{"", "ada", true}, {"bob/shop", "", true}}, parts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestLinkOfNotModified has a server that sends the Link of today with 304.
+func TestLinkOfNotModified(t *testing.T) {
+	more := false
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		tag := fmt.Sprintf(`{"name":"v%s","commit":{"sha":"%s"}}`, r.URL.Query().Get("page"), strings.Repeat("a", 40))
+		rw.Header().Set("ETag", `"`+r.URL.Query().Get("page")+`"`)
+		if more && r.URL.Query().Get("page") == "1" {
+			rw.Header().Set("Link", fmt.Sprintf(`<http://%s%s?page=2>; rel="next"`, r.Host, r.URL.Path))
+		}
+		if r.Header.Get("If-None-Match") == rw.Header().Get("ETag") {
+			rw.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprintf(rw, "[%s]", tag)
+	}))
+	defer front.Close()
+	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+	for want := 1; want <= 2; want++ {
+		if got := must(c.Tags(t.Context(), shop))(t); len(got.Items) != want {
+			t.Errorf("tags %v, want %d", got.Items, want)
+		}
+		more = true
+	}
+}
+
+// TestShiftedPages has a pull request on two pages, because another was opened
+// between them.
+func TestShiftedPages(t *testing.T) {
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("page") == "1" {
+			rw.Header().Set("Link", fmt.Sprintf(`<http://%s%s?page=2>; rel="next"`, r.Host, r.URL.Path))
+		}
+		fmt.Fprintf(rw, `[{"number":4,"state":"open","head":{"ref":"topic","sha":"%s"}}]`, strings.Repeat("a", 40))
+	}))
+	defer front.Close()
+	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+	if got := must(c.OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 1 {
+		t.Errorf("%d pull requests, want 1", len(got.Items))
+	}
+}
+
+func TestAnswerAboutSomethingElse(t *testing.T) {
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(rw, `{"number":4,"state":"closed","head":{"ref":"topic","sha":"%s"},"sha":"%[1]s"}`, strings.Repeat("a", 40))
+	}))
+	defer front.Close()
+	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+	_, err := c.PullRequest(t.Context(), shop, 5)
+	isKind(t, err, Malformed)
+	_, err = c.Commit(t.Context(), shop, strings.Repeat("b", 40))
+	isKind(t, err, Malformed)
+	_, err = c.Repository(t.Context(), shop)
+	isKind(t, err, Malformed)
+}
+
+func TestPullRequestWithoutRepositoriesIsAFork(t *testing.T) {
+	p, err := pullRequest(&github.PullRequest{Number: github.Int(1), State: github.String("open"), Head: &github.PullRequestBranch{Ref: github.String("topic"), SHA: github.String(strings.Repeat("a", 40))}})
+	if err != nil || !p.Fork {
+		t.Errorf("fork %v, error %v", p.Fork, err)
 	}
 }
 
@@ -479,39 +542,6 @@ func TestMovedWriteIsNoRead(t *testing.T) {
 	}
 }
 
-func TestFewRequestsAtOnce(t *testing.T) {
-	const callers = 3 * requestsAtOnce
-	entered, leave := make(chan struct{}, callers), make(chan struct{})
-	var inside, most atomic.Int32
-	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		now := inside.Add(1)
-		for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
-		}
-		entered <- struct{}{}
-		<-leave
-		inside.Add(-1)
-		fmt.Fprint(rw, "[]")
-	}))
-	defer front.Close()
-	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
-	var group sync.WaitGroup
-	for range callers {
-		group.Go(func() {
-			if _, err := c.Tags(t.Context(), shop); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for range requestsAtOnce {
-		<-entered
-	}
-	close(leave)
-	group.Wait()
-	if got := most.Load(); got != requestsAtOnce {
-		t.Errorf("%d requests at once, want %d", got, requestsAtOnce)
-	}
-}
-
 func TestDeadline(t *testing.T) {
 	release := make(chan struct{})
 	front := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -574,6 +604,7 @@ func TestTokensStayApart(t *testing.T) {
 	w.repo.SetPrivate(true)
 	w.open(1)
 	w.AddToken("secret-b", githubtest.Access{Repositories: []string{"acme/other"}})
+	w.AddToken("secret-c", githubtest.Access{})
 	a, b, nobody := w.token(), w.client(Credential{Token: "secret-b"}), w.client(Credential{})
 	if a == b || b == nobody || a.api.Client() == b.api.Client() {
 		t.Fatal("credentials share a client")
@@ -591,7 +622,11 @@ func TestTokensStayApart(t *testing.T) {
 		isKind(t, err, NotFound)
 	}
 	want := []string{"Bearer secret-a", "Bearer secret-b", "", "Bearer secret-a", "Bearer secret-b", ""}
-	if diff := cmp.Diff(want, w.seen); diff != "" {
+	w.ResetCounts()
+	if got := must(w.client(Credential{Token: "secret-c"}).OpenPullRequests(t.Context(), shop))(t); got.Unchanged || w.Count("", 304) != 0 {
+		t.Error("another tenant is answered with what tenant A was")
+	}
+	if diff := cmp.Diff(append(want, "Bearer secret-c"), w.seen); diff != "" {
 		t.Errorf("credentials that were sent (-want +got):\n%s", diff)
 	}
 }

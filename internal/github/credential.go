@@ -207,7 +207,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 		return "", e
 	}
 	if token.GetToken() == "" {
-		return "", classify(call{op: "sign in to", object: i.object(), app: true}, errEmpty)
+		return "", classify(call{op: "sign in to", object: i.object(), app: true}, errUnusable)
 	}
 	i.current, i.expires = token.GetToken(), token.GetExpiresAt().Time
 	return i.current, nil
@@ -223,7 +223,7 @@ func (i *installation) find(ctx context.Context) (int64, error) {
 		found, _, err = i.apps.Apps.FindUserInstallation(ctx, i.app.Owner)
 	}
 	if err == nil && found.GetID() == 0 {
-		err = errEmpty
+		err = errUnusable
 	}
 	if err != nil {
 		return 0, classify(call{op: "find installation of", object: i.object(), app: true}, err)

@@ -94,7 +94,6 @@ func KindOf(err error) Kind {
 // Errors of reading an answer.
 var (
 	errForeign  = errors.New("request to another host")
-	errEmpty    = errors.New("answer is empty")
 	errUnusable = errors.New("answer lacks what GitHub always sends")
 	errLink     = errors.New("link header leads elsewhere")
 	errLoop     = errors.New("list leads back to itself")
@@ -245,7 +244,7 @@ func (e *Error) setNetwork(err error) {
 		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), mend)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.set(Unreachable, "connection refused", mend)
-	case errors.Is(err, errEmpty), errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
+	case errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the answer is not GitHub's", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.set(Unreachable, "the connection broke", mend)

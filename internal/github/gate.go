@@ -201,7 +201,7 @@ func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (ti
 		}
 		return defaultPause, true
 	}
-	if h.Get("X-RateLimit-Remaining") == "0" && !secondary {
+	if h.Get("X-RateLimit-Remaining") == "0" {
 		if seconds, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && time.Unix(seconds, 0).After(now) {
 			return time.Unix(seconds, 0).Sub(now), true
 		}

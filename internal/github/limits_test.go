@@ -233,7 +233,7 @@ func TestWritesArePaced(t *testing.T) {
 }
 
 func TestPoolIsBoundedAndForgetsTheIdle(t *testing.T) {
-	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clock := testclock.NewFakeClock(time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC))
 	limited := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Retry-After", "3000")
 		rw.WriteHeader(http.StatusTooManyRequests)

@@ -130,7 +130,7 @@ func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case response.StatusCode == http.StatusNotModified && known != nil:
 		response.Body.Close()
-		return known.answer(r)
+		return known.answer(r, response.Header.Values("Link"))
 	case response.StatusCode == http.StatusOK:
 		return c.keep(key, response)
 	}
@@ -143,9 +143,6 @@ func (c *conditional) keep(key string, response *http.Response) (*http.Response,
 	response.Body.Close()
 	if err != nil {
 		return nil, err
-	}
-	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, errEmpty // go-github would take it for an empty list
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	entry := &stored{key: key, header: http.Header{}, length: len(body)}
@@ -166,14 +163,18 @@ func (c *conditional) keep(key string, response *http.Response) (*http.Response,
 	return response, nil
 }
 
-// answer is the stored one, as GitHub gave it, for a request of now.
-func (s *stored) answer(r *http.Request) (*http.Response, error) {
+// answer is the stored one, as GitHub gave it, for a request of now. The Link of
+// 304 goes before the stored one: the tag is of the items only.
+func (s *stored) answer(r *http.Request, link []string) (*http.Response, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(s.packed))
 	if err != nil {
 		return nil, err
 	}
 	header := s.header.Clone()
 	header.Set(headerUnchanged, "true")
+	if len(link) > 0 {
+		header["Link"] = link
+	}
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: header, Body: io.NopCloser(reader), ContentLength: int64(s.length), Request: r,

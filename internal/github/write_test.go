@@ -144,13 +144,16 @@ func TestDeactivate(t *testing.T) {
 	if got := w.repo.Deployments()[0].State(); got != "inactive" {
 		t.Errorf("state %s", got)
 	}
+	w.Fail(githubtest.Fault{Route: "GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses", Answer: githubtest.NotFound, Times: 1})
+	_, err := c.Deactivate(t.Context(), shop, id, "closed")
+	isKind(t, err, NotFound) // though it is there
 	w.repo.DeleteDeployment(id)
 	if got, err := c.Deactivate(t.Context(), shop, id, "closed"); got || err != nil {
 		t.Errorf("deleted deployment: %v, %v", got, err)
 	}
 	w.repo.SetPrivate(true)
 	w.AddToken("secret-a", githubtest.Access{Repositories: []string{"acme/other"}})
-	_, err := c.Deactivate(t.Context(), shop, id, "closed")
+	_, err = c.Deactivate(t.Context(), shop, id, "closed")
 	isKind(t, err, NotFound) // lost access is no deletion
 }
 
@@ -230,6 +233,18 @@ func TestCommentNeedsThePullRequest(t *testing.T) {
 	w.Fail(githubtest.Fault{Route: commentRoute, Answer: githubtest.Gone, Times: 1})
 	_, err = c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "other", Body: "c"})
 	isKind(t, err, NotFound)
+}
+
+// TestMissingPermissionIsNamedByGitHub: what GitHub says goes before what is known.
+func TestMissingPermissionIsNamedByGitHub(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	w.AddToken("secret-b", githubtest.Access{Permissions: map[string]string{"issues": "read"}})
+	_, err := w.client(Credential{Token: "secret-b"}).EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: "b"})
+	isKind(t, err, Forbidden)
+	if want := "issues=write; pull_requests=write"; !strings.Contains(err.Error(), want) {
+		t.Errorf("message %q does not name %q", err, want)
+	}
 }
 
 func TestCommentIsCut(t *testing.T) {

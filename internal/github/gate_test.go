@@ -1,0 +1,102 @@
+package github
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// roundTrip is a RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// reply is an answer with headers.
+func reply(status int, headers ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i < len(headers); i += 2 {
+		h.Set(headers[i], headers[i+1])
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader("{}"))}
+}
+
+func get(t *testing.T, address string) *http.Request {
+	t.Helper()
+	return must(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
+}
+
+func TestFewRequestsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inside atomic.Int32
+		leave := make(chan struct{})
+		g := newGate(roundTrip(func(*http.Request) (*http.Response, error) {
+			inside.Add(1)
+			<-leave
+			return reply(200), nil
+		}), testclock.NewFakeClock(time.Now()))
+		for range 3 * requestsAtOnce {
+			go g.RoundTrip(get(t, "http://ghe.example/"))
+		}
+		synctest.Wait()
+		if got := inside.Load(); got != requestsAtOnce {
+			t.Errorf("%d requests at once, want %d", got, requestsAtOnce)
+		}
+		close(leave)
+		synctest.Wait()
+		if got := inside.Load(); got != 3*requestsAtOnce {
+			t.Errorf("%d requests in all, want %d", got, 3*requestsAtOnce)
+		}
+	})
+}
+
+// TestAnswersOvertakeOneAnother: what was told later is not always what is later.
+func TestAnswersOvertakeOneAnother(t *testing.T) {
+	start := time.Unix(4_000_000_000, 0)
+	clock := testclock.NewFakeClock(start)
+	g := newGate(nil, clock)
+	const reset = "4000001000"
+	for _, remaining := range []string{"4000", "3998", "3999"} {
+		if err := g.note(reply(200, "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", remaining, "X-RateLimit-Reset", reset)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.note(reply(200, "X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset, "X-RateLimit-Resource", "search"))
+	g.note(reply(200, "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3999999999"))
+	g.note(reply(429, "Retry-After", "600"))
+	g.note(reply(429, "Retry-After", "60"))
+	want := Budget{Limit: 5000, Remaining: 3998, Reset: time.Unix(4_000_001_000, 0), PausedUntil: start.Add(10 * time.Minute)}
+	if diff := cmp.Diff(want, g.budget()); diff != "" {
+		t.Errorf("budget (-want +got):\n%s", diff)
+	}
+}
+
+func TestTokenGoesToItsServerOnly(t *testing.T) {
+	base := must(url.Parse("https://ghe.example/api/v3/"))(t)
+	tests := map[string]bool{
+		"https://ghe.example/api/v3/repos":      true,
+		"http://ghe.example/api/v3/repos":       false,
+		"https://ghe.example.evil.test/":        false,
+		"https://ghe.example:8443/api/v3/repos": false,
+	}
+	for address, want := range tests {
+		t.Run(address, func(t *testing.T) {
+			sent := ""
+			a := &authorize{base: base, source: static("secret-a"), next: roundTrip(func(r *http.Request) (*http.Response, error) {
+				sent = r.Header.Get("Authorization")
+				return reply(200), nil
+			})}
+			_, err := a.RoundTrip(get(t, address))
+			if (err == nil) != want || (sent == "Bearer secret-a") != want {
+				t.Errorf("error %v, sent %q, want sent %v", err, sent, want)
+			}
+		})
+	}
+}
