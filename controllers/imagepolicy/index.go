@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -20,6 +21,7 @@ import (
 const (
 	indexUsers = "imagepolicy.microservice.imagePolicyRef"
 	indexPins  = "imagepolicy.networkpolicy.microservice"
+	indexNames = "imagepolicy.imagepolicy.repositoryRef"
 )
 
 // indexes of the cache, with the objects that they are of.
@@ -37,6 +39,13 @@ var indexes = []struct {
 			return nil
 		}
 		return []string{microserviceOf(p)}
+	}},
+	{&v1alpha1.ImagePolicy{}, indexNames, func(o client.Object) []string {
+		key := repositoryOf(o.(*v1alpha1.ImagePolicy))
+		if key.Name == "" {
+			return nil
+		}
+		return []string{key.String()}
 	}},
 }
 
@@ -90,10 +99,14 @@ func holdsChanged() builder.WatchesOption {
 	})
 }
 
-// heldBy are the versions of a Microservice's rows and pins.
+// heldBy are the versions of a Microservice's rows and pins, and the head commits of its
+// previews that have no rows: they go when the pull request is closed.
 func heldBy(ms *v1alpha1.Microservice) []version.Held {
 	var held []version.Held
 	for _, g := range ms.Status.ReleaseGroups {
+		if len(g.Releases) == 0 && g.Head != "" {
+			held = append(held, version.Held{Group: g.Slug, Version: g.Head})
+		}
 		for _, row := range g.Releases {
 			held = append(held, version.Held{Group: g.Slug, Version: row.SemVer.Version})
 		}
@@ -137,4 +150,33 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 		return nil
 	}
 	return forMicroservice(ctx, &ms)
+}
+
+// saysChanged lets a GitHubRepository through that says anything else than before, of
+// itself or of GitHub; not what was written there.
+func saysChanged() builder.WatchesOption {
+	return builder.WithPredicates(predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, now := e.ObjectOld.(*v1alpha1.GitHubRepository), e.ObjectNew.(*v1alpha1.GitHubRepository)
+			b, n := &before.Status, &now.Status
+			return before.Generation != now.Generation || b.ObservedGeneration != n.ObservedGeneration || b.Repository != n.Repository ||
+				!equality.Semantic.DeepEqual(b.Conditions, n.Conditions) || !equality.Semantic.DeepEqual(b.PullRequests, n.PullRequests) ||
+				!equality.Semantic.DeepEqual(b.Releases, n.Releases) || !equality.Semantic.DeepEqual(b.Tags, n.Tags)
+		},
+	})
+}
+
+// forRepository enqueues the ImagePolicies, of all namespaces, that name a
+// GitHubRepository.
+func (r *Reconciler) forRepository(ctx context.Context, o client.Object) []reconcile.Request {
+	var policies v1alpha1.ImagePolicyList
+	if err := r.List(ctx, &policies, client.MatchingFields{indexNames: client.ObjectKeyFromObject(o).String()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list ImagePolicies of a GitHubRepository", "githubrepository", o.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range policies.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&policies.Items[i])})
+	}
+	return requests
 }

@@ -1,6 +1,7 @@
 package microservice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ func readLedger(s *v1alpha1.MicroserviceStatus) release.Ledger {
 	for _, g := range s.ReleaseGroups {
 		l.Groups = append(l.Groups, release.Group{
 			Slug: g.Slug, Name: g.Name, Level: string(g.Level),
+			PullRequest: g.PullRequest, Head: g.Head, HeadTime: timeOf(g.HeadTime),
 			Phase:           release.Phase(g.Phase),
 			Target:          release.Target(g.Target),
 			TrafficRevision: g.TrafficRevision,
@@ -82,6 +84,7 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 	for _, g := range l.Groups {
 		out := v1alpha1.ReleaseGroup{
 			Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level),
+			PullRequest: g.PullRequest, Head: g.Head, HeadTime: microTime(g.HeadTime),
 			Phase:           v1alpha1.GroupPhase(g.Phase),
 			Target:          v1alpha1.GroupTarget(g.Target),
 			TrafficRevision: g.TrafficRevision,
@@ -93,6 +96,9 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 		}
 		if a := g.ActiveRow(); a != nil {
 			out.Active = a.Version
+		}
+		if g.Phase == release.Expired {
+			out.Expired = g.Head
 		}
 		for _, r := range g.Releases {
 			out.Releases = append(out.Releases, writeRow(r))
@@ -176,6 +182,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 		Deadline:         time.Duration(u.ProgressDeadlineSeconds) * time.Second,
 		Drain:            max(minDrain, u.DrainDelay.Std(30*time.Second)),
 		Pins:             readPins(u.Manual),
+		Previews:         readPreviews(ms.Spec.Previews),
 	}
 	if spec.MinimumAvailable == 0 {
 		spec.MinimumAvailable = 3
@@ -234,6 +241,19 @@ func asks(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool 
 
 func covers(h v1alpha1.Hook, step string) bool {
 	return len(h.Steps) == 0 || slices.Contains(h.Steps, step)
+}
+
+// maxPreviews is the default of spec.previews.maxGroups.
+const maxPreviews = 20
+
+func readPreviews(p *v1alpha1.Previews) release.Previews {
+	if p == nil {
+		return release.Previews{MaxGroups: maxPreviews}
+	}
+	return release.Previews{
+		MaxGroups: int(cmp.Or(p.MaxGroups, maxPreviews)),
+		MaxAge:    p.MaxAge.Std(0), KeepAfterClose: p.KeepAfterClose.Std(0),
+	}
 }
 
 func readPins(m *v1alpha1.ManualUpdateStrategy) []release.Pin {

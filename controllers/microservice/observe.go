@@ -147,10 +147,11 @@ const maxBy = 253
 // readChild gives the planner's view of a release's object.
 func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Child {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
+	number, _ := strconv.ParseInt(c.Labels[v1alpha1.LabelPullRequest], 10, 64)
 	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionAvailable)
 	child := release.Child{
 		Release: c.Name, Slug: c.Spec.Group, Name: c.Spec.SemVer.Name,
-		Level: c.Labels[v1alpha1.LabelLevel], Version: c.Spec.SemVer.Version,
+		Level: c.Labels[v1alpha1.LabelLevel], PullRequest: number, Version: c.Spec.SemVer.Version,
 		Config:      c.Annotations[resources.AnnotationConfig],
 		Created:     c.CreationTimestamp.Time,
 		Terminating: !c.DeletionTimestamp.IsZero(),
@@ -205,16 +206,28 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 		if len(o.Images) == 0 || o.Held && !w.concerns(o) {
 			continue
 		}
+		if err := resources.CheckContainers(w.ms, &policy, o); err != nil {
+			w.problem, w.facts.SourceStale = status.NewTerminal("ContainerNotFound", err), true
+		}
 		name := resources.Name(w.ms.Name, o.SemVer.Version, resources.Identity(o, w.config))
 		w.offered[name] = o
 		w.facts.Candidates = append(w.facts.Candidates, release.Candidate{
-			Slug: o.Group, Name: o.SemVer.Name, Level: string(o.Level), Version: o.SemVer.Version, Release: name,
+			Slug: o.Group, Name: o.SemVer.Name, Level: string(o.Level), PullRequest: o.PullRequest,
+			Version: o.SemVer.Version, Time: pushed(o), Release: name,
 		})
 	}
 	for _, x := range policy.Status.Withdrawn {
-		w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason)})
+		w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason), Time: x.Time.Time})
 	}
 	return nil
+}
+
+// pushed is when a release was published or pushed; zero: not known.
+func pushed(o *v1alpha1.OfferedRelease) time.Time {
+	if o.ReleaseTime == nil {
+		return time.Time{}
+	}
+	return o.ReleaseTime.Time
 }
 
 // stale says that what an ImagePolicy offers was decided by an older specification:

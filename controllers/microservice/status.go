@@ -28,7 +28,7 @@ func (r *Reconciler) report(ctx context.Context, w *world, refused *status.Error
 		problem = refused
 	}
 	setConditions(w, problem)
-	summarise(w.ms)
+	summarise(w)
 	wrote, err := r.write(ctx, w.ms, before)
 	if err != nil {
 		return r.refusedLedger(ctx, w, before, err)
@@ -116,14 +116,15 @@ func setConditions(w *world, problem *status.Error) {
 	setAdopted(w)
 	setConfigurationLost(w)
 	setFailed(ms)
+	setPreviews(w)
 	setProgressing(ms, plan)
 	setReady(w, problem)
 }
 
 // setReady says whether this generation is accepted and every group has an active
 // release that is available and, where there are policies, programmed. A canary, a
-// pause or a failed newer release leaves it True: versions arrive without a commit,
-// and whoever waits for a commit must not fail for them.
+// pause, a failed newer release or a preview leaves it True: versions arrive without a
+// commit, and whoever waits for a commit must not fail for them.
 func setReady(w *world, problem *status.Error) {
 	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
@@ -136,7 +137,7 @@ func setReady(w *world, problem *status.Error) {
 		return
 	}
 	for _, n := range plan.Notes {
-		if n.Reason == "PinnedVersionMissing" || n.Reason == "PinnedReleaseFailed" {
+		if !ofPreview(ms, n.Slug) && (n.Reason == "PinnedVersionMissing" || n.Reason == "PinnedReleaseFailed") {
 			status.Stalled(conds, gen, n.Reason, n.Message)
 			return
 		}
@@ -154,9 +155,13 @@ func setReady(w *world, problem *status.Error) {
 	}
 }
 
-// serves says whether every live group that has an offered version serves.
+// serves says whether every live group that has an offered version serves. Previews
+// have a condition of their own.
 func serves(w *world) (ok bool, reason, message string) {
-	groups := w.ms.Status.ReleaseGroups
+	groups := streams(w.ms)
+	if len(groups) == 0 && ofPullRequests(w.policy) {
+		return true, "", "there are previews of pull requests only"
+	}
 	if len(groups) == 0 {
 		return false, "NoVersions", fmt.Sprintf("ImagePolicy %q offers no version yet", w.ms.Spec.ImagePolicyRef.Name)
 	}
@@ -214,7 +219,7 @@ func setWeightsNotSupported(w *world) {
 	ms := w.ms
 	var whole []string
 	if ms.Spec.UpdateStrategy.Canary != nil {
-		for _, g := range ms.Status.ReleaseGroups {
+		for _, g := range streams(ms) {
 			reported, split := false, false
 			for i := range w.policies {
 				for _, r := range w.policies[i].Status.Groups {
@@ -238,7 +243,7 @@ func setWeightsNotSupported(w *world) {
 
 func setFailed(ms *v1alpha1.Microservice) {
 	var lines []string
-	for _, g := range ms.Status.ReleaseGroups {
+	for _, g := range streams(ms) {
 		lines = append(lines, failures(g)...)
 	}
 	conds := &ms.Status.Conditions
@@ -286,7 +291,7 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
 	}
 	for _, g := range ms.Status.ReleaseGroups {
 		for _, r := range g.Releases {
-			if g.Phase == v1alpha1.GroupClosing || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted == 0 {
+			if g.Phase != v1alpha1.GroupLive || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted == 0 {
 				say("Draining", fmt.Sprintf("%s of group %s is on its way out", r.SemVer.Version, g.Name))
 			}
 		}
@@ -321,13 +326,14 @@ func activeRow(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // summarise writes what the columns print.
-func summarise(ms *v1alpha1.Microservice) {
-	s := &ms.Status
+func summarise(w *world) {
+	ms, s := w.ms, &w.ms.Status
 	var sum v1alpha1.MicroserviceSummary
 	serving, more := 0, -1
 	var failed []string
-	for i := range s.ReleaseGroups {
-		g := &s.ReleaseGroups[i]
+	groups := streams(ms)
+	for i := range groups {
+		g := &groups[i]
 		failed = append(failed, failures(*g)...)
 		if row := activeRow(g); row != nil {
 			more++
@@ -345,8 +351,11 @@ func summarise(ms *v1alpha1.Microservice) {
 	if more > 0 {
 		sum.Active += fmt.Sprintf(" +%d", more)
 	}
-	if len(s.ReleaseGroups) > 0 {
-		sum.Groups = fmt.Sprintf("%d/%d", serving, len(s.ReleaseGroups))
+	if len(groups) > 0 {
+		sum.Groups = fmt.Sprintf("%d/%d", serving, len(groups))
+	}
+	if p := countPreviews(w); p.groups > 0 {
+		sum.Previews = fmt.Sprintf("%d/%d", p.available, p.live)
 	}
 	sum.Failed = status.Line(strings.Join(failed, ", "))
 	s.Summary = sum

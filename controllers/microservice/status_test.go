@@ -206,7 +206,7 @@ func TestConditions(t *testing.T) {
 			}
 			say := func() {
 				setConditions(w, test.problem)
-				summarise(ms)
+				summarise(&world{ms: ms})
 			}
 			say()
 			same(t, "shown", show(ms), test.want)
@@ -223,7 +223,7 @@ func TestConditions(t *testing.T) {
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
 			w.plan, w.facts, w.children = release.Plan{}, release.Observed{Policies: carried}, nil
 			setConditions(w, nil)
-			summarise(ms)
+			summarise(&world{ms: ms})
 			same(t, "at rest again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
 			if p := meta.FindStatusCondition(ms.Status.Conditions, "Progressing"); p == nil || p.Reason != "Idle" || p.Status != "False" {
 				t.Errorf("Progressing is %v", p)

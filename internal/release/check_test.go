@@ -30,6 +30,7 @@ func (w *world) check() {
 	if n := len(w.ledger.Groups); n > 256 || all > 512 { // the bounds of the schema
 		w.fail("the status holds %d groups and %d rows", n, all)
 	}
+	w.checkStarting()
 	// 4: the planner takes no pod from under a route.
 	for _, n := range w.nets {
 		for slug, c := range n.routes {
@@ -51,9 +52,11 @@ func (w *world) checkGroup(g *Group) {
 	if n := len(g.Releases); n > 32 { // the bound of the schema
 		w.fail("group %s has %d rows", g.Slug, n)
 	}
-	active, canaries, sum := 0, 0, 0
+	active, canaries, sum, pending := 0, 0, 0, 0
 	for _, r := range g.Releases {
 		switch r.Status {
+		case Pending:
+			pending++
 		case Active:
 			active++
 		case Canary:
@@ -62,6 +65,9 @@ func (w *world) checkGroup(g *Group) {
 			if r.Weight != 0 {
 				w.fail("invariant 2: %s of group %s is %s with weight %d", r.Release, g.Slug, r.Status, r.Weight)
 			}
+		}
+		if r.Status != Active && r.Status != Pending && r.Weight != 0 && g.Level == preview {
+			w.fail("rule 25: %s of preview %s is %s", r.Release, g.Slug, r.Status)
 		}
 		if r.Weight < 0 || r.Weight > 100 {
 			w.fail("invariant 2: %s of group %s has weight %d", r.Release, g.Slug, r.Weight)
@@ -77,13 +83,16 @@ func (w *world) checkGroup(g *Group) {
 	if active > 1 || canaries > 1 {
 		w.fail("invariant 1: group %s has %d active and %d canary releases", g.Slug, active, canaries)
 	}
-	if g.Phase == Closing && (active > 0 || sum > 0 || g.Run != nil) {
-		w.fail("group %s is closing with an active release, weight or run", g.Slug)
+	if g.Phase != Live && (active > 0 || sum > 0 || g.Run != nil) {
+		w.fail("group %s is %s with an active release, weight or run", g.Slug, g.Phase)
+	}
+	if g.Level == preview && pending > 1 && !w.spec.Paused {
+		w.fail("rule 25: preview %s has %d pending releases", g.Slug, pending)
 	}
 	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && sum != 0 {
 		w.fail("invariant 2: weights of group %s add up to %d", g.Slug, sum)
 	}
-	if g.Phase == Closing {
+	if g.Phase != Live {
 		delete(w.begun, g.Slug)
 	}
 	if active > 0 {
@@ -144,6 +153,9 @@ func (w *world) checkEmpty(o Observed) {
 			continue
 		}
 		h := p.Ledger.group(g.Slug)
+		if h != nil && h.Phase == Expired && h.Target.Reason == NoPlace && placed(o.Ledger) > max(1, o.Spec.Previews.MaxGroups) {
+			continue // the user took its place away
+		}
 		if h == nil || h.Phase != Live || h.Row(a.Release) == nil || h.ActiveRow() == nil {
 			w.fail("invariant 9: without a source group %s loses %s", g.Slug, a.Release)
 			continue
@@ -221,6 +233,7 @@ func (w *world) checkLedger(o Observed, old, next Ledger) {
 	if next.Sequence <= old.Sequence {
 		w.fail("the sequence goes from %d to %d", old.Sequence, next.Sequence)
 	}
+	w.checkPlaces(o, old, next)
 	for i := range next.Groups {
 		h := &next.Groups[i]
 		g := old.group(h.Slug)
@@ -382,7 +395,7 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	if was.Status != r.Status && hasChild(o, r.Release) { // else it is another object of the same name
-		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase == Closing && r.Status == Deprecated
+		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase != Live && r.Status == Deprecated
 		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
 			// Its pods are still up: started again and a step further in one plan.
 			allowed = allowed || slices.Contains(transitions[Pending], r.Status)
@@ -435,7 +448,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	switch {
 	case r.Status == Error:
 		c := childOf(o, r.Release)
-		if h.Phase == Closing || c.Decision != nil && c.Decision.Action == Retry {
+		if h.Phase != Live || c.Decision != nil && c.Decision.Action == Retry {
 			return // the end, or retried by a person and overtaken at once
 		}
 		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })

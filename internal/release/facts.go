@@ -52,6 +52,8 @@ type Spec struct {
 	Steps []Step
 	// Pins of groups to versions.
 	Pins []Pin
+	// Previews bound the groups that are pull requests.
+	Previews Previews
 	// Analysis must pass each step in which the canary can get traffic.
 	Analysis bool
 	// Gates are the points of a run, besides ConfirmTrafficIncrease, at which hooks
@@ -112,7 +114,8 @@ type Window struct {
 
 // Pin of groups to a version.
 type Pin struct {
-	// Group by name or slug; empty: every group that holds the version.
+	// Group by name, slug or number of a pull request; empty: every group that holds
+	// the version.
 	Group string
 	// Global pins hold back every group when no group holds the version (rule 15).
 	Global bool
@@ -130,8 +133,12 @@ type Pin struct {
 type Candidate struct {
 	// Slug, Name and Level of the group.
 	Slug, Name, Level string
-	// Version as offered.
+	// PullRequest is the number of the pull request that the group is; 0: it is none.
+	PullRequest int64
+	// Version as offered; of a pull request, its head commit.
 	Version string
+	// Time at which it was published, or pushed; zero: not known.
+	Time time.Time
 	// Release is the name that its identity, with the present template, gives.
 	Release string
 }
@@ -151,6 +158,8 @@ const (
 type Withdrawal struct {
 	Slug, Version string
 	Reason        WithdrawReason
+	// Time from which Spec.Previews.KeepAfterClose counts.
+	Time time.Time
 }
 
 // Child is the object of a release, as it is.
@@ -159,6 +168,8 @@ type Child struct {
 	Release string
 	// Slug and Name of the group, Level and Version.
 	Slug, Name, Level, Version string
+	// PullRequest is the number of the pull request that the group is; 0: it is none.
+	PullRequest int64
 	// Config is the hash of the template it was made from.
 	Config string
 	// Created is its creation time.

@@ -10,6 +10,12 @@ import (
 // about.
 type tale struct{ *world }
 
+// scene is a named history.
+type scene struct {
+	name string
+	play func(tale)
+}
+
 // want says how a version stands, as "active 100"; "" where it has no row.
 func (h tale) want(when string, versions map[string]string) {
 	for version, stand := range versions {
@@ -78,10 +84,7 @@ func (h tale) gates(points ...Point) { h.edit("gates", func(s *Spec) { s.Gates =
 func (h tale) steps(steps ...Step) { h.edit("steps", func(s *Spec) { s.Steps = steps }) }
 
 // histories are named after the rules of the protocol that they force.
-var histories = []struct {
-	name string
-	play func(tale)
-}{
+var histories = []scene{
 	{"first release is active at once", func(h tale) {
 		h.steps(twoSteps...)
 		h.live()

@@ -11,10 +11,7 @@ import (
 
 // knownFailures are histories that other controllers of progressive delivery got
 // wrong. Names begin with the row of docs/design/known-failures.md.
-var knownFailures = []struct {
-	name string
-	play func(tale)
-}{
+var knownFailures = []scene{
 	{"06 weights that lead to no round sum", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 30}, Step{Weight: 60}, Step{Weight: 97, Pause: time.Minute})

@@ -22,6 +22,9 @@ type Phase string
 const (
 	Live    Phase = "Live"
 	Closing Phase = "Closing"
+	// Expired is a preview that is taken down, or has not begun, while its pull
+	// request is open (rule 26).
+	Expired Phase = "Expired"
 )
 
 // preview is the level of groups that are pull requests: they take no canary steps
@@ -32,15 +35,21 @@ const preview = "Preview"
 type Ledger struct {
 	// Sequence grows with every write.
 	Sequence int64
-	// Groups, newest first.
+	// Groups, newest first; previews after all others.
 	Groups []Group
 }
 
 // Group is a stream of versions that replace each other.
 type Group struct {
 	Slug, Name, Level string
-	Phase             Phase
-	Target            Target
+	// PullRequest is the number of the pull request that the group is; 0: it is none.
+	PullRequest int64
+	// Head is the commit of a pull request that was offered last, and HeadTime when it
+	// was pushed, as far as it is known.
+	Head     string
+	HeadTime time.Time
+	Phase    Phase
+	Target   Target
 	// TrafficRevision is raised by every change of what routes must carry, to the
 	// sequence of that write, and TrafficTime is when (rule 1).
 	TrafficRevision int64
@@ -153,6 +162,7 @@ const (
 // microsecond.
 func (g Group) clone() Group {
 	g.TrafficTime = stored(g.TrafficTime)
+	g.HeadTime = stored(g.HeadTime)
 	if g.Run != nil {
 		run := *g.Run
 		run.Started = stored(run.Started)

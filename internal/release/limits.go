@@ -23,8 +23,16 @@ type Failed struct {
 	Config string
 }
 
-// quota is how many rows each group may have.
-func (b *book) quota() int { return min(maxRows, maxAllRows/min(max(1, len(b.groups)), maxGroups)) }
+// quota is how many rows each group may have. What has expired needs none.
+func (b *book) quota() int {
+	groups := 0
+	for i := range b.groups {
+		if g := &b.groups[i]; g.Phase != Expired || len(g.Releases) > 0 {
+			groups++
+		}
+	}
+	return min(maxRows, maxAllRows/min(max(1, groups), maxGroups))
+}
 
 // rows of all groups.
 func (b *book) rows() (n int) {

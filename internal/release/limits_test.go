@@ -9,10 +9,7 @@ import (
 
 // limits are histories that fill the status. They are long, so they are no part of the
 // histories that are played with crashes at each write.
-var limits = []struct {
-	name string
-	play func(tale)
-}{
+var limits = []scene{
 	{"more versions fail than a group has rows", func(h tale) {
 		h.live()
 		for i := 1; i <= 40; i++ {

@@ -9,10 +9,7 @@ import (
 
 // pins are histories of pins, decisions, and of what is served when something is lost.
 // They are played with the others, and with crashes at each of their writes.
-var pins = []struct {
-	name string
-	play func(tale)
-}{
+var pins = []scene{
 	{"rule 16: a pin to the present configuration shows its failure, and Retry opens it", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
@@ -399,7 +396,8 @@ func (w *world) checkPin(g *Group, failed bool) {
 	if pin == nil || missing {
 		return
 	}
-	_, reach := w.offers[pin.Version]
+	c, reach := w.offers[pin.Version]
+	reach = reach && c.Slug == g.Slug // two pull requests may have one name
 	broken := false
 	for _, r := range g.Releases {
 		if r.Version == pin.Version && (!pin.Current || r.Config == w.config) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -134,13 +135,27 @@ func newBook(o Observed, now time.Time) *book {
 	slices.SortFunc(b.sorted, func(x, y Child) int {
 		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Release, y.Release))
 	})
-	slices.SortFunc(b.offers, func(x, y Candidate) int {
-		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release))
-	})
+	slices.SortFunc(b.offers, byOffer)
 	for _, c := range b.offers {
 		b.perGroup[c.Slug] = append(b.perGroup[c.Slug], c)
 	}
 	return b
+}
+
+// byOffer orders candidates: the highest version first, and after all versions the
+// commits of pull requests, which have no order, the newest push first.
+func byOffer(x, y Candidate) int {
+	switch px, py := x.Level == preview, y.Level == preview; {
+	case px && py:
+		if c := cmp.Or(y.Time.Compare(x.Time), cmp.Compare(y.PullRequest, x.PullRequest)); c != 0 {
+			return c
+		}
+	case px:
+		return 1
+	case py:
+		return -1
+	}
+	return cmp.Or(compare(y.Version, x.Version), cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release))
 }
 
 // pass applies the rules once to all groups. What the pass before said of states and
@@ -152,8 +167,9 @@ func (b *book) pass(rules []rule) {
 		b.wakeAt(p.Expire)
 	}
 	b.open()
-	for i := range b.groups {
-		s := b.scope(&b.groups[i])
+	b.places()
+	for _, g := range b.turns() {
+		s := b.scope(g)
 		for _, r := range rules {
 			r.apply(s)
 		}
@@ -195,16 +211,16 @@ func cloneGroups(groups []Group) []Group {
 func (b *book) open() {
 	known := map[string]bool{}
 	var beyond []string
-	add := func(slug, name, level string) {
+	add := func(g Group) {
 		switch {
-		case known[slug]:
+		case known[g.Slug]:
 		case len(b.groups) >= maxGroups:
-			beyond = append(beyond, name)
+			beyond = append(beyond, g.Name)
 		default:
-			b.groups = append(b.groups, Group{Slug: slug, Name: name, Level: level, Phase: Live})
-			b.before[slug] = asked{load: load{phase: Live}}
+			b.groups = append(b.groups, g)
+			b.before[g.Slug] = asked{load: load{phase: Live}}
 		}
-		known[slug] = true
+		known[g.Slug] = true
 	}
 	defer func() {
 		if len(beyond) > 0 {
@@ -215,25 +231,29 @@ func (b *book) open() {
 		known[g.Slug] = true
 	}
 	for _, c := range b.sorted {
-		add(c.Slug, c.Name, c.Level)
+		add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Live})
 	}
 	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil {
 		return
 	}
 	oldest, asked := "", false
 	for _, c := range b.offers {
-		if known[c.Slug] || b.closed(c.Slug) || b.excluded(c.Slug) {
+		if known[c.Slug] || b.withdrawnGroup(c.Slug) {
+			continue
+		}
+		if c.Level == preview { // places gives it one
+			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoPlace}})
 			continue
 		}
 		if !asked {
 			oldest, asked = b.oldest(), true
 		}
 		switch {
-		case c.Level != preview && oldest != "" && compare(c.Version, oldest) < 0:
+		case oldest != "" && compare(c.Version, oldest) < 0:
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: "OlderGroup", Message: "older than the oldest live group: not started"})
 			known[c.Slug] = true
 		default:
-			add(c.Slug, c.Name, c.Level)
+			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
 		}
 	}
 }
@@ -243,7 +263,10 @@ func (b *book) oldest() string {
 	oldest := ""
 	for i := range b.groups {
 		g := &b.groups[i]
-		if v := b.newest(g); g.Phase == Live && g.Level != preview && (oldest == "" || compare(v, oldest) < 0) {
+		if g.Phase != Live || g.Level == preview {
+			continue
+		}
+		if v := b.newest(g); oldest == "" || compare(v, oldest) < 0 {
 			oldest = v
 		}
 	}
@@ -278,10 +301,10 @@ func (b *book) missingPin() *Pin {
 			continue
 		}
 		held := slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
-			return c.Version == pin.Version && pin.names(c.Slug, c.Name)
+			return c.Version == pin.Version && pin.names(c.Slug, c.Name, c.PullRequest)
 		})
 		for _, g := range b.groups {
-			held = held || pin.names(g.Slug, g.Name) && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Version == pin.Version })
+			held = held || pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Version == pin.Version })
 		}
 		if !held {
 			return pin
@@ -290,8 +313,8 @@ func (b *book) missingPin() *Pin {
 	return nil
 }
 
-func (p Pin) names(slug, name string) bool {
-	return p.Group == "" || p.Group == slug || p.Group == name
+func (p Pin) names(slug, name string, pullRequest int64) bool {
+	return p.Group == "" || p.Group == slug || p.Group == name || pullRequest > 0 && p.Group == strconv.FormatInt(pullRequest, 10)
 }
 
 func expired(p Pin, now time.Time) bool { return !p.Expire.IsZero() && !now.Before(p.Expire) }
@@ -365,16 +388,37 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	return "", false
 }
 
-// closed says that the source of a group is closed, and excluded that the
-// specification no longer makes it; what is closed is not merely excluded.
-func (b *book) closed(slug string) bool { return b.groupWithdrawn(slug, Closed) }
+// closed says that the source of a group is closed, and that what is left of it has
+// been kept for long enough.
+func (b *book) closed(slug string) bool {
+	for _, w := range b.o.Withdrawn {
+		if w.Slug != slug || w.Version != "" || w.Reason != Closed {
+			continue
+		}
+		end := w.Time.Add(b.o.Spec.Previews.KeepAfterClose)
+		if !b.now.Before(end) {
+			return true
+		}
+		b.wakeAt(end)
+	}
+	return false
+}
 
+// excluded says that the specification no longer makes a group; what is closed is not
+// merely excluded.
 func (b *book) excluded(slug string) bool {
-	return b.groupWithdrawn(slug, Excluded) && !b.closed(slug)
+	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
+}
+
+// withdrawnGroup says that nothing of a group is to start.
+func (b *book) withdrawnGroup(slug string) bool {
+	return b.groupWithdrawn(slug, Closed) || b.groupWithdrawn(slug, Excluded)
 }
 
 func (b *book) groupWithdrawn(slug string, reason WithdrawReason) bool {
-	return slices.Contains(b.o.Withdrawn, Withdrawal{Slug: slug, Reason: reason})
+	return slices.ContainsFunc(b.o.Withdrawn, func(w Withdrawal) bool {
+		return w.Slug == slug && w.Version == "" && w.Reason == reason
+	})
 }
 
 // touch marks a release as made or revived in this pass: its object is stamped.
@@ -425,7 +469,7 @@ func (s *scope) endRun() {
 
 // sameGroup compares what is stored of two groups.
 func sameGroup(a, b Group) bool {
-	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.Phase == b.Phase && a.Target == b.Target &&
+	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
 		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Overtaken == b.Overtaken && a.Failed == b.Failed &&
 		same(a.Run, b.Run) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
 }
@@ -441,9 +485,10 @@ func sameRow(a, b Row) bool {
 // same compares what two pointers lead to; times are as they are stored.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// done says that a closing group has nothing left, or that a group never began.
+// done says that a closing group has nothing left, or that a group never began. A
+// preview that has expired is remembered.
 func (b *book) done(g Group) bool {
-	if len(g.Releases) > 0 || g.Run != nil {
+	if len(g.Releases) > 0 || g.Run != nil || g.Phase == Expired {
 		return false
 	}
 	for _, c := range b.o.Children {
@@ -463,9 +508,16 @@ func sortRows(rows []Row) {
 	})
 }
 
+// sortGroups puts the newest first, previews after all others.
 func sortGroups(groups []Group) {
 	slices.SortFunc(groups, func(x, y Group) int {
-		return cmp.Or(compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
+		switch px, py := x.Level == preview, y.Level == preview; {
+		case px && !py:
+			return 1
+		case py && !px:
+			return -1
+		}
+		return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
 	})
 }
 

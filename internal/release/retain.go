@@ -7,8 +7,8 @@ import (
 )
 
 // forgetErrors drops failures whose identity cannot be chosen again (rule 3):
-// those that are withdrawn, below the active release, of another template, or of
-// a tag that moved. A kept release to which a rollback failed stays.
+// those that are withdrawn, below the active release, of another template, of a tag
+// that moved, or not the head of their pull request. A kept release to which a rollback failed stays.
 func forgetErrors(s *scope) {
 	var active Row // a copy: rows move as others are dropped
 	if a := s.g.ActiveRow(); a != nil {
@@ -23,7 +23,8 @@ func forgetErrors(s *scope) {
 		_, out := s.withdrawn(r.Version)
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
 		below := active.Release != "" && !free && s.g.Level != preview && compare(r.Version, active.Version) < 0
-		if out || moved || below || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
+		pushed := s.g.Level == preview && len(s.candidates) > 0 && s.candidates[0].Release != r.Release
+		if out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
 			s.dropRow(r.Release)
 		}
 	}
@@ -147,7 +148,7 @@ func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+r
 func (s *scope) want(r Row, c Child) int {
 	running := s.g.Run != nil && s.g.Run.Release == r.Release
 	switch {
-	case s.g.Phase == Closing:
+	case s.g.Phase != Live:
 		return c.Replicas // the object goes with its row
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r) && s.pressed():
 		// It answers nothing, and keeps its mend from finding room.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -236,7 +237,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	}
 	running := s.g.Run != nil && s.g.Run.Release == r.Release
 	if s.g.Phase != Live {
-		return refuse("the group is closing")
+		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
 	}
 	switch d.Action {
 	case Continue:
@@ -296,18 +297,26 @@ func (s *scope) retryRow(r *Row, reason string) {
 // (rule 14), and opens one again that is offered anew.
 func closeGroup(s *scope) {
 	switch {
-	case s.g.Phase == Live && s.closed(s.g.Slug):
+	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
 		s.close("Closed")
-	case s.g.Phase == Closing && !s.closed(s.g.Slug) && !s.excluded(s.g.Slug) && len(s.candidates) > 0:
-		s.g.Phase = Live
+	case s.g.Phase == Closing && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:
+		if s.g.Phase = Live; s.g.Level == preview {
+			s.g.Phase, s.g.Target = Expired, Target{Reason: NoPlace} // until it is given one
+		}
 		s.event(nil, false, "Reopened", "the group is offered again")
 	}
 }
 
-// close turns every row of a group out, in one write.
+// close ends a group.
 func (s *scope) close(reason string) {
+	s.takeDown(Closing, reason)
+	s.event(nil, false, reason, "the group is drained and removed")
+}
+
+// takeDown turns every row of a group out, in one write.
+func (s *scope) takeDown(to Phase, reason string) {
 	s.endRun()
-	s.g.Phase = Closing
+	s.g.Phase = to
 	s.g.Target = Target{}
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -316,21 +325,26 @@ func (s *scope) close(reason string) {
 			s.turn(r, Deprecated, reason)
 		}
 	}
-	s.event(nil, false, reason, "the group is drained and removed")
 }
 
 // closeExcluded closes a group that a changed specification no longer makes,
-// once another group holds the same or a higher version (rule 38).
+// once another group holds the same or a higher version (rule 38). A pull request that
+// is not chosen any more has no heir.
 func (b *book) closeExcluded(g *Group) {
 	s := b.scope(g)
-	if !b.excluded(g.Slug) || g.Phase != Live || b.o.Spec.Paused {
+	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
+		return
+	}
+	if g.Level == preview {
+		s.close("Excluded")
+		revise(s)
 		return
 	}
 	a := g.ActiveRow()
 	for i := range b.groups {
 		heir := b.scope(&b.groups[i])
 		ha := heir.g.ActiveRow()
-		if heir.g == g || heir.g.Phase != Live || ha == nil || !ha.Available {
+		if heir.g == g || heir.g.Phase != Live || heir.g.Level == preview || ha == nil || !ha.Available {
 			continue
 		}
 		if b.closed(heir.g.Slug) || b.excluded(heir.g.Slug) || !heir.confirmed(heir.g.TrafficRevision) {

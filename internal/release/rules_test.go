@@ -11,10 +11,7 @@ import (
 
 // protocol are histories of rules that the others have no history of their own for.
 // They are played with the others, and with crashes at each of their writes.
-var protocol = []struct {
-	name string
-	play func(tale)
-}{
+var protocol = []scene{
 	{"rule 01: equal weights are no confirmation", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})

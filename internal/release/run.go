@@ -52,6 +52,9 @@ func finishFirst(s *scope) {
 	if run.Gate == Together {
 		return // the others may be at the newer version
 	}
+	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == s.g.Target.Release {
+		return // pushed back to what serves
+	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	if !last && s.g.Overtaken < maxOvertaken {
 		return
@@ -101,6 +104,9 @@ func start(s *scope) {
 	}
 	if s.o.Spec.Paused && (s.g.Target.Reason != "Pinned" || r == nil || r.Promoted == 0) {
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits: spec.paused is set", s.versionOf(target)))
+		return
+	}
+	if !s.itsTurn(s.versionOf(target)) {
 		return
 	}
 	c, there := s.child(target)

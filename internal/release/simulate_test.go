@@ -38,7 +38,7 @@ func pick[V any](m map[string]V, i int) (v V, ok bool) {
 	return m[keys[i%len(keys)]], true
 }
 
-var versions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "1.4.0", "2.0.0", "2.1.0", "2.2.0", "pr-7-a", "pr-7-b", "pr-7-c"}
+var versions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "1.4.0", "2.0.0", "2.1.0", "2.2.0", "pr-7-a", "pr-7-b", "pr-7-c", "pr-8-a", "pr-8-b", "pr-9-a"}
 
 var happenings = []happening{
 	{"plan", 20, func(w *world, a, b int) {
@@ -111,10 +111,22 @@ var happenings = []happening{
 		w.withdraw(versions[a%len(versions)], []WithdrawReason{Denied, Gone}[b%2])
 	}},
 	{"close", 3, func(w *world, a, b int) {
-		w.withdrawGroup([]string{"pr-7", "1-x", "2-x"}[a%3], []WithdrawReason{Closed, Excluded}[b%2])
+		w.withdrawGroup([]string{"pr-7", "1-x", "2-x", "pr-8", "pr-9"}[a%5], []WithdrawReason{Closed, Excluded}[b%2])
 	}},
-	{"reopen", 1, func(w *world, a, b int) {
-		w.offerGroup([]string{"pr-7", "1-x", "2-x"}[a%3], []string{"pr-7-b", "1.2.0", "2.1.0"}[a%3])
+	{"reopen", 2, func(w *world, a, b int) {
+		w.offerGroup([]string{"pr-7", "1-x", "2-x", "pr-8", "pr-9"}[a%5], []string{"pr-7-b", "1.2.0", "2.1.0", "pr-8-a", "pr-9-a"}[a%5])
+	}},
+	{"push to a pull request", 6, func(w *world, a, b int) {
+		w.push([]string{"pr-7-a", "pr-7-b", "pr-7-c", "pr-8-a", "pr-8-b", "pr-9-a"}[a%6])
+	}},
+	{"places of previews", 1, func(w *world, a, b int) {
+		w.edit("places of previews", func(s *Spec) { s.Previews.MaxGroups = 1 + a%3 })
+	}},
+	{"age of previews", 1, func(w *world, a, b int) {
+		w.edit("age of previews", func(s *Spec) {
+			s.Previews.MaxAge = []time.Duration{0, 10 * time.Minute, 20 * time.Hour}[a%3]
+			s.Previews.KeepAfterClose = []time.Duration{0, 0, 10 * time.Minute}[b%3]
+		})
 	}},
 	{"source", 1, func(w *world, a, b int) { w.stale = !w.stale }},
 	{"new policy", 2, func(w *world, a, b int) {
@@ -283,7 +295,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts are the specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2
 
 // begin sets what a history starts with.
 func (w *world) begin(start int) {
@@ -299,6 +311,8 @@ func (w *world) begin(start int) {
 	w.spec.Analysis = choose(2) == 1
 	w.spec.Gates = someGates(choose(8))
 	w.spec.MatchWeight = choose(2) == 1
+	w.spec.Previews.MaxGroups = 1 + choose(3)
+	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
 	w.policy("web")
 }
 
@@ -378,8 +392,12 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if a := g.ActiveRow(); waits("TrafficUnconfirmed") && (a == nil || w.objects[a.Release].ready == 0) {
 		return // the routes keep what still answers, and say so
 	}
-	if g.Phase == Closing {
+	switch g.Phase {
+	case Closing:
 		w.fail("liveness: group %s is still closing", g.Slug)
+	case Expired:
+		w.checkExpired(g)
+		return
 	}
 	if g.Run != nil && !waits("AwaitingApproval", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
 		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))

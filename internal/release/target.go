@@ -42,7 +42,7 @@ func (s *scope) pin() *Pin {
 	var found *Pin
 	for i := range s.o.Spec.Pins {
 		p := &s.o.Spec.Pins[i]
-		if !p.names(s.g.Slug, s.g.Name) {
+		if !p.names(s.g.Slug, s.g.Name, s.g.PullRequest) {
 			continue
 		}
 		if expired(*p, s.now) {
@@ -199,12 +199,15 @@ func (s *scope) failed(r *Row) bool {
 }
 
 // choices are the candidates, and the running release where its version is not
-// offered any more: absence is no fact. Of a pull request the head is offered, and goes
-// before all others.
+// offered any more: absence is no fact. Of a pull request it is the head commit that is
+// offered, whatever was active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	run := s.g.Run
-	if run == nil || s.g.Level == preview && len(cs) > 0 {
+	if s.g.Level == preview && len(cs) > 0 {
+		return cs[:1]
+	}
+	if run == nil {
 		return cs
 	}
 	r := s.g.Row(run.Release)

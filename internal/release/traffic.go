@@ -119,6 +119,9 @@ func (s *scope) unconfirmedZero(r Row) {
 // settle lets a policy that does not confirm hold nothing up any more, when
 // nothing was under way for the deadline (rule 10).
 func settle(s *scope) {
+	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
+		return // it has no traffic
+	}
 	for _, r := range s.reports {
 		switch {
 		case r.Revision >= s.g.TrafficRevision:

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -162,7 +163,7 @@ type snapshot struct {
 func newWorld() *world {
 	w := &world{
 		now: t0, rules: rules, config: "c1",
-		spec:   Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second},
+		spec:   Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 20}},
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
 		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
@@ -209,6 +210,9 @@ func (w *world) told() string {
 func slugOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
 		slug = version[:strings.LastIndex(version, "-")]
+		if slug == "pr-8" || slug == "pr-9" {
+			return slug, "feature" // the same branch in two forks
+		}
 		return slug, slug
 	}
 	major, _, _ := strings.Cut(version, ".")
@@ -217,11 +221,12 @@ func slugOf(version string) (slug, name string) {
 
 func candidate(version string) Candidate {
 	slug, name := slugOf(version)
-	level := "Release"
-	if strings.HasPrefix(version, "pr-") {
-		level = preview
+	c := Candidate{Slug: slug, Name: name, Level: "Release", Version: version}
+	if number, ok := strings.CutPrefix(slug, "pr-"); ok {
+		c.Level = preview
+		c.PullRequest, _ = strconv.ParseInt(number, 10, 64)
 	}
-	return Candidate{Slug: slug, Name: name, Level: level, Version: version}
+	return c
 }
 
 // release is the name that a version gets with the present template.
@@ -240,7 +245,12 @@ func releaseName(version, config string, moved int) string {
 func (w *world) push(versions ...string) {
 	for _, v := range versions {
 		w.say("push %s", v)
-		w.offers[v] = candidate(v)
+		c := candidate(v)
+		if c.Level == preview { // only the head commit is offered
+			c.Time = w.now
+			maps.DeleteFunc(w.offers, func(_ string, x Candidate) bool { return x.Slug == c.Slug })
+		}
+		w.offers[v] = c
 		w.withdrawn = slices.DeleteFunc(w.withdrawn, func(x Withdrawal) bool { return x.Version == v })
 	}
 }
@@ -267,7 +277,7 @@ func (w *world) withdrawGroup(slug string, reason WithdrawReason) {
 			delete(w.offers, v)
 		}
 	}
-	w.withdrawn = append(w.withdrawn, Withdrawal{Slug: slug, Reason: reason})
+	w.withdrawn = append(w.withdrawn, Withdrawal{Slug: slug, Reason: reason, Time: w.now})
 }
 
 // offerGroup takes the withdrawal of a group back.
@@ -870,7 +880,7 @@ func (w *world) ensure(x write) bool {
 			return false
 		}
 		w.objects[e.Release] = &object{
-			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true},
+			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true},
 			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), why: w.broken[x.cand.Version],
 		}
 		return true

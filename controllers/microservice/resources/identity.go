@@ -28,6 +28,38 @@ func (e *ContainerError) Error() string {
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
 }
 
+// ImageContainerError says that there is no container for an image that goes in step
+// with another.
+type ImageContainerError struct{ Policy, Name string }
+
+// Error names the field and the mend.
+func (e *ImageContainerError) Error() string {
+	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or name one of these", e.Policy, e.Name)
+}
+
+// CheckContainers says whether the template has a container for each image of an offer.
+// The error is an *ImageContainerError.
+func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) error {
+	for _, image := range o.Images {
+		if name := image.ContainerName; name != "" && named(&ms.Spec.Template.Spec, name) == nil {
+			return &ImageContainerError{Policy: policy.Name, Name: name}
+		}
+	}
+	return nil
+}
+
+// named finds a container or an init container.
+func named(pod *corev1.PodSpec, name string) *corev1.Container {
+	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
+		for i := range containers {
+			if containers[i].Name == name {
+				return &containers[i]
+			}
+		}
+	}
+	return nil
+}
+
 // Container finds the index of the container that gets the image: the one that
 // spec.containerName names, else the one named like the Microservice, else the
 // first.
@@ -122,11 +154,19 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:10]
 }
 
-// Identity of a release: its group, version, images by digest, and configuration.
+// Identity of a release: its group, version, images by digest with the containers that
+// they are for, and configuration; and whether it is of a fork, which runs with other
+// rights. The group of a pull request holds its number.
 func Identity(o *v1alpha1.OfferedRelease, config string) string {
 	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
 	for _, image := range o.Images {
+		if image.ContainerName != "" {
+			parts = append(parts, "container", image.ContainerName)
+		}
 		parts = append(parts, repository(image.Image)+"@"+image.Digest)
+	}
+	if o.Fork {
+		parts = append(parts, "fork")
 	}
 	return digest(parts...)
 }

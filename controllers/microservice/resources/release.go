@@ -2,6 +2,8 @@ package resources
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +29,9 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 	if err != nil {
 		return nil, err
 	}
+	if err := CheckContainers(ms, policy, o); err != nil {
+		return nil, err
+	}
 	identity := Identity(o, config)
 	name := Name(ms.Name, o.SemVer.Version, identity)
 	labels := map[string]string{
@@ -35,10 +40,31 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 		v1alpha1.LabelLevel:        string(o.Level),
 		v1alpha1.LabelRelease:      name,
 	}
+	told := map[string]string{v1alpha1.AnnotationVersion: o.SemVer.Version}
+	annotations := map[string]string{
+		v1alpha1.AnnotationIdentity: IdentityScheme + "." + identity,
+		v1alpha1.AnnotationAttempt:  fmt.Sprint(sequence),
+		AnnotationConfig:            config,
+	}
+	if o.PullRequest > 0 {
+		labels[v1alpha1.LabelPullRequest] = strconv.FormatInt(o.PullRequest, 10)
+	}
+	if o.Revision != "" {
+		told[v1alpha1.AnnotationCommit], annotations[v1alpha1.AnnotationCommit] = o.Revision, o.Revision
+	}
 	template := ms.Spec.Template.DeepCopy()
 	template.Labels = merge(template.Labels, labels)
-	template.Annotations = merge(template.Annotations, map[string]string{v1alpha1.AnnotationVersion: o.SemVer.Version})
-	template.Spec.Containers[container].Image = o.Images[0].Image
+	template.Annotations = merge(template.Annotations, told)
+	for _, image := range o.Images {
+		runs := &template.Spec.Containers[container]
+		if image.ContainerName != "" {
+			runs = named(&template.Spec, image.ContainerName)
+		}
+		runs.Image = image.Image
+	}
+	if o.Fork {
+		confine(&template.Spec)
+	}
 	rename(&template.Spec, name, contents)
 	for _, s := range policy.Spec.ImagePullSecrets {
 		if !has(template.Spec.ImagePullSecrets, s.Name) {
@@ -48,14 +74,10 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 	return &v1alpha1.VersionedMicroservice{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "VersionedMicroservice"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ms.Namespace,
-			Name:      name,
-			Labels:    labels,
-			Annotations: map[string]string{
-				v1alpha1.AnnotationIdentity: IdentityScheme + "." + identity,
-				v1alpha1.AnnotationAttempt:  fmt.Sprint(sequence),
-				AnnotationConfig:            config,
-			},
+			Namespace:   ms.Namespace,
+			Name:        name,
+			Labels:      labels,
+			Annotations: annotations,
 		},
 		Spec: v1alpha1.VersionedMicroserviceSpec{
 			MicroserviceName: ms.Name,
@@ -71,6 +93,18 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 			},
 		},
 	}, nil
+}
+
+// confine takes from the pods of a fork's pull request what only the repository's own
+// code is to have: a ServiceAccount, and a token of the API server.
+func confine(pod *corev1.PodSpec) {
+	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "default", ""
+	pod.AutomountServiceAccountToken = ptr.To(false)
+	for i := range pod.Volumes {
+		if projected := pod.Volumes[i].Projected; projected != nil {
+			projected.Sources = slices.DeleteFunc(projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+		}
+	}
 }
 
 func minReady(ms *v1alpha1.Microservice, container int) int32 {

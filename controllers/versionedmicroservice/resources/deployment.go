@@ -29,11 +29,15 @@ const noDeadline = math.MaxInt32
 
 // Labels of the children of a release.
 func Labels(release *hlnr.VersionedMicroservice) map[string]string {
-	return map[string]string{
+	labels := map[string]string{
 		hlnr.LabelMicroservice: release.Spec.MicroserviceName,
 		hlnr.LabelGroup:        release.Spec.Group,
 		hlnr.LabelRelease:      release.Name,
 	}
+	if number := release.Labels[hlnr.LabelPullRequest]; number != "" {
+		labels[hlnr.LabelPullRequest] = number
+	}
+	return labels
 }
 
 // Selector of the pods of a release. It never changes, because a Deployment's

@@ -1,0 +1,121 @@
+package microservice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// The reasons of condition PreviewsReady. The first that holds is told.
+const (
+	reasonPreviewsFailed   = "PreviewsFailed"
+	reasonPreviewsStarting = "PreviewsStarting"
+	reasonPreviewsReady    = "PreviewsAvailable"
+)
+
+// streams are the groups that are no previews.
+func streams(ms *v1alpha1.Microservice) []v1alpha1.ReleaseGroup {
+	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
+	if i < 0 {
+		return ms.Status.ReleaseGroups
+	}
+	return slices.DeleteFunc(slices.Clone(ms.Status.ReleaseGroups), func(g v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
+}
+
+// ofPreview says that a group is a preview.
+func ofPreview(ms *v1alpha1.Microservice, slug string) bool {
+	return slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
+		return g.Slug == slug && g.Level == v1alpha1.LevelPreview
+	})
+}
+
+// ofPullRequests says that an ImagePolicy offers pull requests, of which there may be
+// none.
+func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
+	return p != nil && p.Spec.Source != nil && p.Spec.Source.GitHub != nil && p.Spec.Source.GitHub.PullRequests != nil
+}
+
+// previewCount says how the previews of a Microservice are.
+type previewCount struct {
+	// groups of all phases; live have a place, and available serve.
+	groups, live, available int
+	// starting, and turn wait until fewer do.
+	starting, turn int
+	// place: there is none for them; old are expired by age.
+	place, old int
+	// failed as "#12 (CrashLoopBackOff)"; what served before goes on.
+	failed []string
+}
+
+func countPreviews(w *world) (p previewCount) {
+	for i := range w.ms.Status.ReleaseGroups {
+		g := &w.ms.Status.ReleaseGroups[i]
+		if g.Level != v1alpha1.LevelPreview {
+			continue
+		}
+		p.groups++
+		switch {
+		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == "NoPlace":
+			p.place++
+		case g.Phase == v1alpha1.GroupExpired:
+			p.old++
+		case g.Phase == v1alpha1.GroupLive:
+			p.live++
+			p.count(w, g)
+		}
+	}
+	for _, n := range w.plan.Notes {
+		if n.Reason == "AwaitingTurn" {
+			p.turn++
+		}
+	}
+	return p
+}
+
+// count counts a preview that has a place.
+func (p *previewCount) count(w *world, g *v1alpha1.ReleaseGroup) {
+	if row := activeRow(g); row != nil && row.Available && programmed(w.facts.Policies, g.Slug) {
+		p.available++
+	}
+	if g.Run != nil {
+		p.starting++
+	}
+	for _, r := range g.Releases {
+		if r.Status == v1alpha1.ReleaseError {
+			p.failed = append(p.failed, fmt.Sprintf("#%d (%s)", g.PullRequest, r.Reason))
+		}
+	}
+}
+
+// setPreviews says how many previews are available. Ready does not depend on them.
+func setPreviews(w *world) {
+	ms, p := w.ms, countPreviews(w)
+	if p.groups == 0 {
+		status.Remove(&ms.Status.Conditions, v1alpha1.ConditionPreviewsReady)
+		return
+	}
+	reason := reasonPreviewsReady
+	switch {
+	case len(p.failed) > 0:
+		reason = reasonPreviewsFailed
+	case p.available < p.live || p.starting > 0:
+		reason = reasonPreviewsStarting
+	}
+	parts := []string{fmt.Sprintf("%d of %d", p.available, p.live)}
+	say := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	say(p.starting, "starting")
+	say(p.turn, "waiting for their turn")
+	say(p.place, "without a place (spec.previews.maxGroups)")
+	say(p.old, "expired (spec.previews.maxAge)")
+	if len(p.failed) > 0 {
+		parts = append(parts, "failed: "+strings.Join(p.failed, ", "))
+	}
+	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionPreviewsReady, status.True(p.available == p.live), reason, strings.Join(parts, "; "))
+}

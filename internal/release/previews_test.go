@@ -1,0 +1,481 @@
+package release
+
+import (
+	"fmt"
+	"time"
+)
+
+// placed are the previews that have a place.
+func placed(l Ledger) (n int) {
+	for _, g := range l.Groups {
+		if g.Level == preview && g.Phase == Live {
+			n++
+		}
+	}
+	return n
+}
+
+// group by slug; an empty one where there is none.
+func (h tale) group(slug string) Group {
+	if g := h.ledger.group(slug); g != nil {
+		return *g
+	}
+	return Group{}
+}
+
+// phase of a group, with the reason of its target where it has expired.
+func (h tale) phase(when, slug, want string) {
+	g := h.group(slug)
+	got := string(g.Phase)
+	if g.Phase == Expired {
+		got += " " + g.Target.Reason
+	}
+	if got != want {
+		h.fail("%s: %s is %q, want %q", when, slug, got, want)
+	}
+}
+
+// bounds sets those of previews.
+func (h tale) bounds(p Previews) { h.edit("previews", func(s *Spec) { s.Previews = p }) }
+
+// empty says that nothing is left of anything.
+func (h tale) empty(when string) {
+	if len(h.ledger.Groups)+len(h.objects) > 0 {
+		h.fail("%s: %d groups and %d objects are left", when, len(h.ledger.Groups), len(h.objects))
+	}
+}
+
+// reviewed brings commit a of pull request 7 to active, under a policy. It takes ten
+// seconds from then on.
+func (h tale) reviewed() {
+	h.steps(twoSteps...)
+	h.policy("web")
+	h.push("pr-7-a")
+	h.run(time.Minute)
+	h.want("opened", map[string]string{"pr-7-a": "active 100"})
+	h.startup = 10 * time.Second
+}
+
+// checkStarting holds the ledger against rule 41.
+func (w *world) checkStarting() {
+	starting := 0
+	for _, g := range w.ledger.Groups {
+		if g.Level == preview && g.Run != nil {
+			starting++
+		}
+	}
+	if starting > 10 {
+		w.fail("rule 41: %d previews start at a time", starting)
+	}
+}
+
+// checkPlaces holds a write of the ledger against rule 26: there are no more previews
+// than places, one that runs keeps its place while there are enough, and one that is
+// too old comes back with another head only.
+func (w *world) checkPlaces(o Observed, old, next Ledger) {
+	most := max(1, o.Spec.Previews.MaxGroups)
+	if n := placed(next); n > most && !o.Spec.Paused {
+		w.fail("rule 26: %d previews have %d places", n, most)
+	}
+	for i := range next.Groups {
+		h := &next.Groups[i]
+		g := old.group(h.Slug)
+		switch {
+		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
+			w.fail("rule 26: group %s is no preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
+		case h.Phase == Expired && h.Target.Reason != NoPlace && h.Target.Reason != MaxAge:
+			w.fail("rule 26: group %s is Expired for %q", h.Slug, h.Target.Reason)
+		case g == nil:
+		case g.Phase == Live && len(g.Releases) > 0 && !w.lost[g.Slug] && h.Phase == Expired && h.Target.Reason == NoPlace && placed(old) <= most:
+			w.fail("rule 26: %s loses its place, of %d previews in %d places", h.Slug, placed(old), most)
+		case g.Phase == Expired && g.Target.Reason == MaxAge && h.Phase == Live && g.Head == h.Head:
+			w.fail("rule 26: %s comes back with %s, which is too old", h.Slug, h.Head)
+		}
+	}
+}
+
+// checkExpired holds a preview that has expired against rule 26, at the end of a
+// history: nothing is left of it, and it waits for no place that is free.
+func (w *world) checkExpired(g *Group) {
+	if len(g.Releases) > 0 {
+		w.fail("rule 26: %s has expired and has releases\n%s", g.Slug, renderGroup(g))
+	}
+	for _, o := range w.objects {
+		if o.Slug == g.Slug {
+			w.fail("rule 26: %s has expired, and %s is left", g.Slug, o.Release)
+		}
+	}
+	offered := false
+	for _, c := range w.offers {
+		offered = offered || c.Slug == g.Slug
+	}
+	for _, x := range w.withdrawn {
+		offered = offered && (x.Slug != g.Slug || x.Version != "" || x.Reason == Denied || x.Reason == Gone)
+	}
+	pinned := len(w.spec.Pins) > 0 // which may leave it nothing to run
+	if offered && !pinned && g.Target.Reason == NoPlace && placed(w.ledger) < max(1, w.spec.Previews.MaxGroups) {
+		w.fail("liveness: %s waits for a place, and there is one", g.Slug)
+	}
+}
+
+// previews are histories of pull requests.
+var previews = []scene{
+	{"D6: a new push keeps the old preview until the new one is available, and takes no steps", func(h tale) {
+		h.reviewed()
+		h.push("pr-7-b")
+		h.run(5 * time.Second)
+		h.want("not yet available", map[string]string{"pr-7-a": "active 100", "pr-7-b": "pending 0"})
+		h.run(6 * time.Second)
+		h.want("available", map[string]string{"pr-7-a": "deprecated 0", "pr-7-b": "active 100"})
+		h.run(time.Hour)
+		h.want("drained", map[string]string{"pr-7-a": "", "pr-7-b": "active 100"})
+		if n := len(h.objects); n != 1 {
+			h.fail("%d objects", n)
+		}
+	}},
+	{"D6: a push that never becomes available leaves the old preview, and the next push replaces it", func(h tale) {
+		h.reviewed()
+		h.broken["pr-7-b"] = "CrashLoopBackOff"
+		h.push("pr-7-b")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
+		h.push("pr-7-c")
+		h.run(time.Hour)
+		h.want("mended", map[string]string{"pr-7-a": "", "pr-7-b": "", "pr-7-c": "active 100"})
+	}},
+	{"rule 25: three pushes in a minute", func(h tale) {
+		h.reviewed()
+		for _, v := range []string{"pr-7-b", "pr-7-c", "pr-7-d"} {
+			h.push(v)
+			h.run(5 * time.Second)
+			h.want("pushed", map[string]string{"pr-7-a": "active 100", v: "pending 0"})
+		}
+		h.want("overtaken", map[string]string{"pr-7-b": "", "pr-7-c": ""})
+		h.run(time.Hour)
+		h.want("the last one", map[string]string{"pr-7-a": "", "pr-7-d": "active 100"})
+	}},
+	{"rule 25: a push back to the live commit does nothing", func(h tale) {
+		h.reviewed()
+		h.push("pr-7-b")
+		h.run(5 * time.Second)
+		h.push("pr-7-a")
+		h.run(time.Hour)
+		h.want("pushed back", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
+		if a := h.ledger.group("pr-7").ActiveRow(); a == nil || a.Promoted != 1 {
+			h.fail("promoted again: %v", a)
+		}
+	}},
+	{"rule 25: a push back to the live commit while pushes come faster than previews start", func(h tale) {
+		h.reviewed()
+		for _, v := range []string{"pr-7-b", "pr-7-c", "pr-7-d", "pr-7-e", "pr-7-a"} {
+			h.push(v)
+			h.run(2 * time.Second)
+		}
+		h.want("pushed back", map[string]string{"pr-7-a": "active 100", "pr-7-e": ""})
+		h.run(time.Hour)
+		h.want("later", map[string]string{"pr-7-a": "active 100", "pr-7-d": ""})
+	}},
+	{"rule 25: the commits of a pull request have no order", func(h tale) {
+		h.reviewed()
+		for _, v := range []string{"pr-7-9", "pr-7-3", "pr-7-6"} {
+			h.push(v)
+			h.run(time.Minute)
+			h.want("the head", map[string]string{v: "active 100"})
+		}
+	}},
+	{"rule 28: pushes come faster than previews start", func(h tale) {
+		h.reviewed()
+		for i := range 8 {
+			h.push(fmt.Sprintf("pr-7-c%d", i))
+			h.run(4 * time.Second)
+		}
+		h.want("one is finished first", map[string]string{"pr-7-a": "deprecated 0", "pr-7-c7": "pending 0"})
+		h.run(time.Hour)
+		h.want("and the last one", map[string]string{"pr-7-c7": "active 100"})
+	}},
+	{"rule 37: the same branch in two forks, one of them closed", func(h tale) {
+		h.policy("web")
+		h.push("pr-8-a", "pr-9-a")
+		h.run(time.Minute)
+		h.want("two", map[string]string{"pr-8-a": "active 100", "pr-9-a": "active 100"})
+		if x, y := h.group("pr-8"), h.group("pr-9"); x.Name != y.Name || x.PullRequest != 8 || y.PullRequest != 9 {
+			h.fail("%s %d, %s %d", x.Name, x.PullRequest, y.Name, y.PullRequest)
+		}
+		h.withdrawGroup("pr-8", Closed)
+		h.run(time.Hour)
+		h.want("one", map[string]string{"pr-8-a": "", "pr-9-a": "active 100"})
+	}},
+	{"rule 15: a pin by the number of a pull request", func(h tale) {
+		h.policy("web")
+		h.push("pr-8-a", "pr-9-a")
+		h.run(time.Minute)
+		h.pin(Pin{Group: "8", Version: "pr-8-a"})
+		h.push("pr-8-b", "pr-9-b")
+		h.run(time.Hour)
+		h.want("pinned", map[string]string{"pr-8-a": "active 100", "pr-8-b": "", "pr-9-b": "active 100"})
+	}},
+	{"D7: closed, kept for a while, and gone", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, KeepAfterClose: time.Hour})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour - time.Second)
+		h.want("kept", map[string]string{"pr-7-a": "active 100"})
+		h.run(time.Second)
+		h.phase("to the second", "pr-7", "Closing")
+		h.run(time.Minute)
+		h.empty("drained")
+	}},
+	{"closed and reopened while it is kept", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, KeepAfterClose: time.Hour})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(30 * time.Minute)
+		h.offerGroup("pr-7", "pr-7-b")
+		h.run(24 * time.Hour)
+		h.want("kept", map[string]string{"pr-7-b": "active 100"})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(59 * time.Minute)
+		h.want("kept from the second closing on", map[string]string{"pr-7-b": "active 100"})
+		h.run(2 * time.Minute)
+		h.empty("gone")
+	}},
+	{"reopened during the drain, with another commit", func(h tale) {
+		h.edit("long drain", func(s *Spec) { s.Drain = time.Hour })
+		h.reviewed()
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Minute)
+		h.offerGroup("pr-7", "pr-7-b")
+		h.run(2 * time.Hour)
+		h.want("again", map[string]string{"pr-7-b": "active 100", "pr-7-a": ""})
+	}},
+	{"a pull request that is not chosen any more", func(h tale) {
+		h.reviewed()
+		h.withdrawGroup("pr-7", Excluded)
+		h.run(time.Hour)
+		h.empty("excluded")
+	}},
+	{"a preview is no heir of a release", func(h tale) {
+		h.live()
+		h.push("pr-7-z")
+		h.run(time.Minute)
+		h.withdrawGroup("1-x", Excluded)
+		h.run(time.Hour)
+		h.want("it stays", map[string]string{"1.0.0": "active 100", "pr-7-z": "active 100"})
+		if h.ledger.Groups[0].Slug != "1-x" {
+			h.fail("the first group is %s", h.ledger.Groups[0].Slug)
+		}
+	}},
+	{"rule 26: too old, until the next push", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour})
+		h.run(2*time.Hour - time.Minute - time.Second)
+		h.want("young", map[string]string{"pr-7-a": "active 100"})
+		h.run(time.Second)
+		h.phase("to the second", "pr-7", "Expired MaxAge")
+		h.run(24 * time.Hour)
+		h.phase("later", "pr-7", "Expired MaxAge")
+		if n := len(h.objects); n > 0 {
+			h.fail("%d objects are left", n)
+		}
+		h.bounds(Previews{MaxGroups: 20})
+		h.drop("pr-7-a")
+		h.run(24 * time.Hour)
+		h.phase("without a limit and an offer", "pr-7", "Expired MaxAge")
+		h.push("pr-7-b")
+		h.run(time.Minute)
+		h.want("pushed", map[string]string{"pr-7-b": "active 100"})
+	}},
+	{"rule 26: an expired preview goes when its pull request closes", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour, KeepAfterClose: time.Hour})
+		h.run(3 * time.Hour)
+		h.phase("old", "pr-7", "Expired MaxAge")
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Minute)
+		h.empty("there is nothing to keep")
+	}},
+	{"rule 26: a push of which the time is not known counts from when it became known", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
+		h.push("pr-7-b")
+		c := h.offers["pr-7-b"]
+		c.Time = noTime
+		h.offers["pr-7-b"] = c
+		h.run(time.Hour - time.Second)
+		h.want("young", map[string]string{"pr-7-b": "active 100"})
+		h.run(time.Second)
+		h.phase("old", "pr-7", "Expired MaxAge")
+	}},
+	{"rule 26: a push from the future counts from when it became known", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
+		h.push("pr-7-b")
+		c := h.offers["pr-7-b"]
+		c.Time = h.now.Add(1000 * time.Hour)
+		h.offers["pr-7-b"] = c
+		h.run(time.Hour)
+		h.phase("old", "pr-7", "Expired MaxAge")
+	}},
+	{"rule 26: nothing ages while nothing is known of its source", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour})
+		h.drop("pr-7-a")
+		h.run(24 * time.Hour)
+		h.want("absent", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"rule 26: more pull requests than places", func(h tale) {
+		h.policy("web")
+		h.bounds(Previews{MaxGroups: 2})
+		for _, v := range []string{"pr-1-a", "pr-2-a", "pr-3-a", "pr-4-a"} {
+			h.push(v)
+			h.run(time.Minute)
+		}
+		h.want("who runs stays", map[string]string{"pr-1-a": "active 100", "pr-2-a": "active 100", "pr-3-a": "", "pr-4-a": ""})
+		h.phase("who comes waits", "pr-3", "Expired NoPlace")
+		h.push("pr-3-b")
+		h.run(time.Minute)
+		h.phase("a push drives nobody out", "pr-3", "Expired NoPlace")
+		h.withdrawGroup("pr-1", Closed)
+		h.run(time.Minute)
+		h.want("the newest push", map[string]string{"pr-3-b": "active 100", "pr-4-a": ""})
+		h.bounds(Previews{MaxGroups: 1})
+		h.run(time.Hour)
+		h.want("fewer places", map[string]string{"pr-2-a": "", "pr-3-b": "active 100", "pr-4-a": ""})
+		h.bounds(Previews{MaxGroups: 3})
+		h.run(time.Hour)
+		h.want("more places", map[string]string{"pr-2-a": "active 100", "pr-3-b": "active 100", "pr-4-a": "active 100"})
+	}},
+	{"rule 26: what waits for a place ages too", func(h tale) {
+		h.policy("web")
+		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
+		h.push("pr-1-a", "pr-2-a")
+		h.run(time.Hour)
+		h.want("the higher number", map[string]string{"pr-1-a": "", "pr-2-a": "active 100"})
+		h.push("pr-2-b")
+		h.run(90 * time.Minute)
+		h.withdrawGroup("pr-2", Closed)
+		h.run(time.Hour)
+		h.phase("too old for the place", "pr-1", "Expired MaxAge")
+		if len(h.objects) > 0 {
+			h.fail("something runs")
+		}
+	}},
+	{"rule 26: the place of one that is too old goes to the next", func(h tale) {
+		h.policy("web")
+		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
+		h.push("pr-1-a")
+		h.run(time.Hour)
+		h.push("pr-2-a")
+		h.run(61 * time.Minute)
+		h.phase("old", "pr-1", "Expired MaxAge")
+		h.want("the next", map[string]string{"pr-2-a": "active 100"})
+		h.push("pr-1-b")
+		h.run(time.Minute)
+		h.phase("it has to wait now", "pr-1", "Expired NoPlace")
+	}},
+	{"rule 22: paused, nothing starts and nothing expires", func(h tale) {
+		h.reviewed()
+		h.edit("pause", func(s *Spec) { s.Paused, s.Previews.MaxAge = true, time.Hour })
+		h.push("pr-8-a")
+		h.run(24 * time.Hour)
+		h.want("paused", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
+		h.edit("go on", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.phase("too old by now", "pr-7", "Expired MaxAge")
+	}},
+	{"rule 31: the record is lost, with one expired and one that waits", func(h tale) {
+		h.policy("web")
+		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
+		h.push("pr-1-a")
+		h.run(90 * time.Minute)
+		h.push("pr-2-a")
+		h.run(time.Minute)
+		h.push("pr-3-a")
+		h.run(time.Hour)
+		check := func(when string) {
+			h.phase(when, "pr-1", "Expired MaxAge")
+			h.phase(when, "pr-2", "Expired NoPlace")
+			h.want(when, map[string]string{"pr-3-a": "active 100"})
+			if n := len(h.objects); n != 1 {
+				h.fail("%s: %d objects", when, n)
+			}
+		}
+		check("before")
+		h.loseRecord()
+		h.run(time.Minute)
+		check("after")
+	}},
+}
+
+// crowds are histories of many pull requests. They are long, so they are no part of the
+// histories that are played with crashes at each write.
+var crowds = []scene{
+	{"rule 41: a Secret of 200 previews rotates", func(h tale) {
+		h.bounds(Previews{MaxGroups: 200})
+		h.edit("small", func(s *Spec) { s.Replicas = 1 })
+		h.startup = 10 * time.Second
+		for i := 1; i <= 200; i++ {
+			h.push(fmt.Sprintf("pr-%d-a", i))
+		}
+		h.run(time.Second)
+		starting := func(when string, from, to int) {
+			for i := 1; i <= 200; i++ {
+				slug := fmt.Sprintf("pr-%d", i)
+				if got, want := h.group(slug).Run != nil, from <= i && i <= to; got != want {
+					h.fail("%s: %s starts: %t, want %t", when, slug, got, want)
+				}
+			}
+		}
+		starting("opened, the highest numbers first", 191, 200)
+		h.state("opened", "AwaitingTurn", true)
+		h.run(30 * time.Minute)
+		if n := len(h.objects); n != 200 || placed(h.ledger) != 200 {
+			h.fail("%d objects, %d places", n, placed(h.ledger))
+		}
+		h.state("all there", "AwaitingTurn", false)
+		h.run(time.Minute)
+		h.push("pr-5-b") // the newest push
+		h.run(time.Minute)
+		h.configure("c2")
+		h.run(time.Second)
+		if h.group("pr-5").Run == nil || h.group("pr-200").Run == nil || h.group("pr-191").Run != nil {
+			h.fail("the newest push does not go first")
+		}
+		h.run(30 * time.Minute)
+		for _, g := range h.ledger.Groups {
+			if a := g.ActiveRow(); a == nil || a.Config != "c2" || len(g.Releases) != 1 {
+				h.fail("%s has not the new Secret:\n%s", g.Slug, renderGroup(&g))
+			}
+		}
+	}},
+	{"200 pull requests, 20 places, and everything closes", func(h tale) {
+		h.policy("web")
+		for i := 1; i <= 200; i++ {
+			h.push(fmt.Sprintf("pr-%d-a", i))
+			h.advance(time.Second)
+		}
+		h.run(time.Hour)
+		if len(h.objects) != 20 || placed(h.ledger) != 20 || len(h.ledger.Groups) != 200 {
+			h.fail("%d objects, %d places, %d groups", len(h.objects), placed(h.ledger), len(h.ledger.Groups))
+		}
+		h.want("the newest", map[string]string{"pr-200-a": "active 100", "pr-181-a": "active 100", "pr-180-a": ""})
+		for i := 101; i <= 200; i++ {
+			h.withdrawGroup(fmt.Sprintf("pr-%d", i), Closed)
+		}
+		h.run(time.Hour)
+		if len(h.objects) != 20 || len(h.ledger.Groups) != 100 {
+			h.fail("%d objects, %d groups", len(h.objects), len(h.ledger.Groups))
+		}
+		h.want("the next", map[string]string{"pr-100-a": "active 100", "pr-81-a": "active 100", "pr-80-a": ""})
+		for i := 1; i <= 100; i++ {
+			h.withdrawGroup(fmt.Sprintf("pr-%d", i), Closed)
+		}
+		h.run(time.Hour)
+		h.empty("all closed")
+	}},
+}
+
+func init() {
+	histories = append(histories, previews...)
+	limits = append(limits, crowds...)
+}
