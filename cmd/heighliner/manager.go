@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
@@ -154,7 +153,7 @@ func goVersion() string {
 // newScheme knows all kinds that the controllers read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, gatewayv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, networkpolicy.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // the schemes are constant: they cannot fail on another day
 		}
@@ -182,6 +181,7 @@ func managerOptions(o options) ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &release,
 		Cache:                         cacheOptions(o),
+		NewCache:                      networkpolicy.NewCache,
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Secrets are read one by one and never kept.
 			DisableFor: []client.Object{&corev1.Secret{}},
@@ -197,7 +197,7 @@ func cacheOptions(o options) cache.Options {
 		ByObject:                    versionedmicroservice.CacheByObject(),
 	}
 	maps.Copy(opts.ByObject, microservice.CacheByObject())
-	for _, routed := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &gatewayv1.HTTPRoute{}} {
+	for _, routed := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
 		opts.ByObject[routed] = cache.ByObject{Label: labelled(v1alpha1.LabelPolicy)}
 	}
 	if len(o.namespaces) > 0 {

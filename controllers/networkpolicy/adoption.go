@@ -196,7 +196,7 @@ func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.Adopt
 		out.AdoptedTime = prev.AdoptedTime
 	}
 	for _, s := range r.out.services {
-		if s.Adopted && out.AdoptedTime == nil && r.carriedOut(s).accepted && !r.writes.touched(serviceKey(name)) {
+		if s.Adopted && out.AdoptedTime == nil && r.carriedOut(s).Accepted && !r.writes.touched(serviceKey(name)) {
 			out.AdoptedTime = &metav1.MicroTime{Time: r.now}
 		}
 	}

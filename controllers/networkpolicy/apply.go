@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -63,23 +65,25 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		return w, errors.Join(failed...)
 	}
 	for _, route := range out.routes {
-		obj := route.object.DeepCopy()
-		if old, ok := f.routes[route.Name]; ok {
-			// A pass that read an older route must not write over a newer one.
-			obj.SetUID(old.UID)
-			obj.SetResourceVersion(old.ResourceVersion)
+		for _, want := range route.objects {
+			obj := want.DeepCopyObject().(client.Object)
+			if old := liveObject(f.live[route.Name], want); old != nil {
+				// A pass that read an older route must not write over a newer one.
+				obj.SetUID(old.GetUID())
+				obj.SetResourceVersion(old.GetResourceVersion())
+			}
+			put(routeName(route.Name), obj)
 		}
-		put(routeName(route.Name), obj)
 		if w.changed[routeName(route.Name)] {
-			r.written.note(client.ObjectKeyFromObject(obj), f.now)
+			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: route.Name}, f.now)
 		}
 	}
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)
 	}
-	for _, name := range out.deleteRoutes {
-		if err := r.Writer.Delete(ctx, f.policy, f.routes[name].DeepCopy()); err != nil {
-			return w, fmt.Errorf("delete HTTPRoute %q: %w", name, err)
+	for _, o := range surplus(f, out) {
+		if err := r.Writer.Delete(ctx, f.policy, o.DeepCopyObject().(client.Object)); err != nil {
+			return w, fmt.Errorf("delete %s: %w", objectName(o), err)
 		}
 	}
 	for _, name := range out.deleteServices {
@@ -89,6 +93,42 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 	}
 	return w, nil
+}
+
+// liveObject is the live one of a route's objects that has the kind and name of want;
+// nil: there is none.
+func liveObject(live *providers.Live, want client.Object) client.Object {
+	if live == nil {
+		return nil
+	}
+	for _, o := range live.Objects {
+		if o.GetName() == want.GetName() && o.GetObjectKind().GroupVersionKind().GroupKind() == want.GetObjectKind().GroupVersionKind().GroupKind() {
+			return o
+		}
+	}
+	return nil
+}
+
+// surplus are the live objects of routes that go, and those that a route which stays
+// no longer consists of. What was made last goes first.
+func surplus(f *facts, out *decision) []client.Object {
+	var gone []client.Object
+	for _, name := range out.deleteRoutes {
+		gone = append(gone, f.live[name].Objects...)
+	}
+	for _, route := range out.routes {
+		live := f.live[route.Name]
+		if live == nil {
+			continue
+		}
+		for _, o := range live.Objects {
+			if !slices.ContainsFunc(route.objects, func(want client.Object) bool { return liveObject(live, want) == o }) {
+				gone = append(gone, o)
+			}
+		}
+	}
+	slices.Reverse(gone)
+	return gone
 }
 
 // announce emits the events of a status that was written, from what changed in it.

@@ -6,15 +6,12 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
 )
-
-const gatewayAPIMissing = "spec.provider.gateway: the API server does not know HTTPRoute of gateway.networking.k8s.io/v1: install the Gateway API, or leave spec.provider out"
 
 // problem is what keeps a condition from being True.
 type problem struct {
@@ -80,8 +77,8 @@ func (r *reporter) programmedText(now *v1alpha1.NetworkPolicyStatus) string {
 }
 
 func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
-	if routed(r.policy) && !r.gatewayAPI {
-		return &problem{reasonGatewayAPIMissing, gatewayAPIMissing}
+	if p := r.view.Referent(); p != nil && p.Reason == reasonGatewayAPIMissing {
+		return &problem{p.Reason, p.Message}
 	}
 	for _, key := range sortedKeys(r.writes.refused) {
 		if err := r.writes.refused[key]; err.Reason == status.ReasonInvalid || err.Reason == status.ReasonForbidden {
@@ -95,10 +92,8 @@ func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.microservice == nil {
 		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", microserviceName(r.policy))}
 	}
-	if routed(r.policy) && r.gatewayAPI {
-		if v := r.parentMissing(); v.reason != "" {
-			return &problem{v.reason, v.message}
-		}
+	if p := r.view.Referent(); p != nil && p.Reason != reasonGatewayAPIMissing {
+		return &problem{p.Reason, p.Message}
 	}
 	return domainProblem(now, refReasons)
 }
@@ -142,7 +137,10 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if !active {
 		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", microserviceName(r.policy))}
 	}
-	return r.gatewayProblem()
+	if p := r.view.Health(); p != nil {
+		return &problem{p.Reason, p.Message}
+	}
+	return nil
 }
 
 // samePast keeps Programmed as it was: without a Microservice nothing is written.
@@ -152,21 +150,6 @@ func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 		return nil
 	}
 	return &problem{c.Reason, c.Message}
-}
-
-// gatewayProblem names a Gateway that says of itself that it is not programmed.
-func (r *reporter) gatewayProblem() *problem {
-	for i, p := range r.parents() {
-		g := r.gateway(p)
-		if g == nil {
-			continue
-		}
-		c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
-		if c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == g.Generation {
-			return &problem{reasonGatewayUnprogrammed, fmt.Sprintf("spec.provider.gateway.parentRefs[%d]: Gateway %q is not programmed: %s: %s", i, gatewayKey(r.policy.Namespace, p), c.Reason, c.Message)}
-		}
-	}
-	return nil
 }
 
 func find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {

@@ -1,8 +1,8 @@
 // Package networkpolicy is the controller of networkpolicies.hlnr.io: it writes the
-// Services and HTTPRoutes that lead to the releases of a Microservice, and reports
-// what they are known to carry.
+// Services and routes that lead to the releases of a Microservice, and reports what
+// they are known to carry. Which objects carry a route is for a provider to say.
 //
-// A pass observes (observe.go), decides (decide.go, domains.go: pure), writes
+// A pass observes (observe.go, kinds.go), decides (decide.go, domains.go: pure), writes
 // (apply.go) and reports (report.go, accept.go, conditions.go: pure).
 package networkpolicy
 
@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +30,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -45,6 +46,7 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // fieldOwner of all that this controller writes.
@@ -65,14 +67,14 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.
 	Live client.Reader
-	// Writer of Services and HTTPRoutes.
+	// Writer of Services and routes.
 	Writer Writer
 	// Events of policies.
 	Events status.Recorder
 	// Now is the clock.
 	Now func() time.Time
 
-	routing *routing
+	kinds   *kinds
 	journal status.Journal
 	written writeTimes
 	// given is when Services were given back, by policy.
@@ -87,8 +89,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// SetupWithManager registers the controller. Where the API server does not know the
-// Gateway API yet, policies that need it say so, and it is looked for each minute.
+// SetupWithManager registers the controller. Where the API server does not know a kind
+// of a provider yet, policies that need it say so, and it is looked for each minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	for field, index := range indexes {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, index); err != nil {
@@ -116,8 +118,10 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
-	r.routing = &routing{mapper: mgr.GetRESTMapper(), watch: func() error { return r.watchRoutes(mgr, c) }}
-	return r.routing.look()
+	r.kinds = &kinds{mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
+		return r.watchKind(mgr, c, gvk, written)
+	}}
+	return r.kinds.look(allKinds())
 }
 
 // Reconcile makes one pass over a policy.
@@ -135,10 +139,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.journal.Behind(&policy) {
 		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next pass.
 	}
-	if routed(&policy) {
-		if err := r.routing.look(); err != nil {
-			return ctrl.Result{}, err
-		}
+	if err := r.kinds.look(provider(&policy).Needs(&policy)); err != nil {
+		return ctrl.Result{}, err
 	}
 	f, err := r.observe(ctx, &policy)
 	if err != nil {
@@ -186,7 +188,7 @@ func (r *Reconciler) again(f *facts, out *decision, w writes, wake time.Duration
 	for _, err := range w.refused {
 		earlier(err.After)
 	}
-	if routed(f.policy) && !f.gatewayAPI {
+	if r.kinds.lacks(provider(f.policy).Needs(f.policy)) {
 		earlier(lookAgain)
 	}
 	if a := out.adoption; a != nil && (a.reason == reasonAdoptedMissing || a.reason == reasonAdoptedUnsuitable) {
@@ -209,7 +211,7 @@ func (w *writeTimes) note(key client.ObjectKey, now time.Time) {
 		w.at = map[client.ObjectKey]time.Time{}
 	}
 	for other, at := range w.at {
-		if now.Sub(at) > grace {
+		if now.Sub(at) > providers.Grace {
 			delete(w.at, other)
 		}
 	}
@@ -222,73 +224,35 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// routing knows whether the API server has the Gateway API, and starts the watches
-// when it has.
-type routing struct {
-	mapper meta.RESTMapper
-	watch  func() error
-
-	mu   sync.Mutex
-	seen bool
-	next time.Time
-}
-
-func (g *routing) known() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.seen
-}
-
-// look asks the API server, at most once in half a minute.
-func (g *routing) look() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.seen || time.Now().Before(g.next) {
-		return nil
-	}
-	for _, kind := range []string{"HTTPRoute", "Gateway"} {
-		_, err := g.mapper.RESTMapping(gatewayv1.SchemeGroupVersion.WithKind(kind).GroupKind(), "v1")
-		if meta.IsNoMatchError(err) {
-			g.next = time.Now().Add(lookAgain / 2)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("look for %s of the Gateway API: %w", kind, err)
-		}
-	}
-	if err := g.watch(); err != nil {
+// watchKind returns when the cache holds the objects of a kind: a pass that saw none
+// of them would take them for gone.
+func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, gvk schema.GroupVersionKind, written bool) error {
+	o, err := newObject(mgr.GetScheme(), gvk)
+	if err != nil {
 		return err
 	}
-	g.seen = true
-	return nil
-}
-
-// watchRoutes returns when the cache holds routes and Gateways: a pass that saw none
-// of them would take them for gone.
-func (r *Reconciler) watchRoutes(mgr ctrl.Manager, c controller.Controller) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
 	defer cancel()
-	for _, kind := range []client.Object{&gatewayv1.HTTPRoute{}, &gatewayv1.Gateway{}} {
-		if _, err := mgr.GetCache().GetInformer(ctx, kind); err != nil {
-			return fmt.Errorf("fill cache of %T: %w", kind, err)
-		}
+	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {
+		return fmt.Errorf("fill cache of %s: %w", gvk.Kind, err)
 	}
-	owned := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.NetworkPolicy{}, handler.OnlyControllerOwner())
-	if err := c.Watch(source.Kind(mgr.GetCache(), &gatewayv1.HTTPRoute{}, owned)); err != nil {
-		return fmt.Errorf("watch HTTPRoutes: %w", err)
+	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
+	if written {
+		enqueue = handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.NetworkPolicy{}, handler.OnlyControllerOwner())
+		filter = predicate.Funcs{}
 	}
-	named := handler.TypedEnqueueRequestsFromMapFunc(r.byGateway)
-	if err := c.Watch(source.Kind(mgr.GetCache(), &gatewayv1.Gateway{}, named, gatewayChanged)); err != nil {
-		return fmt.Errorf("watch Gateways: %w", err)
+	if err := c.Watch(source.Kind(mgr.GetCache(), o, enqueue, filter)); err != nil {
+		return fmt.Errorf("watch %ss: %w", gvk.Kind, err)
 	}
 	return nil
 }
 
-// gatewayChanged leaves out the counters that each route of a Gateway moves.
-var gatewayChanged = predicate.TypedFuncs[*gatewayv1.Gateway]{
-	UpdateFunc: func(e event.TypedUpdateEvent[*gatewayv1.Gateway]) bool {
-		return e.ObjectOld.Generation != e.ObjectNew.Generation ||
-			!equality.Semantic.DeepEqual(e.ObjectOld.Status.Conditions, e.ObjectNew.Status.Conditions)
+// referentChanged leaves out the counters that each route of a Gateway moves.
+var referentChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
+		now, also := e.ObjectNew.(*gatewayv1.Gateway)
+		return !ok || !also || old.Generation != now.Generation || !equality.Semantic.DeepEqual(old.Status.Conditions, now.Status.Conditions)
 	},
 }
 

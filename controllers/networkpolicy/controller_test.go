@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,7 +136,7 @@ func (p *place) watchServices() (end func()) {
 				continue
 			}
 			for i := range routes.Items {
-				if resources.ServicesOf(&routes.Items[i])[name] {
+				if servicesOf(&routes.Items[i])[name] {
 					p.t.Errorf("Service %s was deleted while route %s names it", name, routes.Items[i].Name)
 				}
 			}
@@ -265,13 +266,13 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 	late := &Reconciler{
-		Client: server, Live: server, Now: time.Now, routing: &routing{seen: true},
+		Client: server, Live: server, Now: time.Now, kinds: allKnown(),
 		Writer: apply.Writer{Client: server, Live: server, Owner: fieldOwner},
 	}
 	var policy v1alpha1.NetworkPolicy
 	p.get("shop", &policy)
-	f := &facts{policy: &policy, now: time.Now(), gatewayAPI: true}
-	for _, read := range []func(context.Context, *facts) error{late.readServices, late.readEndpoints, late.readRoutes, late.readGateways, late.readMicroservice} {
+	f := &facts{policy: &policy, now: time.Now()}
+	for _, read := range []func(context.Context, *facts) error{late.readServices, late.readEndpoints, late.readRoutes, late.readMicroservice} {
 		if err := read(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
@@ -286,6 +287,18 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	if n := len(p.route().Spec.Rules[0].BackendRefs); n != 1 {
 		t.Errorf("the aborted canary is back: %d backends", n)
 	}
+}
+
+// allKnown are kinds of which all that the server has are known.
+func allKnown() *kinds {
+	k := &kinds{
+		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
+		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
+	}
+	if err := k.look(allKinds()); err != nil {
+		panic(err)
+	}
+	return k
 }
 
 func TestServerRefusedRoute(t *testing.T) {

@@ -7,9 +7,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/release"
 )
@@ -22,7 +23,8 @@ type decision struct {
 	// routes in the order of writing: those that gain hosts before those that lose
 	// some.
 	routes []*routeDecision
-	// deleteRoutes and deleteServices by name. Services are deleted last.
+	// deleteRoutes and deleteServices by name: live routes, and Services, which are
+	// deleted last.
 	deleteRoutes   []string
 	deleteServices []string
 	groups         []*groupDecision
@@ -31,14 +33,14 @@ type decision struct {
 	adoption *adoption
 }
 
-// routeDecision is one HTTPRoute.
+// routeDecision is one route.
 type routeDecision struct {
-	resources.Route
+	providers.Route
 	// slug of the group whose releases are behind.
 	slug string
-	// object as it is applied.
-	object *gatewayv1.HTTPRoute
-	rows   []*row
+	// objects as they are applied, in the order of writing.
+	objects []client.Object
+	rows    []*row
 }
 
 // groupDecision is what the routes and Services of a group are to carry.
@@ -241,10 +243,10 @@ func scale(weights map[string]int) map[string]int {
 // several routes the one with the highest revision tells.
 func (d *decider) carriedWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
-	for _, name := range sortedKeys(d.routes) {
-		route := d.routes[name]
-		s, _ := resources.StampOf(route)
-		if d.groupOfRoute(route) != slug || route.DeletionTimestamp != nil || pinRoute(route) || s.Revision <= bestRevision {
+	for _, name := range sortedKeys(d.live) {
+		route := d.live[name]
+		s, _ := route.Stamp()
+		if route.Group() != slug || route.Leaving || route.Pinned() || s.Revision <= bestRevision {
 			continue
 		}
 		best, bestRevision = d.backendsOf(route), s.Revision
@@ -252,34 +254,21 @@ func (d *decider) carriedWeights(slug string) map[string]int {
 	return best
 }
 
-// groupOfRoute is the slug of the group whose releases are behind a live route.
-func (d *decider) groupOfRoute(route *gatewayv1.HTTPRoute) string {
-	return route.Labels[v1alpha1.LabelGroup]
-}
-
 // backendsOf are the releases between which a live route splits, with their weights.
-func (d *decider) backendsOf(route *gatewayv1.HTTPRoute) map[string]int {
+func (d *decider) backendsOf(route *providers.Live) map[string]int {
 	out := map[string]int{}
-	rule := resources.WeightRule(route)
-	if rule == nil {
-		return out
-	}
-	for _, b := range rule.BackendRefs {
-		weight := 1
-		if b.Weight != nil {
-			weight = int(*b.Weight)
-		}
-		if name, ok := d.releases[string(b.Name)]; ok {
+	for service, weight := range route.Weights {
+		if name, ok := d.releases[service]; ok {
 			out[name] = weight
 		}
 	}
 	return out
 }
 
-// namedBy are the releases that a live route names in any way.
-func (d *decider) namedBy(route *gatewayv1.HTTPRoute) []string {
+// releasesOf are the releases that Services of the policy lead to.
+func (d *decider) releasesOf(services []string) []string {
 	var out []string
-	for service := range resources.ServicesOf(route) {
+	for _, service := range services {
 		if name, ok := d.releases[service]; ok {
 			out = append(out, name)
 		}
@@ -358,11 +347,8 @@ func (k routeKey) name(policy string, index int) string {
 	return resources.RouteName(policy, target, k.path, k.port, index)
 }
 
-// addRoutes puts the rows into HTTPRoutes.
+// addRoutes puts the rows into routes.
 func (d *decider) addRoutes(out *decision) {
-	if !d.gatewayAPI {
-		return
-	}
 	groups := map[string]*groupDecision{}
 	for _, g := range out.groups {
 		groups[g.slug] = g
@@ -400,16 +386,16 @@ func (d *decider) addRoutes(out *decision) {
 
 // carriesPin says whether a live route leads the row's host to its release already.
 func (d *decider) carriesPin(r *row) bool {
-	for _, route := range d.routes {
-		if route.DeletionTimestamp == nil && pinRoute(route) && pathOf(route) == r.path &&
-			slices.Contains(hostsOf(route), r.host) && d.backendsOf(route)[r.pinned] > 0 {
+	for _, route := range d.live {
+		if !route.Leaving && route.Pinned() && route.Path == r.path &&
+			slices.Contains(route.Hostnames, r.host) && d.backendsOf(route)[r.pinned] > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// allocate spreads rows over routes of at most resources.MaxHostnames hosts. A host
+// allocate spreads rows over routes of at most providers.MaxHostnames hosts. A host
 // stays in the live route that has it, because the age of a route decides who gets
 // a host that two claim; a new one goes into the first with room.
 func (d *decider) allocate(key routeKey, rows []*row) [][]*row {
@@ -432,7 +418,7 @@ func (d *decider) allocate(key routeKey, rows []*row) [][]*row {
 	}
 	i := 0
 	for _, r := range fresh {
-		for len(*at(i)) >= resources.MaxHostnames {
+		for len(*at(i)) >= providers.MaxHostnames {
 			i++
 		}
 		*at(i) = append(*at(i), r)
@@ -445,9 +431,9 @@ func (d *decider) allocate(key routeKey, rows []*row) [][]*row {
 
 // placed is the index of the live route of key that has host; -1 where none has.
 func (d *decider) placed(key routeKey, host string) int {
-	for i := range maxRows / resources.MaxHostnames {
+	for i := range maxRows / providers.MaxHostnames {
 		name := key.name(d.policy.Name, i)
-		if route, ok := d.routes[name]; ok && route.DeletionTimestamp == nil && slices.Contains(hostsOf(route), host) {
+		if route, ok := d.live[name]; ok && !route.Leaving && slices.Contains(route.Hostnames, host) {
 			return i
 		}
 	}
@@ -456,8 +442,8 @@ func (d *decider) placed(key routeKey, host string) int {
 
 // loses is 1 where a route is to lose hosts that it has.
 func (d *decider) loses(r *routeDecision) int {
-	if old, ok := d.routes[r.Name]; ok {
-		for _, host := range hostsOf(old) {
+	if old, ok := d.live[r.Name]; ok {
+		for _, host := range old.Hostnames {
 			if !slices.Contains(r.Hostnames, host) {
 				return 1
 			}
@@ -466,11 +452,28 @@ func (d *decider) loses(r *routeDecision) int {
 	return 0
 }
 
+// services that a route names in any way.
+func (r *routeDecision) services() []string {
+	var out []string
+	for _, b := range r.Backends {
+		out = append(out, b.Service)
+	}
+	for _, s := range []string{r.Canary, r.Mirror} {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// verdict tells how far a decided route is.
+func (d *decider) verdict(r *routeDecision) verdict { return d.view.Verdict(r.Route, r.objects) }
+
 func (d *decider) route(name string, rows []*row, groups map[string]*groupDecision) *routeDecision {
 	first := rows[0]
 	g := groups[first.group.Slug]
-	out := &routeDecision{slug: g.slug, rows: rows, Route: resources.Route{
-		Name: name, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group),
+	out := &routeDecision{slug: g.slug, rows: rows, Route: providers.Route{
+		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group),
 	}}
 	for _, r := range rows {
 		out.Hostnames = append(out.Hostnames, r.host)
@@ -481,7 +484,7 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 	}
 	for _, release := range sortedKeys(weights) {
 		if w := weights[release]; w > 0 {
-			out.Backends = append(out.Backends, resources.Backend{Service: d.releaseService(release), Weight: int32(w)})
+			out.Backends = append(out.Backends, providers.Backend{Service: d.releaseService(release), Weight: int32(w)})
 		}
 	}
 	if first.pinned == "" {
@@ -492,25 +495,18 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 			out.Mirror, out.MirrorPercent = d.releaseService(g.mirrored), g.mirrorPercent
 		}
 	}
-	old := d.routes[name]
-	if old != nil {
+	if old := d.live[name]; old != nil {
 		out.Stamp = d.routeStamp(old, out.Stamp, g, first.pinned != "")
 	}
-	out.object = out.Build(d.policy, microserviceName(d.policy))
-	if first.pinned != "" {
-		out.object.Labels[v1alpha1.LabelRelease] = first.pinned
-	}
-	if old != nil {
-		out.object.Spec.ParentRefs = append(out.object.Spec.ParentRefs, d.parentsToKeep(old)...)
-	}
+	out.objects = d.view.Build(out.Route)
 	return out
 }
 
 // routeStamp is the stamp of a route that is there already. A route that holds what
 // was written before does not answer the present revision, and one with a pin
 // answers every one.
-func (d *decider) routeStamp(old *gatewayv1.HTTPRoute, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
-	was, ok := resources.StampOf(old)
+func (d *decider) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
+	was, ok := old.Stamp()
 	if !ok || was.Ledger != stamp.Ledger || was.Group != stamp.Group {
 		return stamp
 	}
@@ -518,28 +514,6 @@ func (d *decider) routeStamp(old *gatewayv1.HTTPRoute, stamp resources.Stamp, g 
 		return was
 	}
 	return stamp
-}
-
-// parentsToKeep are Gateways that serve a route and are no longer named: they go
-// when all that are named have accepted it, so that a wrong name takes nothing
-// away.
-func (d *decider) parentsToKeep(old *gatewayv1.HTTPRoute) []gatewayv1.ParentReference {
-	named := map[string]bool{}
-	accepted := true
-	for _, p := range d.parents() {
-		named[gatewayKey(d.policy.Namespace, p)] = true
-		accepted = accepted && d.answer(old, p).accepted
-	}
-	if accepted {
-		return nil
-	}
-	var kept []gatewayv1.ParentReference
-	for _, p := range old.Spec.ParentRefs {
-		if key := refNamespace(p, old.Namespace) + "/" + string(p.Name); !named[key] {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }
 
 // obsolete decides what is deleted. A route goes only when the hosts that are still
@@ -557,22 +531,22 @@ func (d *decider) obsolete(out *decision) {
 	vanished := d.vanished()
 	named := map[string]bool{}
 	for _, r := range out.routes {
-		for service := range resources.ServicesOf(r.object) {
+		for _, service := range r.services() {
 			named[service] = true
 		}
 	}
-	for _, name := range sortedKeys(d.routes) {
-		route := d.routes[name]
-		for service := range resources.ServicesOf(route) {
+	for _, name := range sortedKeys(d.live) {
+		route := d.live[name]
+		for _, service := range route.Services {
 			named[service] = true
 		}
-		if wanted[name] != nil || route.DeletionTimestamp != nil || !d.gatewayAPI || vanished[d.groupOfRoute(route)] {
+		if wanted[name] != nil || route.Leaving || vanished[route.Group()] {
 			continue
 		}
 		replaced := true
-		for _, host := range hostsOf(route) {
-			if by := byHost[host+pathOf(route)]; by != nil {
-				replaced = replaced && d.settled(by)
+		for _, host := range route.Hostnames {
+			if by := byHost[host+route.Path]; by != nil {
+				replaced = replaced && d.verdict(by).Accepted
 			}
 		}
 		if replaced {
@@ -618,8 +592,8 @@ func (d *decider) vanished() map[string]bool {
 	for _, s := range d.services {
 		consider(s.Labels[v1alpha1.LabelGroup])
 	}
-	for _, r := range d.routes {
-		consider(d.groupOfRoute(r))
+	for _, r := range d.live {
+		consider(r.Group())
 	}
 	return out
 }
@@ -640,36 +614,6 @@ func (d *decider) referenced() map[string]bool {
 	}
 	out[d.selected(adoptedName(d.policy))] = true
 	return out
-}
-
-func hostsOf(route *gatewayv1.HTTPRoute) []string {
-	hosts := make([]string, 0, len(route.Spec.Hostnames))
-	for _, h := range route.Spec.Hostnames {
-		hosts = append(hosts, string(h))
-	}
-	return hosts
-}
-
-// pathOf is the path prefix of a route of ours.
-func pathOf(route *gatewayv1.HTTPRoute) string {
-	for _, rule := range route.Spec.Rules {
-		for _, m := range rule.Matches {
-			if m.Path != nil && m.Path.Value != nil {
-				return *m.Path.Value
-			}
-		}
-	}
-	return "/"
-}
-
-// pinRoute says whether a route of ours leads to one pinned release.
-func pinRoute(route *gatewayv1.HTTPRoute) bool { return route.Labels[v1alpha1.LabelRelease] != "" }
-
-func refNamespace(p gatewayv1.ParentReference, fallback string) string {
-	if p.Namespace != nil && *p.Namespace != "" {
-		return string(*p.Namespace)
-	}
-	return fallback
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

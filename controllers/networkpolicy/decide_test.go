@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -303,7 +304,7 @@ func TestNoAnswerBecomesAFaultAfterTheGrace(t *testing.T) {
 	w.pass()
 	want(t, "ready", w.condition("Ready"), "False Pending")
 	want(t, "reconciling", w.condition("Reconciling"), "True Pending")
-	w.now = w.now.Add(grace + time.Second)
+	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
 	want(t, "ready", w.condition("Ready"), "False NotAccepted")
 	want(t, "group", w.traffic("1-x").Reason, reasonNotAccepted)

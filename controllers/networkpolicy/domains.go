@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 // Reasons of domains, groups and conditions.
@@ -20,14 +21,14 @@ const (
 	reasonNoActiveRelease     = "NoActiveRelease"
 	reasonNoReadyEndpoints    = "NoReadyEndpoints"
 	reasonPinnedUnavailable   = "PinnedReleaseUnavailable"
-	reasonParentNotFound      = "ParentNotFound"
-	reasonNotAccepted         = "NotAccepted"
-	reasonNoMatchingListener  = "NoMatchingListener"
-	reasonGatewayAPIMissing   = "GatewayAPIMissing"
-	reasonGatewayUnprogrammed = "GatewayNotProgrammed"
+	reasonParentNotFound      = providers.ReasonParentNotFound
+	reasonNotAccepted         = providers.ReasonNotAccepted
+	reasonNoMatchingListener  = providers.ReasonNoMatchingListener
+	reasonGatewayAPIMissing   = providers.ReasonAPIMissing
+	reasonGatewayUnprogrammed = providers.ReasonUnprogrammed
 	reasonNotRoutable         = "PortNotRoutable"
 	reasonTooManyDomains      = "TooManyDomains"
-	reasonPending             = "Pending"
+	reasonPending             = providers.ReasonPending
 	reasonNameConflict        = "NameConflict"
 	reasonNoMicroservice      = "MicroserviceNotFound"
 )
@@ -165,6 +166,11 @@ func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
 	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
 		for _, r := range rows {
 			r.fail(reasonNotRoutable, fmt.Sprintf("spec.domains[%d].port %q has protocol %s: a domain needs a port with protocol HTTP", i, base.port.Name, p))
+		}
+	}
+	if missing := d.view.Missing(base.port.Protocol); missing != nil {
+		for _, r := range rows {
+			r.fail(missing.Reason, missing.Message)
 		}
 	}
 	return rows
@@ -378,10 +384,10 @@ func (d *decider) carriedBy(entry v1alpha1.Domain, path string) string {
 }
 
 func (d *decider) hostGroup(host, path string) string {
-	for _, name := range sortedKeys(d.routes) {
-		route := d.routes[name]
-		if route.DeletionTimestamp == nil && pathOf(route) == path && slices.Contains(hostsOf(route), host) {
-			return d.groupOfRoute(route)
+	for _, name := range sortedKeys(d.live) {
+		route := d.live[name]
+		if !route.Leaving && route.Path == path && slices.Contains(route.Hostnames, host) {
+			return route.Group()
 		}
 	}
 	return ""
@@ -398,12 +404,12 @@ func (d *decider) keepInvalid(rows []*row) {
 		if r.reason != reasonInvalidDomain || r.group == nil {
 			continue
 		}
-		for _, name := range sortedKeys(d.routes) {
-			route := d.routes[name]
-			if route.DeletionTimestamp != nil || pathOf(route) != r.path || d.groupOfRoute(route) != r.group.Slug {
+		for _, name := range sortedKeys(d.live) {
+			route := d.live[name]
+			if route.Leaving || route.Path != r.path || route.Group() != r.group.Slug {
 				continue
 			}
-			for _, host := range hostsOf(route) {
+			for _, host := range route.Hostnames {
 				if !wanted[host+r.path] && !r.kept {
 					r.host, r.kept = host, true
 					wanted[host+r.path] = true

@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
 func TestRender(t *testing.T) {
@@ -118,18 +119,18 @@ func TestAcceptance(t *testing.T) {
 		parents []gatewayv1.RouteParentStatus
 		want    verdict
 	}{
-		"no entry":               {nil, verdict{pending: true}},
-		"accepted":               {[]gatewayv1.RouteParentStatus{answer(ref, 3, "True", "Accepted")}, verdict{accepted: true}},
-		"old generation":         {[]gatewayv1.RouteParentStatus{answer(ref, 2, "True", "Accepted")}, verdict{pending: true}},
-		"unknown":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "Unknown", "Pending")}, verdict{pending: true}},
-		"refused":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NotAllowedByListeners")}, verdict{reason: "NotAllowedByListeners"}},
-		"another parent":         {[]gatewayv1.RouteParentStatus{answer(parentRefOf("infra", "other"), 3, "True", "Accepted")}, verdict{pending: true}},
-		"one of two controllers": {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NoMatchingParent"), answer(ref, 3, "True", "Accepted")}, verdict{accepted: true}},
+		"no entry":               {nil, verdict{Pending: true}},
+		"accepted":               {[]gatewayv1.RouteParentStatus{answer(ref, 3, "True", "Accepted")}, verdict{Accepted: true}},
+		"old generation":         {[]gatewayv1.RouteParentStatus{answer(ref, 2, "True", "Accepted")}, verdict{Pending: true}},
+		"unknown":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "Unknown", "Pending")}, verdict{Pending: true}},
+		"refused":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NotAllowedByListeners")}, verdict{Reason: "NotAllowedByListeners"}},
+		"another parent":         {[]gatewayv1.RouteParentStatus{answer(parentRefOf("infra", "other"), 3, "True", "Accepted")}, verdict{Pending: true}},
+		"one of two controllers": {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NoMatchingParent"), answer(ref, 3, "True", "Accepted")}, verdict{Accepted: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Generation: 3}}
 			route.Status.Parents = tc.parents
-			want(t, "verdict", acceptance(route, parent), tc.want)
+			want(t, "verdict", gatewayapi.Acceptance(route, parent), tc.want)
 		})
 	}
 }
@@ -216,7 +217,9 @@ func TestClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"
-			want(t, "claims", len(claimsOf(&tc.own, []v1alpha1.NetworkPolicy{tc.own, tc.other, tc.other})), tc.want)
+			f := &facts{policy: &tc.own}
+			f.see(newWorld(t).scene(f.policy))
+			want(t, "claims", len(claimsOf(f, []v1alpha1.NetworkPolicy{tc.own, tc.other, tc.other})), tc.want)
 		})
 	}
 }
@@ -226,7 +229,7 @@ func TestIndexes(t *testing.T) {
 	p.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "other"}
 	p.Status.Domains = []v1alpha1.DomainStatus{{Domain: "b.example.com"}, {Domain: "a.example.com"}, {Domain: "b.example.com", Path: "/x"}}
 	for field, wanted := range map[string][]string{
-		indexMicroservice: {"other"}, indexHost: {"a.example.com", "b.example.com"}, indexParent: {"infra/public"},
+		indexMicroservice: {"other"}, indexHost: {"a.example.com", "b.example.com"}, indexReferent: {"Gateway/infra/public"},
 	} {
 		if diff := cmp.Diff(wanted, indexes[field](p)); diff != "" {
 			t.Errorf("%s: %s", field, diff)

@@ -5,9 +5,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -16,10 +17,12 @@ type facts struct {
 	policy *v1alpha1.NetworkPolicy
 	// microservice that the policy routes to; nil where there is none.
 	microservice *v1alpha1.Microservice
-	// services and routes that the policy owns, by name; those that are being
-	// deleted included.
+	// services that the policy owns, by name; those that are being deleted included.
 	services map[string]*corev1.Service
-	routes   map[string]*gatewayv1.HTTPRoute
+	// view of the provider that the policy chose.
+	view providers.View
+	// live routes by name: those of the provider, and those that another one left.
+	live map[string]*providers.Live
 	// adopted is the Service of the user that the policy adopts; nil: none, or it is
 	// not there.
 	adopted *corev1.Service
@@ -27,13 +30,9 @@ type facts struct {
 	written map[string]time.Time
 	// endpoints by name of the policy's Services.
 	endpoints map[string]endpoints
-	// claims of older policies on the same parents.
+	// claims of older policies that this one's routes could meet.
 	claims []claim
-	// gateways by "namespace/name", as far as they exist.
-	gateways map[string]*gatewayv1.Gateway
-	// gatewayAPI says that the API server knows HTTPRoute and Gateway.
-	gatewayAPI bool
-	now        time.Time
+	now    time.Time
 }
 
 // endpoints of one Service, by identity.
@@ -54,29 +53,21 @@ func microserviceName(p *v1alpha1.NetworkPolicy) string {
 	return p.Name
 }
 
-// routed says whether the policy has a provider that routes.
-func routed(p *v1alpha1.NetworkPolicy) bool {
-	return p.Spec.Provider != nil && p.Spec.Provider.Gateway != nil
-}
+// known are the providers. The last one is that of policies which name none.
+var known = []providers.Provider{gatewayapi.Provider{}, providers.Services{}}
 
-func (f *facts) parents() []v1alpha1.ParentReference {
-	if !routed(f.policy) {
-		return nil
+// provider that a policy chose.
+func provider(p *v1alpha1.NetworkPolicy) providers.Provider {
+	for _, candidate := range known {
+		if candidate.Chosen(p) {
+			return candidate
+		}
 	}
-	return f.policy.Spec.Provider.Gateway.ParentRefs
+	return providers.Services{}
 }
 
-// gateway that a parent reference names; nil where it does not exist.
-func (f *facts) gateway(p v1alpha1.ParentReference) *gatewayv1.Gateway {
-	return f.gateways[gatewayKey(f.policy.Namespace, p)]
-}
-
-func gatewayKey(namespace string, p v1alpha1.ParentReference) string {
-	if p.Namespace != "" {
-		namespace = p.Namespace
-	}
-	return namespace + "/" + p.Name
-}
+// routed says whether the policy has a provider that writes routes.
+func routed(p *v1alpha1.NetworkPolicy) bool { return len(provider(p).Writes()) > 0 }
 
 func (f *facts) releaseService(release string) string {
 	return resources.ReleaseServiceName(f.policy.Name, microserviceName(f.policy), release)

@@ -5,17 +5,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 // Indexes of policies.
 const (
 	indexMicroservice = "networkpolicy.microservice"
 	indexHost         = "networkpolicy.host"
-	indexParent       = "networkpolicy.parent"
+	indexReferent     = "networkpolicy.referent"
 )
 
 // indexes by field: what a change of a referent looks its referrers up by.
@@ -30,14 +31,11 @@ var indexes = map[string]client.IndexerFunc{
 		}
 		return union(hosts, nil)
 	},
-	indexParent: func(o client.Object) []string {
+	indexReferent: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
-		if !routed(p) {
-			return nil
-		}
 		var keys []string
-		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
-			keys = append(keys, gatewayKey(p.Namespace, ref))
+		for _, ref := range provider(p).Refers(p) {
+			keys = append(keys, referenceKey(ref))
 		}
 		return union(keys, nil)
 	},
@@ -48,9 +46,12 @@ func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reco
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{indexMicroservice: m.GetName()})
 }
 
-// byGateway enqueues the policies that name a Gateway.
-func (r *Reconciler) byGateway(ctx context.Context, g *gatewayv1.Gateway) []reconcile.Request {
-	return r.requests(ctx, client.MatchingFields{indexParent: g.Namespace + "/" + g.Name})
+// byReferent enqueues the policies that name an object of a kind.
+func (r *Reconciler) byReferent(kind string) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		key := referenceKey(providers.Reference{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
+		return r.requests(ctx, client.MatchingFields{indexReferent: key})
+	}
 }
 
 // byHosts enqueues the other policies that render a host which a policy renders.

@@ -14,6 +14,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -60,7 +62,7 @@ func nothingNamesWhatWasTakenBack(t *testing.T) {
 			w.ledger(stepOf(3, rows...))
 			w.settle()
 			for _, route := range w.routes {
-				if resources.ServicesOf(route)[w.facts().releaseService("b")] {
+				if servicesOf(route)[w.facts().releaseService("b")] {
 					t.Errorf("route %s names the release that was taken back", route.Name)
 				}
 			}
@@ -68,7 +70,7 @@ func nothingNamesWhatWasTakenBack(t *testing.T) {
 			w.settle()
 			f := w.facts()
 			for _, route := range w.routes {
-				for service := range resources.ServicesOf(route) {
+				for service := range servicesOf(route) {
 					if len(f.endpoints[service].ready) == 0 {
 						t.Errorf("route %s names Service %s, which has no ready endpoint", route.Name, service)
 					}
@@ -131,7 +133,7 @@ func matched(t *testing.T) *world {
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules of the step", len(route.Spec.Rules), 2)
-	want(t, "copies of the step", len(resources.WeightRule(route).Filters), 1)
+	want(t, "copies of the step", len(route.Spec.Rules[len(route.Spec.Rules)-1].Filters), 1)
 	return w
 }
 
@@ -171,7 +173,7 @@ func displacedCanaryLeavesNoRule(t *testing.T) {
 	w.ready["b"], w.ready["c"] = 0, 1
 	w.settle()
 	want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
-	for service := range resources.ServicesOf(onlyRoute(t, w)) {
+	for service := range servicesOf(onlyRoute(t, w)) {
 		if service == w.facts().releaseService("b") {
 			t.Errorf("the route names the Service of the displaced canary")
 		}
@@ -261,11 +263,12 @@ func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
 }
 
 func orderOfHeadersIsNoDifference(t *testing.T) {
-	build := func(matches []v1alpha1.CanaryMatch) *gatewayv1.HTTPRoute {
-		return resources.Route{
-			Name: "r", Hostnames: []string{host}, Path: "/", Port: 80, Backends: []resources.Backend{{Service: "a", Weight: 100}},
+	build := func(matches []v1alpha1.CanaryMatch) client.Object {
+		w := newWorld(t)
+		return gatewayapi.Provider{}.See(w.scene(w.policy)).Build(providers.Route{
+			Name: "r", Hostnames: []string{host}, Path: "/", Port: 80, Backends: []providers.Backend{{Service: "a", Weight: 100}},
 			Canary: "b", Matches: matches,
-		}.Build(newWorld(t).policy, "shop")
+		})[0]
 	}
 	match := func(names ...string) []v1alpha1.CanaryMatch {
 		var m v1alpha1.CanaryMatch
@@ -280,8 +283,8 @@ func orderOfHeadersIsNoDifference(t *testing.T) {
 	if diff := cmp.Diff(old, build(match("b", "c", "a"))); diff != "" {
 		t.Errorf("another order gives another route: %s", diff)
 	}
-	want(t, "it is written again", carries(old, build(match("a", "b", "c"))), true)
-	want(t, "another value is missed", carries(old, build(match("a", "b", "d"))), false)
+	want(t, "it is written again", gatewayapi.Same(old, build(match("a", "b", "c"))), true)
+	want(t, "another value is missed", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
 }
 
 // The Service waits for a ready endpoint, and not for all: a pod that never gets
@@ -361,10 +364,11 @@ func emptiedObjects(t *testing.T) {
 	t.Run("a policy and a ledger of nothing", func(t *testing.T) {
 		for _, f := range []*facts{
 			{policy: &v1alpha1.NetworkPolicy{}},
-			{policy: &v1alpha1.NetworkPolicy{}, microservice: &v1alpha1.Microservice{}, gatewayAPI: true},
-			{policy: &v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &v1alpha1.NetworkProvider{}, Domains: []v1alpha1.Domain{{}}}}, microservice: &v1alpha1.Microservice{}, gatewayAPI: true},
+			{policy: &v1alpha1.NetworkPolicy{}, microservice: &v1alpha1.Microservice{}},
+			{policy: &v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &v1alpha1.NetworkProvider{}, Domains: []v1alpha1.Domain{{}}}}, microservice: &v1alpha1.Microservice{}},
 			{policy: &v1alpha1.NetworkPolicy{}, microservice: &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{{Releases: []v1alpha1.Release{{}}}}}}},
 		} {
+			f.see(newWorld(t).scene(f.policy))
 			out := decide(f)
 			report(f, out, writes{})
 			want(t, "routes", len(out.routes), 0)
@@ -387,8 +391,13 @@ func nameWithoutANamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want(t, "Gateway", refNamespace(tc.ref, "prod")+"/"+string(tc.ref.Name), tc.want)
 			policy := v1alpha1.ParentReference{Name: "public", Namespace: string(deref(tc.ref.Namespace))}
-			want(t, "Gateway of the policy", gatewayKey("prod", policy), tc.want)
-			want(t, "the answer is found", names(tc.ref, policy, "prod"), true)
+			w := newWorld(t)
+			w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{policy}
+			of := gatewayapi.Provider{}.Refers(w.policy)[0]
+			want(t, "Gateway of the policy", of.Namespace+"/"+of.Name, tc.want)
+			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Generation: 1}}
+			route.Status.Parents = []gatewayv1.RouteParentStatus{answer(tc.ref, 1, "True", "Accepted")}
+			want(t, "the answer is found", gatewayapi.Acceptance(route, policy).Accepted, true)
 		})
 	}
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))

@@ -82,9 +82,11 @@ func (r *Reconciler) orphan(ctx context.Context, f *facts) error {
 			return err
 		}
 	}
-	for _, name := range sortedKeys(f.routes) {
-		if err := r.disown(ctx, f, f.routes[name]); err != nil {
-			return err
+	for _, name := range sortedKeys(f.live) {
+		for _, o := range f.live[name].Objects {
+			if err := r.disown(ctx, f, o); err != nil {
+				return err
+			}
 		}
 	}
 	if f.adopted == nil || !resources.Marked(f.adopted, f.policy.Name) {

@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -20,9 +18,9 @@ import (
 
 // observe reads all that a decision rests on; it writes nothing.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*facts, error) {
-	f := &facts{policy: policy, now: r.Now(), gatewayAPI: r.routing.known()}
+	f := &facts{policy: policy, now: r.Now()}
 	for _, read := range []func(context.Context, *facts) error{
-		r.readServices, r.readAdopted, r.readEndpoints, r.readRoutes, r.readGateways, r.readMicroservice, r.readClaims,
+		r.readServices, r.readAdopted, r.readEndpoints, r.readRoutes, r.readMicroservice, r.readClaims,
 	} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
@@ -93,45 +91,8 @@ func serving(e discoveryv1.Endpoint) bool {
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
-func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
-	f.routes, f.written = map[string]*gatewayv1.HTTPRoute{}, map[string]time.Time{}
-	if !f.gatewayAPI {
-		return nil
-	}
-	var list gatewayv1.HTTPRouteList
-	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
-		return fmt.Errorf("list HTTPRoutes: %w", err)
-	}
-	for i := range list.Items {
-		if route := &list.Items[i]; metav1.IsControlledBy(route, f.policy) {
-			f.routes[route.Name] = route
-			f.written[route.Name] = r.written.last(client.ObjectKeyFromObject(route))
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) readGateways(ctx context.Context, f *facts) error {
-	f.gateways = map[string]*gatewayv1.Gateway{}
-	if !f.gatewayAPI {
-		return nil
-	}
-	for _, p := range f.parents() {
-		key := client.ObjectKey{Namespace: cmp.Or(p.Namespace, f.policy.Namespace), Name: p.Name}
-		var g gatewayv1.Gateway
-		switch err := r.Client.Get(ctx, key, &g); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return fmt.Errorf("get Gateway %q: %w", key, err)
-		default:
-			f.gateways[gatewayKey(f.policy.Namespace, p)] = &g
-		}
-	}
-	return nil
-}
-
-// readClaims finds older policies, of all namespaces, that hold a host on one of
-// the policy's parents. They are asked by what they report, so that nobody renders
+// readClaims finds older policies, of all namespaces, that hold a host which the
+// policy renders. They are asked by what they report, so that nobody renders
 // the templates of somebody else.
 func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
 	if !routed(f.policy) || f.microservice == nil {
@@ -150,17 +111,18 @@ func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
 		}
 		others = append(others, list.Items...)
 	}
-	f.claims = claimsOf(f.policy, others)
+	f.claims = claimsOf(f, others)
 	return nil
 }
 
-// claimsOf are the claims of policies that are older than p and share a parent: the
-// hosts that a Gateway serves for them, or is about to.
-func claimsOf(p *v1alpha1.NetworkPolicy, others []v1alpha1.NetworkPolicy) []claim {
+// claimsOf are the claims of policies that are older and whose routes could meet the
+// policy's: the hosts that are served for them, or are about to be.
+func claimsOf(f *facts, others []v1alpha1.NetworkPolicy) []claim {
 	var out []claim
+	p := f.policy
 	for i := range others {
 		o := &others[i]
-		if o.UID == p.UID || o.DeletionTimestamp != nil || !older(o, p) || !shareParent(o, p) {
+		if o.UID == p.UID || o.DeletionTimestamp != nil || !older(o, p) || !f.view.Shares(o) {
 			continue
 		}
 		for _, d := range o.Status.Domains {
@@ -183,23 +145,6 @@ func older(a, b *v1alpha1.NetworkPolicy) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
-}
-
-// shareParent says whether two policies name the same Gateway, and not different
-// listeners of it.
-func shareParent(a, b *v1alpha1.NetworkPolicy) bool {
-	if !routed(a) || !routed(b) {
-		return false
-	}
-	for _, p := range a.Spec.Provider.Gateway.ParentRefs {
-		for _, q := range b.Spec.Provider.Gateway.ParentRefs {
-			if gatewayKey(a.Namespace, p) == gatewayKey(b.Namespace, q) &&
-				(p.SectionName == "" || q.SectionName == "" || p.SectionName == q.SectionName) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // readMicroservice reads the ledger. One that is behind what was written to routes
@@ -246,8 +191,8 @@ func behind(m *v1alpha1.Microservice, f *facts) bool {
 	if f.adopted != nil && late(f.adopted) {
 		return true
 	}
-	for _, route := range f.routes {
-		if late(route) {
+	for _, route := range f.live {
+		if slices.ContainsFunc(route.Objects, func(o client.Object) bool { return late(o) }) {
 			return true
 		}
 	}

@@ -122,7 +122,7 @@ func (h history) pass() {
 	named := map[string]bool{}
 	for name, route := range routes {
 		stamps[name], _ = resources.StampOf(route)
-		for service := range resources.ServicesOf(route) {
+		for service := range servicesOf(route) {
 			named[service] = true
 		}
 	}
@@ -180,7 +180,7 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 		}
 	}
 	for name, route := range h.w.routes {
-		for _, release := range d.namedBy(route) {
+		for _, release := range d.releasesOf(readRoute(route).Services) {
 			if !reported[release] {
 				h.Fatalf("route %s names %s, which is in no references", name, release)
 			}
@@ -209,7 +209,7 @@ func (h history) sameInAnyOrder(f *facts) {
 func picture(d *decision) string {
 	text := mustJSON(d.services) + mustJSON(d.deleteRoutes) + mustJSON(d.deleteServices)
 	for _, r := range d.routes {
-		text += mustJSON(r.object)
+		text += mustJSON(r.objects)
 	}
 	for _, g := range d.groups {
 		text += fmt.Sprint(g.slug, g.mode, g.weights, g.masked, g.pinned, g.answers, g.reason)

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -27,7 +29,7 @@ type writes struct {
 func (w writes) touched(name string) bool { return w.changed[name] || w.refused[name] != nil }
 
 func serviceKey(name string) string { return "Service/" + name }
-func routeName(name string) string  { return "HTTPRoute/" + name }
+func routeName(name string) string  { return "Route/" + name }
 
 // reporter turns facts, decision and writes into a status. It is pure.
 type reporter struct {
@@ -44,10 +46,7 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 	now := *f.policy.Status.DeepCopy()
 	now.ObservedGeneration = f.policy.Generation
 	now.Microservice = microserviceName(f.policy)
-	now.Provider = "services"
-	if routed(f.policy) {
-		now.Provider = "gateway"
-	}
+	now.Provider = provider(f.policy).Name()
 	if f.microservice != nil {
 		now.Groups = r.groupReports()
 		now.Adopted = r.adoptionReport(now.Adopted)
@@ -86,8 +85,8 @@ func (r *reporter) carriedSlugs() map[string]bool {
 			out[slug] = true
 		}
 	}
-	for _, route := range r.routes {
-		if slug := r.groupOfRoute(route); slug != "" {
+	for _, route := range r.live {
+		if slug := route.Group(); slug != "" {
 			out[slug] = true
 		}
 	}
@@ -102,7 +101,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		Slug: g.slug, Split: g.mode, Pinned: g.pinned,
 		Active: r.selected(resources.GroupServiceName(r.policy.Name, g.slug)),
 	}
-	if v.accepted {
+	if v.Accepted {
 		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
 		out.ConfirmedTime = prev.ConfirmedTime
 		if out.ConfirmedTime == nil || prev.Revision != out.Revision || !sameSet(prev.References, out.References) {
@@ -116,11 +115,11 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	if prev.Revision <= g.group.TrafficRevision { // Else it is of another ledger.
 		out.Revision, out.ConfirmedTime = prev.Revision, prev.ConfirmedTime
 	}
-	out.Reason, out.Message = v.reason, status.Line(v.message)
+	out.Reason, out.Message = v.Reason, status.Line(v.Message)
 	switch {
-	case !v.pending:
+	case !v.Pending:
 	case !r.inGrace(g):
-		out.Reason = cmp.Or(v.late, v.reason)
+		out.Reason = cmp.Or(v.Late, v.Reason)
 	case out.Revision > 0:
 		out.Reason, out.Message = prev.Reason, prev.Message
 	}
@@ -140,9 +139,9 @@ func (r *reporter) written(slug string) []string {
 			out = append(out, release)
 		}
 	}
-	for _, route := range r.routes {
-		for _, release := range r.namedBy(route) {
-			add(release, r.groupOfRoute(route))
+	for _, route := range r.live {
+		for _, release := range r.releasesOf(route.Services) {
+			add(release, route.Group())
 		}
 	}
 	for _, s := range r.services {
@@ -156,7 +155,7 @@ func (r *reporter) written(slug string) []string {
 		add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
 	}
 	for _, route := range r.out.routes {
-		for _, release := range r.namedBy(route.object) {
+		for _, release := range r.releasesOf(route.services()) {
 			add(release, route.slug)
 		}
 	}
@@ -174,27 +173,24 @@ func (r *reporter) written(slug string) []string {
 func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
 	if !live(g.group) {
 		if len(written) > 0 || r.carriedSlugs()[g.slug] {
-			return verdict{pending: true, reason: reasonPending, message: "the routes and Services of the group are being deleted"}
+			return verdict{Pending: true, Reason: reasonPending, Message: "the routes and Services of the group are being deleted"}
 		}
-		return verdict{accepted: true}
-	}
-	if g.mode == v1alpha1.SplitWeighted && !r.gatewayAPI {
-		return verdict{reason: reasonGatewayAPIMissing, message: gatewayAPIMissing}
+		return verdict{Accepted: true}
 	}
 	if g.reason != "" {
-		return verdict{reason: g.reason, message: g.message}
+		return verdict{Reason: g.reason, Message: g.message}
 	}
 	for _, check := range []func(*groupDecision) verdict{r.routesVerdict, r.servicesVerdict} {
-		if v := check(g); !v.accepted {
+		if v := check(g); !v.Accepted {
 			return v
 		}
 	}
 	if left := difference(prev.References, written); len(left) > 0 {
-		if v := r.sharedVerdict(); !v.accepted {
+		if v := r.sharedVerdict(); !v.Accepted {
 			return v
 		}
 	}
-	return verdict{accepted: true}
+	return verdict{Accepted: true}
 }
 
 // routesVerdict is about the routes of a group: those that are to be, and those
@@ -206,25 +202,25 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 		if route.slug != g.slug {
 			continue
 		}
-		if v := r.routeState(route); !v.accepted {
+		if v := r.routeState(route); !v.Accepted {
 			return v
 		}
 	}
-	for _, name := range sortedKeys(r.routes) {
-		if !wanted[name] && r.groupOfRoute(r.routes[name]) == g.slug {
-			return verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("HTTPRoute %q is being deleted", name)}
+	for _, name := range sortedKeys(r.live) {
+		if !wanted[name] && r.live[name].Group() == g.slug {
+			return verdict{Pending: true, Reason: reasonPending, Message: fmt.Sprintf("%s is being deleted", objectName(r.live[name].Objects[0]))}
 		}
 	}
-	return verdict{accepted: true}
+	return verdict{Accepted: true}
 }
 
 func (r *reporter) routeState(route *routeDecision) verdict {
 	if err := r.writes.refused[routeName(route.Name)]; err != nil {
-		return verdict{reason: err.Reason, message: err.Error()}
+		return verdict{Reason: err.Reason, Message: err.Error()}
 	}
-	v := r.routeVerdict(route)
-	if v.accepted && r.writes.touched(routeName(route.Name)) {
-		return verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("HTTPRoute %q is being written", route.Name)}
+	v := r.verdict(route)
+	if v.Accepted && r.writes.touched(routeName(route.Name)) {
+		return verdict{Pending: true, Reason: reasonPending, Message: fmt.Sprintf("%s is being written", objectName(route.objects[0]))}
 	}
 	return v
 }
@@ -238,26 +234,26 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 		if err := r.writes.refused[serviceKey(s.Name)]; err != nil {
 			// The rest goes on, unless the Service is all that the group has.
 			if g.mode == v1alpha1.SplitWhole && s.Group == g.slug {
-				return verdict{reason: err.Reason, message: err.Error()}
+				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
 			continue
 		}
 		v := r.followVerdict(s, g.group)
-		if v.accepted && r.writes.touched(serviceKey(s.Name)) {
-			v = verdict{pending: true, reason: reasonPending, message: fmt.Sprintf("Service %q is being written", s.Name)}
+		if v.Accepted && r.writes.touched(serviceKey(s.Name)) {
+			v = verdict{Pending: true, Reason: reasonPending, Message: fmt.Sprintf("Service %q is being written", s.Name)}
 		}
-		if !v.accepted {
+		if !v.Accepted {
 			return v
 		}
 	}
-	return verdict{accepted: true}
+	return verdict{Accepted: true}
 }
 
 // sharedVerdict is about what moves between groups: releases that it has left are
 // named until it is where it should be.
 func (r *reporter) sharedVerdict() verdict {
 	for _, route := range r.out.routes {
-		if v := r.routeState(route); route.rows[0].shared && !v.accepted {
+		if v := r.routeState(route); route.rows[0].shared && !v.Accepted {
 			return v
 		}
 	}
@@ -265,11 +261,11 @@ func (r *reporter) sharedVerdict() verdict {
 		if s.Name != r.policy.Name && !s.Adopted || r.writes.refused[serviceKey(s.Name)] != nil {
 			continue
 		}
-		if v := r.carriedOut(s); !v.accepted || r.writes.touched(serviceKey(s.Name)) {
-			return verdict{pending: true, reason: reasonPending, message: v.message}
+		if v := r.carriedOut(s); !v.Accepted || r.writes.touched(serviceKey(s.Name)) {
+			return verdict{Pending: true, Reason: reasonPending, Message: v.Message}
 		}
 	}
-	return verdict{accepted: true}
+	return verdict{Accepted: true}
 }
 
 // inGrace says whether the routes of a group were written so lately that no answer
@@ -295,7 +291,7 @@ func (r *reporter) routeWritten(route *routeDecision) time.Time {
 }
 
 func (r *reporter) fresh(at time.Time) bool {
-	left := at.Add(grace).Sub(r.now)
+	left := at.Add(providers.Grace).Sub(r.now)
 	if left <= 0 {
 		return false
 	}
@@ -323,11 +319,13 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 		out.Domain = r.policy.Spec.Domains[row.entry].Domain
 		return out
 	}
-	out.URL = r.url(row.host, row.path)
+	route := r.routeOf(row)
+	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path}
+	var unserved *providers.Problem
+	out.URL, unserved = r.view.Serves(asked, row.host)
 	if row.group != nil {
 		out.Group = row.group.Slug
 	}
-	route := r.routeOf(row)
 	if route == nil {
 		if out.Reason == "" {
 			out.Reason, out.Message = r.whyUnrouted(row)
@@ -336,19 +334,18 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 	}
 	prev := r.previous(out.Domain, out.Path)
 	v := r.routeState(route)
-	if v.pending && prev != nil && prev.Programmed && r.fresh(r.routeWritten(route)) {
+	if v.Pending && prev != nil && prev.Programmed && r.fresh(r.routeWritten(route)) {
 		return *prev
 	}
-	if !v.accepted {
-		if v.pending && !r.fresh(r.routeWritten(route)) {
-			v.reason = cmp.Or(v.late, v.reason)
+	if !v.Accepted {
+		if v.Pending && !r.fresh(r.routeWritten(route)) {
+			v.Reason = cmp.Or(v.Late, v.Reason)
 		}
-		out.Reason, out.Message = v.reason, status.Line(v.message)
+		out.Reason, out.Message = v.Reason, status.Line(v.Message)
 		return out
 	}
-	if _, found, known := r.listener(row.host); known && !found {
-		out.Reason = reasonNoMatchingListener
-		out.Message = fmt.Sprintf("spec.domains[%d].domain: no HTTP or HTTPS listener of the Gateways has a hostname for %q: add one, or change the domain", row.entry, row.host)
+	if unserved != nil {
+		out.Reason, out.Message = unserved.Reason, status.Line(fmt.Sprintf("spec.domains[%d].domain: %s", row.entry, unserved.Message))
 		return out
 	}
 	out.Programmed = true
@@ -391,9 +388,6 @@ func (r *reporter) groupDecision(g *v1alpha1.ReleaseGroup) *groupDecision {
 
 // whyUnrouted says why a row that is in order is in no route.
 func (r *reporter) whyUnrouted(row *row) (reason, message string) {
-	if !r.gatewayAPI {
-		return reasonGatewayAPIMissing, gatewayAPIMissing
-	}
 	if g := r.groupDecision(row.group); g != nil && g.reason != "" {
 		return g.reason, status.Line(g.message)
 	}
@@ -459,14 +453,14 @@ func (r *reporter) groupSplit(g *groupDecision) (text string, known bool) {
 			continue
 		}
 		v := r.routeState(route)
-		if v.pending {
+		if v.Pending {
 			return "", false
 		}
-		if !v.accepted {
+		if !v.Accepted {
 			return "", true
 		}
 		var parts []string
-		for _, b := range slices.SortedFunc(slices.Values(route.Backends), func(a, b resources.Backend) int {
+		for _, b := range slices.SortedFunc(slices.Values(route.Backends), func(a, b providers.Backend) int {
 			return strings.Compare(r.ledger.versionOf(r.releases[a.Service]), r.ledger.versionOf(r.releases[b.Service]))
 		}) {
 			parts = append(parts, fmt.Sprintf("%s=%d", r.ledger.versionOf(r.releases[b.Service]), b.Weight))
@@ -474,6 +468,12 @@ func (r *reporter) groupSplit(g *groupDecision) (text string, known bool) {
 		return strings.Join(parts, " "), true
 	}
 	return "", true
+}
+
+// objectName is the kind and name of an object that was read or built.
+func objectName(o client.Object) string {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
 }
 
 func union(a, b []string) []string {

@@ -128,10 +128,10 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	}
 	ours := cache.ByObject{Label: made} // As the manager holds them.
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Scheme: scheme, NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: ours, &discoveryv1.EndpointSlice{}: ours, &gatewayv1.HTTPRoute{}: ours},
+			ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: ours, &discoveryv1.EndpointSlice{}: ours},
 		},
 	})
 	if err != nil {

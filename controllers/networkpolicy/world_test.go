@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -106,9 +109,10 @@ func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
 
 func (w *world) facts() *facts {
 	f := &facts{
-		policy: w.policy.DeepCopy(), services: w.services, routes: w.routes, written: w.written,
-		endpoints: map[string]endpoints{}, claims: w.claims, gateways: w.gateways, gatewayAPI: !w.noAPI, now: w.now,
+		policy: w.policy.DeepCopy(), services: w.services, written: w.written,
+		endpoints: map[string]endpoints{}, claims: w.claims, now: w.now,
 	}
+	f.see(w.scene(f.policy))
 	if w.ms != nil {
 		f.microservice = w.ms.DeepCopy()
 	}
@@ -125,6 +129,26 @@ func (w *world) facts() *facts {
 		f.endpoints[name] = e
 	}
 	return f
+}
+
+// scene is what the controller reads of the provider's objects.
+func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
+	s := providers.Scene{
+		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+	}
+	if !w.noAPI {
+		for _, kind := range allKinds() {
+			s.Served[kind.Kind] = providers.Served{Version: kind.Versions[0]}
+		}
+		for _, name := range sortedKeys(w.routes) {
+			s.Objects = append(s.Objects, w.routes[name])
+		}
+		for key, g := range w.gateways {
+			namespace, name, _ := strings.Cut(key, "/")
+			s.Referents[providers.Reference{Kind: "Gateway", Namespace: namespace, Name: name}] = g
+		}
+	}
+	return s
 }
 
 // pass makes one pass of the controller.
@@ -159,9 +183,9 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		w.services[s.Name] = built
 	}
 	for _, route := range out.routes {
-		next := route.object.DeepCopy()
+		next := route.objects[0].(*gatewayv1.HTTPRoute).DeepCopy()
 		old, ok := w.routes[route.Name]
-		if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && carries(old, next) {
+		if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && gatewayapi.Same(old, next) {
 			continue
 		}
 		next.Generation, next.UID = 1, types.UID(route.Name)
@@ -241,7 +265,7 @@ func (w *world) check() {
 				w.t.Fatalf("weights of a rule of route %s add up to %d", name, sum)
 			}
 		}
-		for service := range resources.ServicesOf(route) {
+		for service := range servicesOf(route) {
 			if w.services[service] == nil {
 				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
 			}
@@ -261,7 +285,7 @@ func (w *world) split(host string) string {
 		if !slices.Contains(hostsOf(route), host) {
 			continue
 		}
-		for release, weight := range d.backendsOf(route) {
+		for release, weight := range d.backendsOf(d.live[route.Name]) {
 			parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(release), weight))
 		}
 	}
@@ -278,6 +302,36 @@ func (w *world) condition(kind string) string {
 		}
 	}
 	return ""
+}
+
+// readRoute is a route as its provider reads it.
+func readRoute(route client.Object) *providers.Live {
+	view := gatewayapi.Provider{}.See(providers.Scene{Objects: []client.Object{route}})
+	return view.Live()[route.GetName()]
+}
+
+func hostsOf(route client.Object) []string { return readRoute(route).Hostnames }
+
+func pinRoute(route client.Object) bool { return readRoute(route).Pinned() }
+
+// servicesOf are the Services that a route names in any way.
+func servicesOf(route client.Object) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range readRoute(route).Services {
+		out[s] = true
+	}
+	return out
+}
+
+func refNamespace(p gatewayv1.ParentReference, fallback string) string {
+	return cmp.Or(string(deref(p.Namespace)), fallback)
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 func mustJSON(v any) string {

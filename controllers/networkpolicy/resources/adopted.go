@@ -33,7 +33,7 @@ func Marked(s *corev1.Service, policy string) bool {
 func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	next := live.DeepCopy()
 	next.Spec.Selector = map[string]string{v1alpha1.LabelRelease: s.Release}
-	for k, v := range s.Stamp.annotations() {
+	for k, v := range s.Stamp.Annotations() {
 		next.Annotations = with(next.Annotations, k, v)
 	}
 	return next

@@ -1,10 +1,14 @@
 package resources
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // maxName is the length of a DNS label, which names of Services must be.
@@ -34,6 +38,30 @@ func RouteName(policy, target, path, port string, index int) string {
 	short := label(strings.TrimPrefix(target, "group/"))
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
 }
+
+// MatchesKey tells lists of matches apart; "" for none.
+func MatchesKey(matches []v1alpha1.CanaryMatch) string {
+	if len(matches) == 0 {
+		return ""
+	}
+	var parts []string
+	byName := func(a, b v1alpha1.MatchValue) int { return cmp.Compare(a.Name, b.Name) }
+	for _, m := range matches {
+		parts = append(parts, "match")
+		for _, h := range slices.SortedFunc(slices.Values(m.Headers), byName) {
+			parts = append(parts, "header", strings.ToLower(h.Name), matchType(h.Type), h.Value)
+		}
+		for _, q := range slices.SortedFunc(slices.Values(m.QueryParams), byName) {
+			parts = append(parts, "query", q.Name, matchType(q.Type), q.Value)
+		}
+		if m.Cookie != nil {
+			parts = append(parts, "cookie", m.Cookie.Name, m.Cookie.Value)
+		}
+	}
+	return digest(parts...)
+}
+
+func matchType(t v1alpha1.MatchType) string { return string(cmp.Or(t, v1alpha1.MatchExact)) }
 
 // join puts tail behind name, which is cut so that the whole is a DNS label.
 func join(name, tail string) string {

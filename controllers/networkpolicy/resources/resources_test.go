@@ -64,54 +64,6 @@ status:
 `)
 }
 
-func TestRouteGolden(t *testing.T) {
-	got := Route{
-		Name: "shop-1-x-0", Hostnames: []string{"shop.example.com"}, Path: "/", Port: 80,
-		Backends: []Backend{{"shop-a", 90}, {"shop-b", 10}}, Stamp: Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
-	}.Build(policy(), "shop")
-	golden(t, got, `
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata:
-  annotations:
-    hlnr.io/ledger: uid/12
-    hlnr.io/traffic-revision: 1-x=7
-  labels:
-    hlnr.io/group: 1-x
-    hlnr.io/microservice: shop
-    hlnr.io/policy: shop
-  name: shop-1-x-0
-  namespace: prod
-spec:
-  hostnames:
-  - shop.example.com
-  parentRefs:
-  - group: gateway.networking.k8s.io
-    kind: Gateway
-    name: public
-    namespace: infra
-    sectionName: web
-  rules:
-  - backendRefs:
-    - group: ""
-      kind: Service
-      name: shop-a
-      port: 80
-      weight: 90
-    - group: ""
-      kind: Service
-      name: shop-b
-      port: 80
-      weight: 10
-    matches:
-    - path:
-        type: PathPrefix
-        value: /
-status:
-  parents: null
-`)
-}
-
 func golden(t *testing.T, got any, want string) {
 	t.Helper()
 	text, err := yaml.Marshal(got)

@@ -27,7 +27,7 @@ type Service struct {
 // Build gives the Service as it is applied. The selector is the release's label
 // and nothing else: labels that users put on pods never change who is selected.
 func (s Service) Build(policy *v1alpha1.NetworkPolicy, microservice string) *corev1.Service {
-	labels := labelsOf(policy, microservice, s.Group)
+	labels := Labels(policy, microservice, s.Group)
 	if s.OfRelease {
 		labels[v1alpha1.LabelRelease] = s.Release
 	}
@@ -38,7 +38,7 @@ func (s Service) Build(policy *v1alpha1.NetworkPolicy, microservice string) *cor
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: policy.Namespace, Name: s.Name, Labels: labels, Annotations: s.Stamp.annotations(),
+			Namespace: policy.Namespace, Name: s.Name, Labels: labels, Annotations: s.Stamp.Annotations(),
 		},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{v1alpha1.LabelRelease: s.Release},
@@ -63,7 +63,9 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 	return port
 }
 
-func labelsOf(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
+// Labels of the children of a policy: what they are found by, and the group that they
+// are of.
+func Labels(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelPolicy:       policy.Name,
 		v1alpha1.LabelMicroservice: microservice,

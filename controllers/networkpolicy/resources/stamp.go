@@ -46,7 +46,8 @@ func StampOf(o metav1.Object) (s Stamp, ok bool) {
 	return s, true
 }
 
-func (s Stamp) annotations() map[string]string {
+// Annotations that carry the stamp; none where there is none.
+func (s Stamp) Annotations() map[string]string {
 	if s.Group == "" {
 		return nil
 	}

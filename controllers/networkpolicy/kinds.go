@@ -1,0 +1,287 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// AddToScheme adds the kinds that providers write and read to a scheme.
+func AddToScheme(s *runtime.Scheme) error { return gatewayv1.Install(s) }
+
+// NewCache is cache.New, of what providers write only with the objects that bear label
+// v1alpha1.LabelPolicy. That is so for the kinds that the API server has now; one that
+// it learns later is held whole until the next start.
+func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("select objects of policies: %w", err)
+	}
+	opts.ByObject = maps.Clone(opts.ByObject)
+	for _, p := range known {
+		for _, kind := range p.Writes() {
+			gvk, err := served(opts.Mapper, kind)
+			if err != nil {
+				return nil, err
+			}
+			if gvk.Version == "" {
+				continue
+			}
+			o, err := newObject(opts.Scheme, gvk)
+			if err != nil {
+				return nil, err
+			}
+			if opts.ByObject == nil {
+				opts.ByObject = map[client.Object]cache.ByObject{}
+			}
+			opts.ByObject[o] = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+		}
+	}
+	return cache.New(config, opts)
+}
+
+// served finds the version in which the API server serves a kind; none: it is "".
+func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
+	for _, version := range kind.Versions { // One by one: a mapper may not know that a later one is gone.
+		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
+		_, err := mapper.RESTMapping(gvk.GroupKind(), version)
+		if err == nil {
+			return gvk, nil
+		}
+		if !meta.IsNoMatchError(err) {
+			return schema.GroupVersionKind{}, fmt.Errorf("look for %s of %s/%s: %w", kind.Kind, kind.Group, version, err)
+		}
+	}
+	return schema.GroupVersionKind{}, nil
+}
+
+func newObject(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.Object, error) {
+	o, err := s.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", gvk, err)
+	}
+	return o.(client.Object), nil
+}
+
+// newList makes an empty list of a kind.
+func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList, error) {
+	gvk.Kind += "List"
+	o, err := s.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", gvk, err)
+	}
+	return o.(client.ObjectList), nil
+}
+
+// kinds knows which kinds of the providers the API server has, and starts a watch of
+// each when it has it. A kind that is missing is looked for again while a policy needs
+// it, so that nothing waits for a restart.
+type kinds struct {
+	mapper meta.RESTMapper
+	// watch of a kind, which is written or only read.
+	watch func(gvk schema.GroupVersionKind, written bool) error
+	// channel reads whether a kind's definition is experimental.
+	channel func(gvk schema.GroupVersionKind) (bool, error)
+
+	mu   sync.Mutex
+	seen map[string]seenKind
+	next map[string]time.Time
+}
+
+// seenKind is a kind that the API server has.
+type seenKind struct {
+	gvk schema.GroupVersionKind
+	providers.Served
+}
+
+// allKinds are those of all providers.
+func allKinds() []providers.Kind {
+	var out []providers.Kind
+	for _, p := range known {
+		out = slices.Concat(out, p.Reads(), p.Writes())
+	}
+	return out
+}
+
+// written says whether a provider writes objects of a kind.
+func written(kind string) bool {
+	return slices.ContainsFunc(known, func(p providers.Provider) bool {
+		return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
+	})
+}
+
+// look for those of the kinds that are not known yet, each at most once in half a
+// minute.
+func (k *kinds) look(needed []providers.Kind) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, kind := range needed {
+		if err := k.lookFor(kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kinds) lookFor(kind providers.Kind) error {
+	if _, ok := k.seen[kind.Kind]; ok || time.Now().Before(k.next[kind.Kind]) {
+		return nil
+	}
+	if k.seen == nil {
+		k.seen, k.next = map[string]seenKind{}, map[string]time.Time{}
+	}
+	gvk, err := served(k.mapper, kind)
+	if err != nil {
+		return err
+	}
+	if gvk.Version == "" {
+		k.next[kind.Kind] = time.Now().Add(lookAgain / 2)
+		return nil
+	}
+	experimental, err := k.channel(gvk)
+	if err != nil {
+		return err
+	}
+	if err := k.watch(gvk, written(kind.Kind)); err != nil {
+		return err
+	}
+	k.seen[kind.Kind] = seenKind{gvk, providers.Served{Version: gvk.Version, Experimental: experimental}}
+	return nil
+}
+
+// lacks says whether one of the kinds is not known yet.
+func (k *kinds) lacks(needed []providers.Kind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(needed, func(kind providers.Kind) bool { _, ok := k.seen[kind.Kind]; return !ok })
+}
+
+// known are the kinds that the API server has, in order of their names.
+func (k *kinds) known() []seenKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make([]seenKind, 0, len(k.seen))
+	for _, name := range sortedKeys(k.seen) {
+		out = append(out, k.seen[name])
+	}
+	return out
+}
+
+// channel of a kind's definition, as its project writes it.
+func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	name := strings.ToLower(gvk.Kind) + "s." + gvk.Group
+	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	defer cancel()
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
+	if apierrors.IsForbidden(err) {
+		return false, nil // A manager that may see namespaces only does without.
+	}
+	if err != nil {
+		return false, fmt.Errorf("get CustomResourceDefinition %q: %w", name, err)
+	}
+	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
+}
+
+// readRoutes reads the objects that carry routes, whichever provider made them, and
+// what the policy's own provider looks at.
+func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
+	f.live, f.written = map[string]*providers.Live{}, map[string]time.Time{}
+	scene := providers.Scene{
+		Policy: f.policy, Microservice: microserviceName(f.policy),
+		Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+	}
+	seen := r.kinds.known()
+	for _, kind := range seen {
+		scene.Served[kind.gvk.Kind] = kind.Served
+		if !written(kind.gvk.Kind) {
+			continue
+		}
+		list, err := newList(r.Client.Scheme(), kind.gvk)
+		if err != nil {
+			return err
+		}
+		if err := r.Client.List(ctx, list, ownObjects(f)...); err != nil {
+			return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			if o := o.(client.Object); metav1.IsControlledBy(o, f.policy) {
+				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // A typed list leaves it out.
+				scene.Objects = append(scene.Objects, o)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if err := r.readReferents(ctx, f, &scene, seen); err != nil {
+		return err
+	}
+	f.see(scene)
+	for name := range f.live {
+		f.written[name] = r.written.last(client.ObjectKey{Namespace: f.policy.Namespace, Name: name})
+	}
+	return nil
+}
+
+func (r *Reconciler) readReferents(ctx context.Context, f *facts, scene *providers.Scene, seen []seenKind) error {
+	for _, ref := range provider(f.policy).Refers(f.policy) {
+		i := slices.IndexFunc(seen, func(k seenKind) bool { return k.gvk.Kind == ref.Kind })
+		if i < 0 {
+			continue
+		}
+		o, err := newObject(r.Client.Scheme(), seen[i].gvk)
+		if err != nil {
+			return err
+		}
+		key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+		switch err := r.Client.Get(ctx, key, o); {
+		case err == nil:
+			scene.Referents[ref] = o
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("get %s %q: %w", ref.Kind, key, err)
+		}
+	}
+	return nil
+}
+
+// see gives the facts the views of a scene: that of the policy's own provider, and the
+// routes that others have left.
+func (f *facts) see(scene providers.Scene) {
+	f.live = map[string]*providers.Live{}
+	own := provider(f.policy)
+	for _, p := range known {
+		view := p.See(scene)
+		if p == own {
+			f.view = view
+		}
+		for name, live := range view.Live() {
+			f.live[name] = live
+		}
+	}
+}
+
+// referenceKey is a reference in one word, for an index.
+func referenceKey(ref providers.Reference) string {
+	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
+}

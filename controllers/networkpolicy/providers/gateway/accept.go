@@ -1,0 +1,230 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// mends of the reasons for which parents turn routes down.
+var mends = map[string]string{
+	string(gatewayv1.RouteReasonNotAllowedByListeners):      "let a listener's allowedRoutes admit %ss from namespace %q",
+	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "give the Gateway a listener whose hostname fits spec.domains (%s, namespace %q)",
+	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of one of the Gateway's listeners, or leave it out (%s, namespace %q)",
+}
+
+// Verdict tells how far a decided route is: live as decided, and accepted by every
+// parent.
+func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+	kind := kindOf(r.Protocol).Kind
+	live := v.live[r.Name]
+	if live == nil || live.Leaving || !Same(live.Objects[0], built[0]) {
+		if p := v.missingParent(v.parents(r)); p != nil {
+			return providers.Verdict{Reason: p.Reason, Message: p.Message}
+		}
+		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("%s %q is being written", kind, r.Name)}
+	}
+	for _, p := range v.parents(r) {
+		a := v.answer(live.Objects[0], p.ParentReference)
+		if a.Accepted {
+			continue
+		}
+		key, g := key(v.Policy.Namespace, p.ParentReference), v.gateway(p.ParentReference)
+		switch {
+		case g == nil:
+			missing := v.missingParent(v.parents(r))
+			return providers.Verdict{Reason: missing.Reason, Message: missing.Message}
+		case a.Pending:
+			return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
+				"%s: Gateway %q has not answered on %s %q: see that a controller serves its GatewayClass %q", p.Field, key, kind, r.Name, g.Spec.GatewayClassName)}
+		}
+		mend := fmt.Sprintf("see the status of the %s", kind)
+		if text, ok := mends[a.Reason]; ok {
+			mend = fmt.Sprintf(text, kind, v.Policy.Namespace)
+		}
+		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
+			"%s: Gateway %q does not accept %s %q: %s: %s: %s", p.Field, key, kind, r.Name, a.Reason, strings.TrimSuffix(a.Message, "."), mend)}
+	}
+	return providers.Verdict{Accepted: true}
+}
+
+// Same says whether a live route is what was decided.
+func Same(old, want client.Object) bool {
+	a, _ := resources.StampOf(old)
+	b, _ := resources.StampOf(want)
+	had, _ := partsOf(old)
+	has, _ := partsOf(want)
+	return a == b && slices.Equal(had.hosts, has.hosts) && slices.EqualFunc(had.parents, has.parents, func(p, q gatewayv1.ParentReference) bool {
+		return p.Name == q.Name && keyOf(p, old.GetNamespace()) == keyOf(q, old.GetNamespace()) && deref(p.SectionName) == deref(q.SectionName)
+	}) && sameRules(old, want)
+}
+
+// answer is what a parent says of a live route, as far as the Gateway itself bears it
+// out: a gateway's word on one of several parents may be that on another.
+func (v *view) answer(route client.Object, p v1alpha1.ParentReference) providers.Verdict {
+	a, g := Acceptance(route, p), v.gateway(p)
+	switch {
+	case !a.Accepted:
+		return a
+	case g == nil:
+		return providers.Verdict{Reason: providers.ReasonParentNotFound}
+	case !admits(g, p.SectionName, v.Policy.Namespace):
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners take routes of their own namespace only"}
+	}
+	return a
+}
+
+// Acceptance is what a live route's status says of one parent. It is believed at the
+// route's present generation only, and a parent that says nothing is pending. Of
+// several controllers that speak of a parent one is enough.
+func Acceptance(route client.Object, parent v1alpha1.ParentReference) providers.Verdict {
+	out := providers.Verdict{Pending: true}
+	parts, _ := partsOf(route)
+	for _, p := range parts.answers {
+		if !names(p.ParentRef, parent, route.GetNamespace()) {
+			continue
+		}
+		a := judge(p.Conditions, route.GetGeneration())
+		if a.Accepted {
+			return a
+		}
+		if !a.Pending {
+			out = a
+		}
+	}
+	return out
+}
+
+func judge(conditions []metav1.Condition, generation int64) providers.Verdict {
+	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+		c := meta.FindStatusCondition(conditions, string(kind))
+		if c == nil || c.ObservedGeneration != generation || c.Status == metav1.ConditionUnknown {
+			return providers.Verdict{Pending: true}
+		}
+		if c.Status != metav1.ConditionTrue {
+			return providers.Verdict{Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return providers.Verdict{Accepted: true}
+}
+
+// names says whether a route's reference is the one that a policy makes.
+func names(ref gatewayv1.ParentReference, p v1alpha1.ParentReference, namespace string) bool {
+	if ref.Kind != nil && *ref.Kind != "Gateway" || ref.Group != nil && *ref.Group != gatewayv1.GroupName {
+		return false
+	}
+	return keyOf(ref, namespace) == key(namespace, p) && string(deref(ref.SectionName)) == p.SectionName
+}
+
+// admits is false where all listeners that a parent names take routes of the
+// Gateway's namespace only, and that is another one. Selectors are the gateway's to
+// judge.
+func admits(g *gatewayv1.Gateway, section, namespace string) bool {
+	shut := false
+	for _, l := range g.Spec.Listeners {
+		if section != "" && string(l.Name) != section {
+			continue
+		}
+		from := gatewayv1.NamespacesFromAll
+		if l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil && l.AllowedRoutes.Namespaces.From != nil {
+			from = *l.AllowedRoutes.Namespaces.From
+		}
+		if from != gatewayv1.NamespacesFromNone && (from != gatewayv1.NamespacesFromSame || g.Namespace == namespace) {
+			return true
+		}
+		shut = true
+	}
+	return !shut
+}
+
+// Health names a Gateway that says of itself that it is not programmed.
+func (v *view) Health() *providers.Problem {
+	for _, p := range allParents(v.Policy) {
+		g := v.gateway(p.ParentReference)
+		if g == nil {
+			continue
+		}
+		c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+		if c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == g.Generation {
+			return &providers.Problem{Reason: providers.ReasonUnprogrammed, Message: fmt.Sprintf(
+				"%s: Gateway %q is not programmed: %s: %s", p.Field, key(v.Policy.Namespace, p.ParentReference), c.Reason, c.Message)}
+		}
+	}
+	return nil
+}
+
+// Serves gives the address of a host, as a browser would reach it through the first
+// listener that fits.
+func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
+	l, found, known := v.listener(r, host)
+	var problem *providers.Problem
+	if known && !found {
+		problem = &providers.Problem{Reason: providers.ReasonNoMatchingListener, Message: fmt.Sprintf(
+			"no HTTP or HTTPS listener of the Gateways has a hostname for %q: add one, or change the domain", host)}
+	}
+	scheme, port, path := "http", "", r.Path
+	if found {
+		usual := gatewayv1.PortNumber(80)
+		if l.Protocol == gatewayv1.HTTPSProtocolType {
+			scheme, usual = "https", 443
+		}
+		if l.Port != usual {
+			port = fmt.Sprintf(":%d", l.Port)
+		}
+	}
+	if path == "/" {
+		path = ""
+	}
+	return scheme + "://" + host + port + path, problem
+}
+
+// listener of a parent that takes a host; HTTPS goes before HTTP. known is false where
+// a Gateway does not exist, which could have one.
+func (v *view) listener(r providers.Route, host string) (l gatewayv1.Listener, found, known bool) {
+	known = true
+	for _, p := range v.parents(r) {
+		g := v.gateway(p.ParentReference)
+		if g == nil {
+			known = false
+			continue
+		}
+		for _, candidate := range g.Spec.Listeners {
+			if p.SectionName != "" && string(candidate.Name) != p.SectionName || !takes(deref(candidate.Hostname), host) {
+				continue
+			}
+			switch candidate.Protocol {
+			case gatewayv1.HTTPSProtocolType:
+				return candidate, true, true
+			case gatewayv1.HTTPProtocolType:
+				if !found {
+					l, found = candidate, true
+				}
+			}
+		}
+	}
+	return l, found, known
+}
+
+// takes says whether the hostname of a listener has room for a host.
+func takes(listener gatewayv1.Hostname, host string) bool {
+	name := string(listener)
+	if name == "" || name == host {
+		return true
+	}
+	if suffix, wildcard := strings.CutPrefix(name, "*"); wildcard && strings.HasSuffix(host, suffix) {
+		return true
+	}
+	if suffix, wildcard := strings.CutPrefix(host, "*"); wildcard && strings.HasSuffix(name, suffix) {
+		return true
+	}
+	return false
+}

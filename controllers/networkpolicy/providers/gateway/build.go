@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// Build gives the one object of a route. Parents that serve it now, and are no longer
+// named, stay in it until those that are named have accepted it.
+func (v *view) Build(r providers.Route) []client.Object {
+	common := gatewayv1.CommonRouteSpec{}
+	for _, p := range v.parents(r) {
+		common.ParentRefs = append(common.ParentRefs, parentRef(p.ParentReference))
+	}
+	if old := v.live[r.Name]; old != nil {
+		common.ParentRefs = append(common.ParentRefs, v.parentsToKeep(r, old.Objects[0])...)
+	}
+	return []client.Object{v.httpRoute(r, common)}
+}
+
+func (v *view) meta(r providers.Route) metav1.ObjectMeta {
+	labels, annotations := r.Metadata(v.Policy, v.Microservice)
+	return metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: r.Name, Labels: labels, Annotations: annotations}
+}
+
+// parentsToKeep are Gateways that serve a route and are no longer named: they go
+// when all that are named have accepted it, so that a wrong name takes nothing
+// away.
+func (v *view) parentsToKeep(r providers.Route, old client.Object) []gatewayv1.ParentReference {
+	named := map[string]bool{}
+	accepted := true
+	for _, p := range v.parents(r) {
+		named[key(v.Policy.Namespace, p.ParentReference)] = true
+		accepted = accepted && v.answer(old, p.ParentReference).Accepted
+	}
+	if accepted {
+		return nil
+	}
+	var kept []gatewayv1.ParentReference
+	parts, _ := partsOf(old)
+	for _, p := range parts.parents {
+		if !named[keyOf(p, old.GetNamespace())] {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+func hostnames(r providers.Route) []gatewayv1.Hostname {
+	var out []gatewayv1.Hostname
+	for _, h := range r.Hostnames {
+		out = append(out, gatewayv1.Hostname(h))
+	}
+	return out
+}
+
+func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec) client.Object {
+	route := &gatewayv1.HTTPRoute{
+		TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: httpKind.Kind}, ObjectMeta: v.meta(r),
+		Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: common, Hostnames: hostnames(r)},
+	}
+	if rule := matchRule(r); rule != nil {
+		route.Spec.Rules = append(route.Spec.Rules, *rule)
+	}
+	route.Spec.Rules = append(route.Spec.Rules, weightRule(r))
+	return route
+}
+
+// weightRule splits all requests by weight. Of the rules of a route it is the last.
+func weightRule(r providers.Route) gatewayv1.HTTPRouteRule {
+	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(r)}}}
+	for _, b := range backends(r) {
+		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: b})
+	}
+	if r.Mirror != "" {
+		mirror := &gatewayv1.HTTPRequestMirrorFilter{BackendRef: object(r, r.Mirror)}
+		if r.MirrorPercent < 100 {
+			mirror.Percent = new(r.MirrorPercent)
+		}
+		rule.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: mirror}}
+	}
+	return rule
+}
+
+// matchRule leads chosen requests to the canary; nil where none are chosen.
+func matchRule(r providers.Route) *gatewayv1.HTTPRouteRule {
+	if r.Canary == "" || len(r.Matches) == 0 {
+		return nil
+	}
+	rule := &gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend(r, r.Canary, 100)}}}
+	for _, m := range r.Matches {
+		rule.Matches = append(rule.Matches, httpMatch(r, m))
+	}
+	return rule
+}
+
+func httpMatch(r providers.Route, m v1alpha1.CanaryMatch) gatewayv1.HTTPRouteMatch {
+	match := gatewayv1.HTTPRouteMatch{Path: pathMatch(r)}
+	for _, h := range headers(m) {
+		match.Headers = append(match.Headers, gatewayv1.HTTPHeaderMatch{
+			Type: new(gatewayv1.HeaderMatchType(h.Type)), Name: gatewayv1.HTTPHeaderName(h.Name), Value: h.Value,
+		})
+	}
+	for _, q := range m.QueryParams {
+		match.QueryParams = append(match.QueryParams, gatewayv1.HTTPQueryParamMatch{
+			Type: new(gatewayv1.QueryParamMatchType(providers.MatchType(q.Type))), Name: gatewayv1.HTTPHeaderName(q.Name), Value: q.Value,
+		})
+	}
+	slices.SortFunc(match.QueryParams, func(a, b gatewayv1.HTTPQueryParamMatch) int { return cmp.Compare(a.Name, b.Name) })
+	return match
+}
+
+// headers that a request must have, its cookie included, in order of their names.
+func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
+	var out []v1alpha1.MatchValue
+	for _, h := range m.Headers {
+		h.Type = providers.MatchType(h.Type)
+		out = append(out, h)
+	}
+	if c := m.Cookie; c != nil {
+		out = append(out, v1alpha1.MatchValue{Name: "Cookie", Value: cookiePattern(c.Name, c.Value), Type: v1alpha1.MatchRegularExpression})
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.MatchValue) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// cookiePattern finds one cookie among those of a Cookie header (RFC 6265, 4.2.1).
+func cookiePattern(name, value string) string {
+	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
+}
+
+func pathMatch(r providers.Route) *gatewayv1.HTTPPathMatch {
+	return &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: new(r.Path)}
+}
+
+func backends(r providers.Route) []gatewayv1.BackendRef {
+	out := make([]gatewayv1.BackendRef, 0, len(r.Backends))
+	for _, b := range r.Backends {
+		out = append(out, backend(r, b.Service, b.Weight))
+	}
+	return out
+}
+
+func backend(r providers.Route, service string, weight int32) gatewayv1.BackendRef {
+	return gatewayv1.BackendRef{BackendObjectReference: object(r, service), Weight: new(weight)}
+}
+
+func object(r providers.Route, service string) gatewayv1.BackendObjectReference {
+	return gatewayv1.BackendObjectReference{
+		Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")),
+		Name: gatewayv1.ObjectName(service), Port: new(gatewayv1.PortNumber(r.Port)),
+	}
+}
+
+func parentRef(p v1alpha1.ParentReference) gatewayv1.ParentReference {
+	ref := gatewayv1.ParentReference{
+		Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: new(gatewayv1.Kind("Gateway")),
+		Name: gatewayv1.ObjectName(p.Name),
+	}
+	if p.Namespace != "" {
+		ref.Namespace = new(gatewayv1.Namespace(p.Namespace))
+	}
+	if p.SectionName != "" {
+		ref.SectionName = new(gatewayv1.SectionName(p.SectionName))
+	}
+	return ref
+}

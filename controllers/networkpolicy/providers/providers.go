@@ -1,0 +1,231 @@
+// Package providers says what it takes to route the traffic of a policy: which
+// objects carry a decided route, what live objects carry, and how far a gateway is
+// with them. Each provider is a package below this one.
+package providers
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// Provider routes to the Services of a policy by objects of kinds of its own. All of
+// its methods are pure: the controller reads and writes for it.
+type Provider interface {
+	// Name in the policy's status, such as "gateway".
+	Name() string
+	// Writes are the kinds of objects that carry routes. The controller owns and
+	// watches those that the API server knows.
+	Writes() []Kind
+	// Reads are the kinds of objects that Refers names.
+	Reads() []Kind
+	// Chosen says whether a policy asks for this provider.
+	Chosen(policy *v1alpha1.NetworkPolicy) bool
+	// Needs are those of the kinds without which it cannot serve what a policy asks for.
+	Needs(policy *v1alpha1.NetworkPolicy) []Kind
+	// Refers are the objects of others on which the policy's routes depend. A change
+	// of one of them brings a pass.
+	Refers(policy *v1alpha1.NetworkPolicy) []Reference
+	// See gives the view of one pass.
+	See(Scene) View
+}
+
+// View is a provider in one pass over one policy. It is pure, and the same for any
+// order in which objects were listed.
+type View interface {
+	// Missing says which kind the API server lacks to route a protocol; nil: none.
+	Missing(v1alpha1.PortProtocol) *Problem
+	// Unsupported says what of a route this provider cannot express although the
+	// specification asks for it; nil: nothing. Such a route is not written.
+	Unsupported(Route) *Problem
+	// Live are the routes that the scene's objects carry, by name.
+	Live() map[string]*Live
+	// Build gives the objects of a route as they are applied, in the order of writing.
+	// What the API server would fill in is spelled out.
+	Build(Route) []client.Object
+	// Verdict tells how far a route is that Build made these objects of: written as
+	// decided, and taken over by whatever serves it.
+	Verdict(route Route, built []client.Object) Verdict
+	// Serves says where a host can be opened, and what is wrong where a route with it
+	// would be accepted and yet serve nothing.
+	Serves(route Route, host string) (url string, problem *Problem)
+	// Referent names what is wrong with an object that the policy names; nil: nothing.
+	Referent() *Problem
+	// Health names what serves no traffic although all is accepted; nil: nothing.
+	Health() *Problem
+	// Shares says whether the policy's routes could meet those of another policy, so
+	// that both must not hold the same host.
+	Shares(other *v1alpha1.NetworkPolicy) bool
+}
+
+// Kind of objects.
+type Kind struct {
+	// Group and Kind of the API.
+	Group, Kind string
+	// Versions that the provider can read and write, the preferred one first.
+	Versions []string
+}
+
+// Reference names an object of others.
+type Reference struct {
+	Kind            string
+	Namespace, Name string
+}
+
+// Scene is what a view is made from.
+type Scene struct {
+	Policy *v1alpha1.NetworkPolicy
+	// Microservice is its name.
+	Microservice string
+	// Served are the versions in which the API server serves the kinds that the
+	// provider reads and writes; a kind that it does not know is absent.
+	Served map[string]Served
+	// Objects that the policy owns, of the kinds that the provider writes; those that
+	// are being deleted included.
+	Objects []client.Object
+	// Referents that exist.
+	Referents map[Reference]client.Object
+}
+
+// Served is how the API server serves a kind.
+type Served struct {
+	// Version in use.
+	Version string
+	// Experimental says that the definition is of its project's experimental channel,
+	// which has fields that others lack.
+	Experimental bool
+}
+
+// Route leads hosts, or a listener, to the releases of one group.
+type Route struct {
+	// Name of the objects that carry it.
+	Name string
+	// Protocol of the port; empty: HTTP.
+	Protocol v1alpha1.PortProtocol
+	// Hostnames, sorted; at most MaxHostnames.
+	Hostnames []string
+	// Path prefix, "/" for all; empty where the protocol has no paths.
+	Path string
+	// Port of the Services behind.
+	Port int32
+	// Backends in the order in which they are written.
+	Backends []Backend
+	// Canary is the Service that gets the requests that Matches choose; "": none.
+	Canary string
+	// Matches choose requests for Canary, whatever the weights.
+	Matches []v1alpha1.CanaryMatch
+	// Mirror is the Service that gets a copy of MirrorPercent of the requests, whose
+	// answers nobody sees; "": none.
+	Mirror string
+	// MirrorPercent is from 1 to 100.
+	MirrorPercent int32
+	// Pinned is the release that the route is pinned to; "": it follows a group.
+	Pinned string
+	// Parents that the specification names for this route alone; none: the provider's.
+	Parents []Parent
+	// Stamp of the ledger that the route carries.
+	Stamp resources.Stamp
+}
+
+// Parent is what serves a route, and the field that names it.
+type Parent struct {
+	Field string
+	v1alpha1.ParentReference
+}
+
+// Backend is a Service and its share of the traffic.
+type Backend struct {
+	Service string
+	// Weight is from 1 to 100: what gets nothing is not in the route.
+	Weight int32
+}
+
+// MaxHostnames is the number of hosts that share a route. HTTPRoute, GRPCRoute and the
+// earlier versions of TLSRoute take no more; the others have no need for more.
+const MaxHostnames = 16
+
+// Live is a route as live objects carry it.
+type Live struct {
+	// Name of the route.
+	Name string
+	// Objects that carry it, in the order of Build.
+	Objects []client.Object
+	// Hostnames and Path that it serves.
+	Hostnames []string
+	Path      string
+	// Weights by name of the Service between which it splits.
+	Weights map[string]int
+	// Services that it names in any way, sorted: by weight, match or mirror.
+	Services []string
+	// Leaving says that it is being deleted.
+	Leaving bool
+}
+
+// Stamp of the ledger that a live route carries; ok is false where there is none.
+func (l *Live) Stamp() (stamp resources.Stamp, ok bool) { return resources.StampOf(l.Objects[0]) }
+
+// Group is the slug of the group whose releases are behind it.
+func (l *Live) Group() string { return l.Objects[0].GetLabels()[v1alpha1.LabelGroup] }
+
+// Pinned says whether it leads to one pinned release.
+func (l *Live) Pinned() bool { return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != "" }
+
+// Problem is what keeps something from being so: a reason in one CamelCase word, and
+// a message that names the field or object and the mend.
+type Problem struct {
+	Reason, Message string
+}
+
+// Verdict is what is known of objects that were written.
+type Verdict struct {
+	// Accepted: they are as decided, and taken over.
+	Accepted bool
+	// Pending: nobody has answered yet.
+	Pending bool
+	// Reason and Message why it is not accepted.
+	Reason, Message string
+	// Late is the reason once nobody has answered for too long; empty: the same.
+	Late string
+}
+
+// Grace is how long a written route may go without an answer of what serves it before
+// that is called a fault.
+const Grace = 30 * time.Second
+
+// Reasons that providers give.
+const (
+	// ReasonPending: something is on its way.
+	ReasonPending = "Pending"
+	// ReasonParentNotFound: an object that the policy names does not exist.
+	ReasonParentNotFound = "ParentNotFound"
+	// ReasonNotAccepted: what serves routes turned one down, or says nothing of it.
+	ReasonNotAccepted = "NotAccepted"
+	// ReasonNoMatchingListener: a route is accepted, and no listener has its host.
+	ReasonNoMatchingListener = "NoMatchingListener"
+	// ReasonAPIMissing: the API server lacks a kind.
+	ReasonAPIMissing = "GatewayAPIMissing"
+	// ReasonUnprogrammed: what serves routes says of itself that it does not.
+	ReasonUnprogrammed = "GatewayNotProgrammed"
+)
+
+// Metadata of the objects that carry a route: the labels by which they are found, and
+// its stamp.
+func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (labels, annotations map[string]string) {
+	labels = resources.Labels(policy, microservice, r.Stamp.Group)
+	if r.Pinned != "" {
+		labels[v1alpha1.LabelRelease] = r.Pinned
+	}
+	return labels, r.Stamp.Annotations()
+}
+
+// Sorted are the keys of a set in order.
+func Sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// MatchType is the type of a comparison, its default included.
+func MatchType(t v1alpha1.MatchType) v1alpha1.MatchType { return cmp.Or(t, v1alpha1.MatchExact) }

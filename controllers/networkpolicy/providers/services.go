@@ -1,0 +1,48 @@
+package providers
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Services is the provider of a policy that names none: it has no objects of its own.
+// The policy's Services move as a whole, which the controller sees to for every
+// provider.
+type Services struct{}
+
+// Name is "services".
+func (Services) Name() string { return "services" }
+
+// Writes no kind.
+func (Services) Writes() []Kind { return nil }
+
+// Reads no kind.
+func (Services) Reads() []Kind { return nil }
+
+// Chosen is true: it is asked last.
+func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
+
+// Needs nothing.
+func (Services) Needs(*v1alpha1.NetworkPolicy) []Kind { return nil }
+
+// Refers to nothing.
+func (Services) Refers(*v1alpha1.NetworkPolicy) []Reference { return nil }
+
+// See gives a view in which there are no routes.
+func (Services) See(Scene) View { return noRoutes{} }
+
+// noRoutes is the view of Services: it is asked about routes only where there are none.
+type noRoutes struct{}
+
+func (noRoutes) Missing(v1alpha1.PortProtocol) *Problem { return nil }
+func (noRoutes) Unsupported(Route) *Problem             { return nil }
+func (noRoutes) Live() map[string]*Live                 { return nil }
+func (noRoutes) Build(Route) []client.Object            { return nil }
+func (noRoutes) Verdict(Route, []client.Object) Verdict { return Verdict{Accepted: true} }
+func (noRoutes) Serves(Route, string) (string, *Problem) {
+	return "", nil
+}
+func (noRoutes) Referent() *Problem                  { return nil }
+func (noRoutes) Health() *Problem                    { return nil }
+func (noRoutes) Shares(*v1alpha1.NetworkPolicy) bool { return false }
