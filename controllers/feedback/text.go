@@ -11,7 +11,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
-	"github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/internal/preview"
 )
 
 // defaultEnvironment is the template of environments where the repository names none.
@@ -55,7 +55,7 @@ func (s *stream) slugOf(pr *v1alpha1.PullRequest) string {
 			return offered.Group
 		}
 	}
-	return fmt.Sprintf("%s-%d", version.Slug(pr.HeadRef), pr.Number)
+	return preview.Slug(pr.HeadRef, pr.Number)
 }
 
 // checksum of what is written, in short.
