@@ -279,3 +279,32 @@ func TestEscapeMarkdown(t *testing.T) {
 		})
 	}
 }
+
+func TestDeploymentsAreFoundByPrefix(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	c := w.token()
+	want := []MadeDeployment{}
+	for _, marker := range []string{"uid-1:a", "uid-1:b", "uid-2:a"} {
+		d := w.deployment()
+		d.Marker, d.Environment = marker, "pr-1/"+marker[len(marker)-1:]
+		id := must(c.EnsureDeployment(t.Context(), shop, d))(t)
+		want = append(want, MadeDeployment{ID: id, SHA: d.SHA, Environment: d.Environment, Marker: marker})
+	}
+	tests := map[string]struct {
+		prefix, environment string
+		want                []MadeDeployment
+	}{
+		"of a prefix":     {"uid-1:", "", []MadeDeployment{want[1], want[0]}},
+		"of all":          {"", "", []MadeDeployment{want[2], want[1], want[0]}},
+		"and environment": {"uid-1:", "pr-1/a", want[:1]},
+		"of nobody":       {"uid-3:", "", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, must(c.Deployments(t.Context(), shop, test.prefix, "", test.environment))(t).Items); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
