@@ -1,0 +1,627 @@
+package feedback
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// told checks the Deployments at GitHub.
+func (s *story) told(step string, want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.deployments()); diff != "" {
+		s.Fatalf("%s (-want +got):\n%s\ncondition: %s", step, diff, s.condition())
+	}
+}
+
+// comment gives the one comment on a pull request.
+func (s *story) comment(n int) string {
+	s.Helper()
+	all := s.repo.Comments(n)
+	if len(all) != 1 {
+		s.Fatalf("pull request %d has %d comments, want one", n, len(all))
+	}
+	return all[0].Body
+}
+
+func (s *story) commented(step string, n int, words ...string) {
+	s.Helper()
+	body := s.comment(n)
+	for _, word := range words {
+		if !strings.Contains(body, word) {
+			s.Fatalf("%s: the comment does not say %q:\n%s", step, word, body)
+		}
+	}
+}
+
+const allWritten = "True Succeeded: all that is to be written at GitHub is written"
+
+func feature() githubtest.PullRequest { return githubtest.PullRequest{HeadRef: "feature"} }
+
+// TestLifeOfAPreview is heighliner-2018 D 17 and D 7: queued, in_progress, success
+// only when it is ready and routed, and inactive when the pull request is closed.
+func TestLifeOfAPreview(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	env := envName + " " + short(sha) + ":"
+	s.settle()
+	s.told("opened", env+" queued")
+	s.commented("opened", 1, "**queued**", "Waiting for the image", "`"+s.namespace+"/web`", short(sha))
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+	s.ledger(1, groupName, sha+" pending")
+	s.settle()
+	s.told("pending", env+" queued in_progress")
+	s.route(groupName, sha, false)
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	s.told("not routed", env+" queued in_progress in_progress")
+	s.commented("not routed", 1, "**in progress**", "not programmed")
+	s.route(groupName, sha, true)
+	s.settle()
+	s.told("ready", env+" queued in_progress in_progress success")
+	s.commented("ready", 1, "**ready**", "<https://feature-1.preview.example.com>")
+	if d := s.repo.Deployments()[0]; d.Statuses[3].EnvironmentURL != "https://feature-1.preview.example.com" || !d.Transient || d.Production || d.AutoMerge || d.WantedChecks {
+		t.Errorf("deployment %+v", d)
+	}
+	s.repo.Close(1, true)
+	s.look()
+	s.settle()
+	s.told("closed", env+" queued in_progress in_progress success inactive")
+	s.commented("closed", 1, "is closed")
+	if ghr := s.get(); len(ghr.Finalizers) != 0 {
+		t.Errorf("finalizers %q stay while nothing is to be taken back", ghr.Finalizers)
+	}
+	// A pull request that is forgotten after that is told nothing more.
+	s.server.ResetCounts()
+	s.pulls = 0
+	s.look()
+	s.settle()
+	if n := s.server.Count("", 0); n != 0 {
+		t.Errorf("%d requests for what is over", n)
+	}
+	if diff := cmp.Diff([]string{"Normal Succeeded"}, s.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestReopened: the Deployment of the same commit is used again.
+func TestReopened(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	s.repo.Close(1, false)
+	s.look()
+	s.settle()
+	s.repo.Reopen(1)
+	s.ledger(1, groupName, sha+" +active")
+	s.look()
+	s.settle()
+	s.told("reopened", envName+" "+short(sha)+": queued inactive success")
+	s.commented("reopened", 1, "**ready**")
+}
+
+// TestThreePushes: one Deployment for each commit, and the former one is active until
+// the new one is.
+func TestThreePushes(t *testing.T) {
+	s := begin(t)
+	one := s.open(feature())
+	s.route(groupName, one, true)
+	s.ledger(1, groupName, one+" +active")
+	s.settle()
+	line := func(sha, states string) string { return envName + " " + short(sha) + ": " + states }
+	s.told("first", line(one, "success"))
+	two := s.push(1)
+	s.ledger(1, groupName, two+" pending", one+" +active")
+	s.settle()
+	s.told("second starts", line(one, "success"), line(two, "in_progress"))
+	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` is served meanwhile", "`"+short(two)+"`")
+	// The second never comes up before the third is pushed.
+	three := s.push(1)
+	s.ledger(1, groupName, two+" pending", one+" +active")
+	s.settle()
+	s.told("third waits", line(one, "success"), line(two, "in_progress inactive"), line(three, "queued"))
+	s.route(groupName, three, true)
+	s.ledger(1, groupName, three+" +active", one+" deprecated")
+	s.settle()
+	s.told("third is ready", line(one, "success inactive"), line(two, "in_progress inactive"), line(three, "queued success"))
+	if got := s.comment(1); strings.Contains(got, "meanwhile") {
+		t.Errorf("comment %s", got)
+	}
+}
+
+// TestFailure: the reason is told by its word, and nothing that a container said.
+func TestFailure(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: msName + "-" + short(sha)}}
+	release.Spec.MicroserviceName, release.Spec.Group, release.Spec.SemVer = msName, groupName, v1alpha1.SemVer{Version: sha}
+	release.Spec.Images = []v1alpha1.ReleaseImage{{Image: "registry.example.com/web@sha256:1", Digest: "sha256:1"}}
+	release.Spec.Template = s.microservice().DeepCopy().Spec.Template
+	release.Spec.Template.Spec.Containers[0].Image = "registry.example.com/web@sha256:1"
+	s.create(release)
+	release.Status.Failure, release.Status.Message = v1alpha1.FailureCrashLoopBackOff, `container "web" exited with code 1: password hunter2 was refused`
+	if err := env.Client.Status().Update(t.Context(), release); err != nil {
+		t.Fatal(err)
+	}
+	s.ledger(1, groupName, sha+" error")
+	s.settle()
+	s.told("failed", envName+" "+short(sha)+": failure")
+	want := "CrashLoopBackOff: a container ends again and again."
+	if got := s.repo.Deployments()[0].Statuses[0].Description; got != want {
+		t.Errorf("description %q, want %q", got, want)
+	}
+	s.commented("failed", 1, "**failed**", "CrashLoopBackOff")
+	if body := s.comment(1); strings.Contains(body, "hunter2") {
+		t.Errorf("the comment holds what a container said:\n%s", body)
+	}
+}
+
+// TestNothingChanged: a pass over what is written asks nothing and writes nothing.
+func TestNothingChanged(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	s.server.ResetCounts()
+	s.patches.Store(0)
+	version := s.get().ResourceVersion
+	for range 20 {
+		s.settle()
+	}
+	s.restart()
+	for range 20 {
+		s.settle()
+	}
+	if n := s.server.Count("", 0); n != 0 || s.patches.Load() != 0 || s.get().ResourceVersion != version {
+		t.Errorf("%d requests to GitHub and %d patches for nothing, want none", n, s.patches.Load())
+	}
+	s.told("the same", envName+" "+short(sha)+": success")
+}
+
+// TestStatusLost: the manager ends between a request and the record of its answer, or
+// somebody takes the status away: everything is found again.
+func TestStatusLost(t *testing.T) {
+	for name, lose := range map[string]func(*v1alpha1.GitHubRepositoryStatus){
+		"the records": func(st *v1alpha1.GitHubRepositoryStatus) { st.Feedback, st.Comments = nil, nil },
+		"the IDs": func(st *v1alpha1.GitHubRepositoryStatus) {
+			for i := range st.Feedback {
+				st.Feedback[i].DeploymentID, st.Feedback[i].State, st.Feedback[i].Checksum = 0, "", ""
+			}
+			st.Comments = nil
+		},
+		"all of it": func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			one := s.open(feature())
+			s.ledger(1, groupName, one+" +active")
+			s.settle()
+			two := s.push(1)
+			s.ledger(1, groupName, two+" pending", one+" +active")
+			s.settle()
+			ghr := s.get()
+			lose(&ghr.Status)
+			if err := env.Client.Status().Update(t.Context(), ghr); err != nil {
+				t.Fatal(err)
+			}
+			s.restart()
+			s.settle()
+			s.look()
+			s.server.ResetCounts()
+			s.ledger(1, groupName, two+" +active")
+			s.settle()
+			want := []string{envName + " " + short(one) + ": success", envName + " " + short(two) + ": in_progress success"}
+			if name != "the records" { // of which True says that they are whole
+				want[0] += " inactive"
+			}
+			s.told("found again", want...)
+			if n := s.server.Count(posts, 0); n != 0 {
+				t.Errorf("%d Deployments were made again", n)
+			}
+			s.commented("found again", 1, "**ready**", short(two))
+		})
+	}
+}
+
+// TestKilledWhileMaking: a Deployment that was made and not recorded is not forgotten,
+// though its pull request is closed before the manager is back.
+func TestKilledWhileMaking(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	ghr := s.get()
+	ghr.Status.Feedback[0] = v1alpha1.FeedbackRecord{Environment: envName, Ref: sha, PullRequest: 1}
+	if err := env.Client.Status().Update(t.Context(), ghr); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	s.repo.Close(1, false)
+	s.look()
+	s.settle()
+	s.told("closed meanwhile", envName+" "+short(sha)+": queued inactive")
+}
+
+// TestCommentDeleted: it is written once more, and then not again.
+func TestCommentDeleted(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	remove := func() {
+		s.comment(1)
+		s.repo.DeleteComment(s.repo.Comments(1)[0].ID)
+	}
+	remove()
+	s.ledger(1, groupName, sha+" pending")
+	s.settle()
+	s.commented("once more", 1, "**in progress**")
+	remove()
+	s.restart()
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	if all := s.repo.Comments(1); len(all) != 0 {
+		t.Errorf("the comment is written a third time: %+v", all)
+	}
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+}
+
+// TestRefusals: an answer that asks to come again, and a GitHub that is down.
+func TestRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault  githubtest.Fault
+		reason string
+		wait   time.Duration
+	}{
+		"202":             {githubtest.Fault{Route: posts, Answer: githubtest.DeploymentMerged}, "False Conflict: ", minBackoff},
+		"409":             {githubtest.Fault{Route: posts, Answer: githubtest.DeploymentConflict}, "False Conflict: ", minBackoff},
+		"down":            {githubtest.Fault{Answer: githubtest.Unavailable}, "False Unreachable: ", minBackoff},
+		"secondary limit": {githubtest.Fault{Route: posts, Answer: githubtest.SecondaryLimit, RetryAfter: time.Minute}, "False RateLimited: ", time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			sha := s.open(feature())
+			s.server.Fail(test.fault)
+			wait := s.settle()
+			if got := s.condition(); !strings.HasPrefix(got, test.reason) {
+				t.Errorf("condition %q, want %q", got, test.reason)
+			}
+			if wait <= 0 || wait > test.wait {
+				t.Errorf("looks again after %s, want within %s", wait, test.wait)
+			}
+			s.server.ResetCounts()
+			for range 5 {
+				s.settle()
+			}
+			if n := s.server.Count("", 0); n != 0 {
+				t.Errorf("%d requests before the time has come", n)
+			}
+			// What happens meanwhile is told when GitHub is back.
+			s.ledger(1, groupName, sha+" +active")
+			s.server.Heal()
+			s.clock.Step(test.wait)
+			s.settle()
+			s.told("healed", envName+" "+short(sha)+": success")
+			if got := s.condition(); got != allWritten {
+				t.Errorf("condition %q", got)
+			}
+			if diff := cmp.Diff([]string{"Warning " + strings.Trim(strings.Fields(test.reason)[1], ":"), "Normal Succeeded"}, s.events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHangingGitHub: a pass does not wait.
+func TestHangingGitHub(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	hang := make(chan struct{})
+	s.hang.Store(&hang)
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		s.once()
+		if ctx.Err() != nil {
+			t.Error("a pass waits for GitHub")
+		}
+		cancel()
+	}
+	if s.remembered().task == nil {
+		t.Error("nothing is under way")
+	}
+	s.hang.Store(nil)
+	close(hang)
+	s.settle()
+	s.told("it answers", envName+" "+short(sha)+": queued")
+}
+
+// TestMissingPermission: the condition names it, and what is permitted is written.
+func TestMissingPermission(t *testing.T) {
+	for name, test := range map[string]struct {
+		may                   map[string]string
+		deployments, comments int
+		names                 string
+	}{
+		"of deployments": {map[string]string{"deployments": "read", "pull_requests": "write"}, 0, 1, "deployments=write"},
+		"of comments":    {map[string]string{"deployments": "write", "pull_requests": "read"}, 1, 0, "pull_requests=write"},
+		"to look":        {map[string]string{"pull_requests": "write"}, 0, 0, "deployments=read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.server.AddToken(token, githubtest.Access{Permissions: test.may})
+			s.open(feature())
+			s.settle()
+			got := s.condition()
+			if !strings.HasPrefix(got, "False Forbidden: ") || !strings.Contains(got, test.names) || strings.Contains(got, token) {
+				t.Errorf("condition %q does not name %s", got, test.names)
+			}
+			if d, c := len(s.repo.Deployments()), len(s.repo.Comments(1)); d != test.deployments || c != test.comments {
+				t.Errorf("%d Deployments and %d comments", d, c)
+			}
+			// A person who mends it and asks is served at once.
+			s.server.AddToken(token, githubtest.Access{})
+			s.edit(func(g *v1alpha1.GitHubRepository) {
+				g.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
+			})
+			s.settle()
+			if got := s.condition(); got != allWritten || len(s.repo.Deployments()) != 1 || len(s.repo.Comments(1)) != 1 {
+				t.Errorf("condition %q, %d Deployments", got, len(s.repo.Deployments()))
+			}
+		})
+	}
+}
+
+func TestSecretMissing(t *testing.T) {
+	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) { spec.CredentialsSecretRef.Name = "other" })
+	s.open(feature())
+	s.settle()
+	if got := s.condition(); !strings.HasPrefix(got, `False SecretNotFound: spec.credentialsSecretRef: there is no Secret "other"`) {
+		t.Errorf("condition %q", got)
+	}
+}
+
+// TestEnds: a repository that is deleted, or whose feedback is, takes all back.
+func TestEnds(t *testing.T) {
+	for name, end := range map[string]func(*story){
+		"deleted": func(s *story) {
+			if err := env.Client.Delete(s.Context(), s.get()); err != nil {
+				s.Fatal(err)
+			}
+		},
+		"no feedback": func(s *story) { s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			sha := s.open(feature())
+			s.ledger(1, groupName, sha+" +active")
+			s.settle()
+			if len(s.get().Finalizers) != 1 {
+				t.Fatalf("finalizers %q", s.get().Finalizers)
+			}
+			end(s)
+			s.settle()
+			s.told("ended", envName+" "+short(sha)+": success inactive")
+			s.commented("ended", 1, "not reported any more")
+			ghr := s.get()
+			if name == "deleted" {
+				if ghr != nil {
+					t.Errorf("it stays: %+v", ghr.ObjectMeta)
+				}
+				return
+			}
+			if len(ghr.Finalizers)+len(ghr.Status.Feedback)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
+				t.Errorf("traces stay: %q, %+v, %s", ghr.Finalizers, ghr.Status.Feedback, s.condition())
+			}
+			// Wanted again, the same Deployment and the same comment tell of it.
+			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = &v1alpha1.Feedback{} })
+			s.settle()
+			s.told("again", envName+" "+short(sha)+": success inactive success")
+			s.commented("again", 1, "**ready**")
+		})
+	}
+}
+
+// TestDeletedWhileDown: GitHub holds a deletion up for the deadline, and not longer; a
+// Secret that is gone before holds nothing up.
+func TestDeletedWhileDown(t *testing.T) {
+	s := begin(t)
+	s.open(feature())
+	s.settle()
+	s.server.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
+	if err := env.Client.Delete(t.Context(), s.get()); err != nil {
+		t.Fatal(err)
+	}
+	if wait := s.settle(); s.get() == nil || wait <= 0 || wait > leaveDeadline+2*time.Second {
+		t.Fatalf("looks again after %s", wait)
+	}
+	s.clock.SetTime(time.Now().Add(leaveDeadline + 2*time.Second))
+	s.settle()
+	if s.get() != nil {
+		t.Error("it is held back beyond the deadline")
+	}
+	if got := s.events[len(s.events)-1]; got != "Warning FeedbackNotTakenBack" {
+		t.Errorf("events %q", s.events)
+	}
+}
+
+func TestDeletedAfterItsSecret(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	ghr := s.get()
+	if err := env.Client.Delete(t.Context(), ghr); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}}
+	if err := env.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	if s.get() != nil {
+		t.Error("it stays")
+	}
+	s.told("deleted", envName+" "+short(sha)+": queued inactive")
+}
+
+// TestSuspended: nothing is written, and a deletion waits for nothing.
+func TestSuspended(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Suspend = true })
+	s.server.ResetCounts()
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	if n := s.server.Count("", 0); n != 0 {
+		t.Errorf("%d requests while it is suspended", n)
+	}
+	if err := env.Client.Delete(t.Context(), s.get()); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	if s.get() != nil || s.server.Count("", 0) != 0 {
+		t.Error("the deletion waits, or writes")
+	}
+}
+
+// TestReleases: a Deployment in production for each version that becomes active.
+func TestReleases(t *testing.T) {
+	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) {
+		spec.Feedback.Deployments.Releases = true
+		spec.Feedback.Environment = "{{.Microservice}}/{{.ReleaseGroupName}}"
+	})
+	policy := &v1alpha1.ImagePolicy{}
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: msName}, policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Spec.Source.GitHub.PullRequests, policy.Spec.Source.GitHub.Tags = nil, &v1alpha1.GitHubTags{}
+	if err := env.Client.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	one, two := s.repo.Tag("v1.0.0"), s.repo.Tag("v1.1.0")
+	ghr := s.get()
+	before := ghr.DeepCopy()
+	ghr.Status.Tags = []v1alpha1.GitHubTag{{Name: "v1.1.0", SHA: two}, {Name: "v1.0.0", SHA: one}}
+	if _, err := status.Patch(t.Context(), env.Client, "looker", ghr, before); err != nil {
+		t.Fatal(err)
+	}
+	s.ledger(0, "1-x", "1.0.0 pending")
+	s.settle()
+	s.told("pending")
+	s.ledger(0, "1-x", "1.0.0 +active")
+	s.settle()
+	s.told("active", "web/1-x "+short(one)+": success")
+	if d := s.repo.Deployments()[0]; d.Transient || !d.Production {
+		t.Errorf("deployment %+v", d)
+	}
+	s.ledger(0, "1-x", "1.1.0 canary", "1.0.0 +active")
+	s.settle()
+	s.ledger(0, "1-x", "1.1.0 +active", "1.0.0 deprecated")
+	s.settle()
+	s.told("promoted", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success")
+	s.ledger(0, "1-x", "1.2.0 +active", "1.1.0 deprecated")
+	s.settle()
+	s.told("without a commit", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success inactive")
+	if got := s.condition(); !strings.Contains(got, "commit is not known: 1") {
+		t.Errorf("condition %q", got)
+	}
+}
+
+// TestTwoWriters: the controller that looks at GitHub writes the same status. Neither
+// undoes the other.
+func TestTwoWriters(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	mine, theirs := s.get(), s.get()
+	// The looker writes from what it read before we wrote.
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	stale := theirs.DeepCopy()
+	status.Set(&theirs.Status.Conditions, 1, v1alpha1.ConditionRateLimited, "True", "RateLimited", "")
+	if _, err := status.Patch(t.Context(), env.Client, "looker", theirs, stale, status.AtResourceVersion); err == nil {
+		t.Error("a write from a stale copy is not refused")
+	}
+	// We write from what was read before the looker wrote.
+	s.look()
+	before := mine.DeepCopy()
+	mine.Status.Feedback = nil
+	if _, err := status.Patch(t.Context(), s.client, FieldOwner, mine, before, status.AtResourceVersion); err == nil {
+		t.Error("our write from a stale copy is not refused")
+	}
+	ghr := s.get()
+	before = ghr.DeepCopy()
+	status.Set(&ghr.Status.Conditions, 1, v1alpha1.ConditionRateLimited, "True", "RateLimited", "")
+	ghr.Status.PullRequests[0].Title = "new"
+	if _, err := status.Patch(t.Context(), env.Client, "looker", ghr, before, status.AtResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	s.ledger(1, groupName, sha+" pending")
+	s.settle()
+	after := s.get()
+	if len(after.Status.Feedback) != 1 || len(after.Status.Comments) != 1 || after.Status.PullRequests[0].Title != "new" || len(after.Status.Conditions) != 3 {
+		t.Errorf("status %+v", after.Status)
+	}
+}
+
+// TestManyPullRequests: a batch at a time, at the pace that GitHub accepts; all are
+// written in the end, and each once.
+func TestManyPullRequests(t *testing.T) {
+	s := begin(t)
+	for i := range 40 {
+		s.pulls = s.repo.Open(githubtest.PullRequest{HeadRef: fmt.Sprintf("branch%d", i)})
+	}
+	s.look()
+	for range 2000 {
+		wait := s.settle()
+		if wait == 0 {
+			break
+		}
+		s.clock.Step(wait)
+	}
+	if got := s.condition(); got != allWritten {
+		t.Fatalf("condition %q", got)
+	}
+	if d := s.repo.Deployments(); len(d) != 40 {
+		t.Errorf("%d Deployments, want 40", len(d))
+	}
+	for n := 1; n <= 40; n++ {
+		s.comment(n)
+	}
+	if n := s.server.Count(posts, 201); n != 40 {
+		t.Errorf("%d Deployments were made, want 40", n)
+	}
+	if n := s.server.Count(statuses, 201); n != 40 {
+		t.Errorf("%d states were written, want 40", n)
+	}
+	if n := s.server.Count(comments, 201); n != 40 {
+		t.Errorf("%d comments were written, want 40", n)
+	}
+}
+
+// TestOnlyComments: whoever turns Deployments off needs no permission for them.
+func TestOnlyComments(t *testing.T) {
+	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) { spec.Feedback.Deployments.PullRequests = ptr.To(false) })
+	s.server.AddToken(token, githubtest.Access{Permissions: map[string]string{"pull_requests": "write"}})
+	s.open(feature())
+	s.settle()
+	s.told("comments alone")
+	s.commented("comments alone", 1, "**queued**")
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+}
