@@ -37,6 +37,8 @@ func TestObjectsStaySmall(t *testing.T) {
 		"a ledger":                           {fullMicroservice(t, ordinary), 256 * kib},
 		"a ledger with the longest name":     {fullMicroservice(t, longest), 272 * kib},
 		"an image policy":                    {fullImagePolicy(t, ordinary), 256 * kib},
+		"a ledger of 20 previews":            {fullPreviews(t, ordinary, 20), 256 * kib},
+		"a ledger of 256 previews":           {fullPreviews(t, ordinary, mostGroups), 512 * kib},
 		"a release on its way":               {fullRelease(t, ordinary), 64 * kib},
 		"a network policy":                   {fullNetworkPolicy(t, ordinary), 256 * kib},
 		"a network policy, the longest name": {fullNetworkPolicy(t, longest), 256 * kib},
@@ -98,6 +100,40 @@ func fullMicroservice(t *testing.T, name string) client.Object {
 				Config:                strings.Repeat("f", 16), Status: hlnr.ReleaseDeprecated, Available: true, Promoted: 12, Routed: true,
 				Reason: "Superseded", LastTransitionTime: now, Zero: &hlnr.ZeroMark{Revision: 12, Time: now},
 			})
+		}
+		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
+	}
+	return m
+}
+
+// fullPreviews has as many pull requests as there may be. Those that have a place have a
+// release that serves, and one that is next.
+func fullPreviews(t *testing.T, name string, places int) client.Object {
+	m := typed[hlnr.Microservice](t, "Microservice", name)
+	now := metav1.NewMicroTime(time.Now())
+	for g := range mostGroups {
+		head := strings.Repeat("f", 40)
+		group := hlnr.ReleaseGroup{
+			Name: "feature/checkout-with-one-click-for-everybody", Slug: fmt.Sprintf("feature-checkout-with-one-click-for-ever-%d", 10000+g), Level: hlnr.LevelPreview, Phase: hlnr.GroupLive,
+			PullRequest: int64(10000 + g), Head: head, HeadTime: &now, Active: head,
+			Target:          hlnr.GroupTarget{Release: releaseName(name, g, 1), Reason: "Latest"},
+			TrafficRevision: 12345, TrafficTime: &now,
+		}
+		if g >= places {
+			group.Phase, group.Expired, group.Active, group.Target = hlnr.GroupExpired, head, "", hlnr.GroupTarget{Reason: "NoPlace"}
+			m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
+			continue
+		}
+		for r, status := range []hlnr.ReleaseStatus{hlnr.ReleaseActive, hlnr.ReleasePending} {
+			group.Releases = append(group.Releases, hlnr.Release{
+				VersionedMicroservice: releaseName(name, g, r),
+				SemVer:                hlnr.SemVer{Name: group.Name, Version: head},
+				Config:                strings.Repeat("f", 10), Status: status, Weight: 100, Available: true, Promoted: 12, Routed: true,
+				Reason: "Promoted", LastTransitionTime: now,
+			})
+		}
+		if g < 10 { // more do not start at a time
+			group.Run = &hlnr.ReleaseRun{Release: group.Target.Release, StartedTime: now, StepsHash: "3w5e11264sgsf", Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Floor: 12}
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
 	}
