@@ -234,6 +234,11 @@ func (s securely) Resolve(ctx context.Context, r registry.Request, tag string) (
 	return s.Scanner.Resolve(ctx, r, tag)
 }
 
+func (s securely) Inspect(ctx context.Context, r registry.Request, digest, platform string) (registry.Image, error) {
+	r.TLS = s.tls
+	return s.Scanner.Inspect(ctx, r, digest, platform)
+}
+
 func (s securely) Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error) {
 	r.TLS = s.tls
 	return s.Scanner.Gone(ctx, r, tag, digest, witness)

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cosign"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -43,14 +44,25 @@ type Scanner interface {
 	List(context.Context, registry.Request) (registry.Scan, error)
 	// Resolve gives the digest and platforms of a tag.
 	Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error)
+	// Inspect gives what an image, by its digest, says of itself for a platform.
+	Inspect(ctx context.Context, r registry.Request, digest, platform string) (registry.Image, error)
 	// Gone says that tag and digest do not exist, while witness does.
 	Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error)
+}
+
+// Verifier tells whether images are signed.
+type Verifier interface {
+	// Verify looks for a signature by one of the keys. An error is no verdict.
+	Verify(ctx context.Context, r registry.Request, digest string, keys cosign.Keys) (cosign.Result, error)
 }
 
 // Options of the controller.
 type Options struct {
 	// Scanner reads registries; required.
 	Scanner Scanner
+	// Verifier verifies signatures. Default: one that reads them through Scanner, which
+	// is to be a cosign.Registry then.
+	Verifier Verifier
 	// Workers that reconcile at the same time. Default: 8.
 	Workers int
 	// Looks at registries that are under way at the same time; one registry has at
@@ -69,18 +81,20 @@ type Options struct {
 // Reconciler reconciles ImagePolicies.
 type Reconciler struct {
 	client.Client
-	scanner  Scanner
-	events   status.Recorder
-	clock    clock.PassiveClock
-	platform string
-	looks    *looks
-	metrics  *metrics
+	scanner    Scanner
+	verifier   Verifier
+	namespaces client.Reader // past the cache
+	events     status.Recorder
+	clock      clock.PassiveClock
+	platform   string
+	looks      *looks
+	metrics    *metrics
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies/status,verbs=patch
-// +kubebuilder:rbac:groups=hlnr.io,resources=microservices;networkpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories;microservices;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the controller with its watches and indexes.
@@ -100,19 +114,28 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Looks == 0 {
 		o.Looks = defaultLooks
 	}
+	if o.Verifier == nil {
+		signatures, ok := o.Scanner.(cosign.Registry)
+		if !ok {
+			return fmt.Errorf("set up ImagePolicies: %T reads no signatures: set Verifier", o.Scanner)
+		}
+		o.Verifier = cosign.New(signatures)
+	}
 	ls := newLooks(o.Clock, o.Looks)
 	m, err := newMetrics(o.Metrics, ls)
 	if err != nil {
 		return fmt.Errorf("register metrics of ImagePolicies: %w", err)
 	}
 	r := &Reconciler{
-		Client:   mgr.GetClient(),
-		scanner:  counted{o.Scanner, m},
-		looks:    ls,
-		metrics:  m,
-		events:   status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
-		clock:    o.Clock,
-		platform: o.Platform,
+		Client:     mgr.GetClient(),
+		scanner:    counted{o.Scanner, m},
+		verifier:   countedVerifier{o.Verifier, m},
+		namespaces: mgr.GetAPIReader(),
+		looks:      ls,
+		metrics:    m,
+		events:     status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
+		clock:      o.Clock,
+		platform:   o.Platform,
 	}
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index ImagePolicies: %w", err)
@@ -122,6 +145,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.ImagePolicy{}, asked()).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(forMicroservice), holdsChanged()).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.forNetworkPolicy), pinsChanged()).
+		Watches(&v1alpha1.GitHubRepository{}, handler.EnqueueRequestsFromMapFunc(r.forRepository), saysChanged()).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			ls.start(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
 			return nil
@@ -178,7 +202,7 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 		if known.task != nil && known.task.look.question == o.question || known.task == nil && known.look.answers(o.question, r.clock.Now()) {
 			return nil
 		}
-		if err := r.observeCredential(ctx, o); err != nil {
+		if err := r.observeAccess(ctx, o); err != nil {
 			return err
 		}
 	}
@@ -186,7 +210,7 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 		r.looks.stop(key)
 		return nil
 	}
-	r.begin(o, newLook(o.question, o.auth, o.question.requested != o.policy.Status.LastHandledRequest), known)
+	r.begin(o, newLook(o.question, o.access, o.question.requested != o.policy.Status.LastHandledRequest).after(known.look), known)
 	return nil
 }
 
@@ -197,7 +221,7 @@ func (r *Reconciler) begin(o *observed, l *look, known remembered) {
 	facts.policy = o.policy.DeepCopy() // the reconcile goes on to write its status
 	r.looks.begin(client.ObjectKeyFromObject(o.policy), l, func(ctx context.Context, l *look) {
 		started := r.clock.Now()
-		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, ctx: ctx}, absent, known.seen)
+		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx}, absent, known.seen)
 		l.close(s.err, r.clock.Now())
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})
@@ -206,7 +230,7 @@ func (r *Reconciler) begin(o *observed, l *look, known remembered) {
 // asker gives the answers that are known, if they are of the present origin.
 func (m remembered) asker(o *observed, c clock.PassiveClock) *asker {
 	if m.look == nil || m.look.question.origin != o.question.origin {
-		return &asker{look: newLook(o.question, registry.Credential{}, false), clock: c}
+		return &asker{look: newLook(o.question, access{}, false), clock: c}
 	}
 	return &asker{look: m.look, clock: c}
 }
@@ -216,9 +240,10 @@ const slowLook = 10 * time.Second
 
 // reportable says that there is something to say: all that a pass needs is known, or
 // the rules take something back, which never waits for a registry, or the first look
-// takes long.
+// takes long. Of pull requests, of which one look asks for a part only, what is known
+// is said before all is.
 func reportable(o *observed, s scanned, out outcome, known remembered, now time.Time) bool {
-	return !s.unasked || out.decided && takes(o.policy.Status.Releases, out.releases) ||
+	return !s.unasked || s.pulled != nil && s.looked || out.decided && takes(o.policy.Status.Releases, out.releases) ||
 		silent(o) && known.task != nil && now.Sub(known.task.since) >= slowLook
 }
 

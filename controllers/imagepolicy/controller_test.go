@@ -710,7 +710,7 @@ func TestStatusIsBounded(t *testing.T) {
 	o.policy.Spec.Image = "registry.example.com/" + strings.Repeat("long/", 40) + "shop"
 	o.policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 8, ReleasesPerGroup: 64}
 	o.policy.Spec.Versioning.GroupBy = v1alpha1.GroupByMajor
-	sc := scanned{looked: true, images: map[string]v1alpha1.ReleaseImage{}}
+	sc := scanned{looked: true, images: map[string][]v1alpha1.ReleaseImage{}}
 	var tags []string
 	for major := range 8 {
 		for i := range 64 {
@@ -726,7 +726,7 @@ func TestStatusIsBounded(t *testing.T) {
 	sc.result = o.selector.Rank(tags).Offer(nil, nil)
 	for _, rel := range sc.result.Offered {
 		digest := "sha256:" + strings.Repeat("f", 64)
-		sc.images[rel.Tag] = v1alpha1.ReleaseImage{Image: o.policy.Spec.Image + ":" + rel.Tag + "@" + digest, Digest: digest}
+		sc.images[rel.Tag] = []v1alpha1.ReleaseImage{{Image: o.policy.Spec.Image + ":" + rel.Tag + "@" + digest, Digest: digest}}
 	}
 	if len(sc.images) != 512 {
 		t.Fatalf("%d offers, want 512", len(sc.images))

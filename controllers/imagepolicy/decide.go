@@ -45,6 +45,9 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 	if o.selector == nil {
 		return out // what the last readable rules decided stands
 	}
+	if s.pulled != nil {
+		return decidePulls(o, s, out, now)
+	}
 	if !s.looked && len(offeredBefore(o)) == 0 {
 		out.releases = nil // what there is, is of another repository
 		return out
@@ -52,16 +55,20 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 	out.decided = true
 	out.releases, out.cut = nil, false
 	for _, rel := range s.result.Offered {
-		image, ok := s.images[rel.Tag]
-		if !ok || image.Digest == "" {
+		images := s.images[rel.Tag]
+		if len(images) == 0 {
 			continue
 		}
+		of := o.detail(rel)
 		out.releases = append(out.releases, v1alpha1.OfferedRelease{
-			SemVer: v1alpha1.SemVer{Name: rel.Group, Version: rel.Version},
-			Group:  rel.Slug,
-			Level:  v1alpha1.ReleaseLevel(rel.Level),
-			Images: []v1alpha1.ReleaseImage{image},
-			Held:   rel.Held,
+			SemVer:      v1alpha1.SemVer{Name: rel.Group, Version: rel.Version},
+			Group:       rel.Slug,
+			Level:       v1alpha1.ReleaseLevel(rel.Level),
+			Images:      images,
+			ReleaseTime: of.time,
+			Revision:    of.revision,
+			URL:         of.url,
+			Held:        rel.Held,
 		})
 	}
 	offered := len(out.releases)
@@ -69,9 +76,39 @@ func decide(o *observed, s scanned, now time.Time) outcome {
 	out.cut = len(out.releases) < offered
 	out.withdrawn = fit(withdraw(o, s, now), maxWithdrawn, withdrawnBytes)
 	if s.looked {
-		out.rejected, out.refused = refuse(s)
+		out.rejected, out.refused = refused(s)
 	}
 	return out
+}
+
+// decidePulls is decide for pull requests. What a GitHubRepository that cannot be read
+// names is not known, and stays.
+func decidePulls(o *observed, s scanned, out outcome, now time.Time) outcome {
+	out.decided = o.github.known || o.policy.Spec.Suspend
+	offered := len(s.pulled.releases)
+	out.releases = fit(s.pulled.releases, maxReleases, releasesBytes)
+	out.cut = len(out.releases) < offered
+	out.withdrawn = fit(o.withdrawPulls(s.pulled, now), maxWithdrawn, withdrawnBytes)
+	if s.looked {
+		out.rejected, out.refused = refused(s)
+	}
+	return out
+}
+
+// detail of a version that GitHub names, or that it named when it was offered.
+func (o *observed) detail(rel version.Release) detail {
+	if o.github == nil {
+		return detail{}
+	}
+	if of, ok := o.github.details[rel.Name]; ok && rel.Name != "" {
+		return of
+	}
+	for _, was := range o.policy.Status.Releases {
+		if was.SemVer.Version == rel.Version && tagOf(was.Images) == rel.Tag {
+			return detail{was.ReleaseTime, was.Revision, was.URL}
+		}
+	}
+	return detail{}
 }
 
 // fit cuts a list to at most n items and so many bytes of JSON.
@@ -91,6 +128,11 @@ func fit[T any](items []T, n, bytes int) []T {
 // holds it any more.
 func withdraw(o *observed, s scanned, now time.Time) []v1alpha1.Withdrawal {
 	gone, excluded := s.gone, unlisted(o)
+	for _, h := range s.excluded {
+		if holds(o.held, version.Held{Group: h.Group, Version: h.Version}) && !offers(s.result.Offered, h) {
+			excluded = append(excluded, version.Held{Group: h.Group, Version: h.Version})
+		}
+	}
 	for _, w := range o.policy.Status.Withdrawn {
 		h := version.Held{Group: w.Group, Version: w.Version}
 		switch {
@@ -154,7 +196,7 @@ func offers(offered []version.Release, h version.Held) bool {
 	return slices.ContainsFunc(offered, func(r version.Release) bool { return r.Slug == h.Group && r.Version == h.Version })
 }
 
-func refuse(s scanned) (counts []v1alpha1.RejectedCount, first []v1alpha1.RefusedCandidate) {
+func refused(s scanned) (counts []v1alpha1.RejectedCount, first []v1alpha1.RefusedCandidate) {
 	for _, c := range s.result.Counts {
 		counts = append(counts, v1alpha1.RejectedCount{Verdict: string(c.Verdict), Count: int32(c.Tags)})
 	}

@@ -36,10 +36,10 @@ func fixture(t testing.TB, offers []string, tags ...string) (*observed, scanned)
 		})
 	}
 	o.selector = compile(t, &o.policy.Spec)
-	s := scanned{looked: true, tags: len(tags), images: map[string]v1alpha1.ReleaseImage{}}
+	s := scanned{looked: true, tags: len(tags), images: map[string][]v1alpha1.ReleaseImage{}}
 	s.result = o.selector.Rank(tags).Offer(nil, nil)
 	for _, tag := range tags {
-		s.images[tag] = v1alpha1.ReleaseImage{Image: "r.example/shop:" + tag + "@sha256:1", Digest: "sha256:1"}
+		s.images[tag] = []v1alpha1.ReleaseImage{{Image: "r.example/shop:" + tag + "@sha256:1", Digest: "sha256:1"}}
 	}
 	return o, s
 }

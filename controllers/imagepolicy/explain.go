@@ -2,6 +2,7 @@ package imagepolicy
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"k8s.io/utils/clock"
@@ -21,11 +22,15 @@ type Explanation struct {
 	// Tags that were read, and whether there are more than spec.limits.tags.
 	Tags int
 	Cut  bool
+	// Unverified says that spec.verify is set, and that no signature was looked at.
+	Unverified bool
 }
 
 // Explain looks at the policy's source as the controller does, and gives the verdict
-// of each tag. auth is the credential, and platform the one that an image must be
-// there for where spec.platforms names none. The error is of the specification, or
+// of each tag. auth is the credential, for all repositories of the registry of
+// spec.image, and platform the one that an image must be there for where
+// spec.platforms names none. Signatures are not looked at: see Unverified. A source at
+// GitHub is known in a cluster only, and an error. The error is of the specification, or
 // the first one of the registry: the explanation beside the latter has what was
 // learned all the same.
 func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, platform string) (Explanation, error) {
@@ -33,11 +38,25 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	if o.problem != nil {
 		return Explanation{}, o.problem
 	}
+	if o.github != nil {
+		return Explanation{}, errGitHub
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxLook)
 	defer cancel()
-	a := &asker{look: newLook(o.question, auth, true), clock: clock.RealClock{}, scanner: source, ctx: ctx}
+	by := access{auths: make([]registry.Credential, len(o.question.repositories()))}
+	for i, repository := range o.question.repositories() {
+		if registry.Host(repository) == registry.Host(policy.Spec.Image) {
+			by.auths[i] = auth
+		}
+	}
+	o.unverified = true
+	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx}
 	s := scan(o, a, nil, nil)
-	return Explanation{Result: s.result, Images: s.images, Tags: s.tags, Cut: s.truncated}, s.err
+	images := map[string]v1alpha1.ReleaseImage{}
+	for tag, found := range s.images {
+		images[tag] = found[0]
+	}
+	return Explanation{Result: s.result, Images: images, Tags: s.tags, Cut: s.truncated, Unverified: policy.Spec.Verify != nil}, s.err
 }
 
 // ExplainTags gives the verdict of each tag of a list, without a registry: each is
@@ -48,20 +67,25 @@ func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, erro
 	if o.problem != nil {
 		return Explanation{}, o.problem
 	}
+	if o.github != nil {
+		return Explanation{}, errGitHub
+	}
 	listed, missing := tags, map[string]version.Refusal{}
 	if o.pinned != nil {
 		listed = o.pinned
 		for _, tag := range o.pinned {
 			if !slices.Contains(tags, tag) {
-				missing[tag] = noImage
+				missing[tag] = *noImage()
 			}
 		}
 	}
 	return Explanation{
 		Result: o.selector.Rank(listed).Offer(nil, missing),
-		Tags:   len(listed), Cut: o.pinned == nil && o.question.maxTags > 0 && len(listed) > o.question.maxTags,
+		Tags:   len(listed), Unverified: policy.Spec.Verify != nil, Cut: o.pinned == nil && o.question.maxTags > 0 && len(listed) > o.question.maxTags,
 	}, nil
 }
+
+var errGitHub = errors.New("spec.source.github: what GitHub says is kept by a GitHubRepository of a cluster: see status.candidates of the ImagePolicy there")
 
 // unused is a policy that was never looked at, and that looks.
 func unused(policy *v1alpha1.ImagePolicy, platform string) *observed {
@@ -69,6 +93,3 @@ func unused(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	policy.Status, policy.Spec.Suspend = v1alpha1.ImagePolicyStatus{}, false
 	return specified(policy, platform)
 }
-
-// noImage refuses a tag that the registry does not have.
-var noImage = version.Refusal{Verdict: version.VerdictExists, Reason: "the registry has no image of this tag"}

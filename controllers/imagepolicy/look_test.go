@@ -29,7 +29,7 @@ func TestLateLook(t *testing.T) {
 	o.question.interval = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	l := newLook(o.question, o.auth, false)
+	l := newLook(o.question, o.access, false)
 	s := scan(o, &asker{look: l, clock: clock, scanner: &silentRegistry{}, ctx: ctx}, map[string]time.Time{}, nil)
 	if !errors.Is(s.err, errLate) {
 		t.Fatalf("error %v, want %v", s.err, errLate)
@@ -69,7 +69,7 @@ func TestDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLook(question{interval: test.interval}, registry.Credential{}, false)
+			l := newLook(question{interval: test.interval}, access{}, false)
 			l.time = now
 			if test.before > 0 {
 				l.due = now.Add(test.before)

@@ -78,7 +78,7 @@ func placesOf(policy types.NamespacedName, l *look) []place {
 	return []place{
 		{share: 1},
 		{registry: host, share: 2},
-		{registry: host, login: true, auth: l.auth, share: 4},
+		{registry: host, login: true, auth: l.access.auth(0), share: 4},
 		{namespace: namespace, share: 4},
 		{namespace: namespace, registry: host, share: 8},
 	}

@@ -36,7 +36,7 @@ func (c *crowd) start() {
 }
 
 func (c *crowd) begin(namespace, name, image, user string) {
-	l := newLook(question{origin: origin{repository: image}}, registry.Credential{Username: user}, false)
+	l := newLook(question{origin: origin{repository: image}}, access{auths: []registry.Credential{{Username: user}}}, false)
 	policy := types.NamespacedName{Namespace: namespace, Name: name}
 	c.looks.begin(policy, l, func(ctx context.Context, l *look) {
 		c.began <- policy

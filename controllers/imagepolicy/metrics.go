@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/heighliner/heighliner/internal/cosign"
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
@@ -13,8 +14,8 @@ import (
 //
 //	heighliner_registry_lookups_total{operation,result}
 //	    questions to the registry scanner, which may answer from what was asked
-//	    for another policy; operation is List, Resolve or Gone, result is Ok or the
-//	    kind of the error
+//	    for another policy; operation is List, Resolve, Inspect, Verify or Gone, result
+//	    is Ok, the kind of the error, or of Verify NotSigned or Invalid
 //	heighliner_scan_duration_seconds
 //	    time of one look of a policy at its source, once it was its turn
 //	heighliner_registry_looks{state}
@@ -59,12 +60,29 @@ type counted struct {
 	metrics *metrics
 }
 
-func (c counted) count(operation string, err error) {
-	result := "Ok"
+func (c counted) count(operation string, err error) { c.metrics.count(operation, "Ok", err) }
+
+func (m *metrics) count(operation, result string, err error) {
 	if err != nil {
 		result = cmp.Or(string(registry.KindOf(err)), "Failed")
 	}
-	c.metrics.lookups.WithLabelValues(operation, result).Inc()
+	m.lookups.WithLabelValues(operation, result).Inc()
+}
+
+// countedVerifier counts what a Verifier is asked.
+type countedVerifier struct {
+	verifier Verifier
+	metrics  *metrics
+}
+
+func (c countedVerifier) Verify(ctx context.Context, r registry.Request, digest string, keys cosign.Keys) (cosign.Result, error) {
+	result, err := c.verifier.Verify(ctx, r, digest, keys)
+	word := "Ok"
+	if result.Verdict != cosign.Verified {
+		word = string(result.Verdict)
+	}
+	c.metrics.count("Verify", word, err)
+	return result, err
 }
 
 func (c counted) List(ctx context.Context, r registry.Request) (registry.Scan, error) {
@@ -76,6 +94,12 @@ func (c counted) List(ctx context.Context, r registry.Request) (registry.Scan, e
 func (c counted) Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error) {
 	image, err := c.scanner.Resolve(ctx, r, tag)
 	c.count("Resolve", err)
+	return image, err
+}
+
+func (c counted) Inspect(ctx context.Context, r registry.Request, digest, platform string) (registry.Image, error) {
+	image, err := c.scanner.Inspect(ctx, r, digest, platform)
+	c.count("Inspect", err)
 	return image, err
 }
 

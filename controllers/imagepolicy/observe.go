@@ -2,7 +2,6 @@ package imagepolicy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cosign"
+	"github.com/heighliner/heighliner/internal/preview"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/internal/version"
@@ -25,18 +26,29 @@ type observed struct {
 	held []version.Held
 	// question to the registry.
 	question question
-	// pinned are the tags of a source that is written by hand; nil for a registry.
+	// pinned are the tags of a source that is written by hand; nil for another one.
 	pinned []string
-	// auth is the credential, read where a look is to begin.
-	auth registry.Credential
-	// selector is made from the specification; nil where problem says why.
+	// github is what the source names at GitHub; nil for another one.
+	github *github
+	// access is read where a look is to begin.
+	access access
+	// selector and, for pull requests, chooser are made from the specification; nil
+	// where problem says why.
 	selector *version.Selector
+	chooser  *preview.Chooser
 	// platforms that an image must be there for.
 	platforms []string
 	// minAge of what is offered for the first time; 0: none.
 	minAge time.Duration
-	// problem is what somebody must change.
+	// gated says that the specification changed since the status was decided, and now
+	// judges what images are: what is offered is judged once more.
+	gated bool
+	// unverified leaves signatures out.
+	unverified bool
+	// problem is what somebody must change, or wait for, before anything is looked for.
 	problem *status.Error
+	// stale says why what GitHub says may be old.
+	stale *status.Error
 }
 
 // intervals of looks: the default, and the least.
@@ -60,6 +72,9 @@ func requested(policy *v1alpha1.ImagePolicy) string {
 // observe reads the cluster; it writes nothing.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) (*observed, error) {
 	o := specified(policy, r.platform)
+	if err := r.observeGitHub(ctx, o); err != nil {
+		return nil, err
+	}
 	if err := r.observeHeld(ctx, o); err != nil {
 		return nil, err
 	}
@@ -73,28 +88,21 @@ func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	if len(o.platforms) == 0 {
 		o.platforms = []string{platform}
 	}
-	selector, err := version.Compile(rules(&policy.Spec))
-	if err != nil {
-		o.problem = status.NewTerminal(v1alpha1.ReasonInvalidSpec, errors.New(status.Line(strings.ReplaceAll(err.Error(), "\n", "; "))))
-	}
-	o.selector = selector
 	if src := policy.Spec.Source; src != nil && src.Pinned != nil {
 		o.pinned = src.Pinned.Versions
+	} else if src != nil && src.GitHub != nil {
+		o.github = &github{source: src.GitHub}
 	}
 	if o.pinned == nil {
 		o.minAge = policy.Spec.MinAge.Std(0)
 	}
-	var secrets []string
-	for _, ref := range policy.Spec.ImagePullSecrets {
-		secrets = append(secrets, ref.Name)
+	if err := o.compile(); err != nil {
+		o.problem = status.NewTerminal(v1alpha1.ReasonInvalidSpec, err)
 	}
+	o.gated = policy.Status.ObservedGeneration != policy.Generation &&
+		(policy.Spec.Verify != nil || policy.Spec.Match != nil && len(policy.Spec.Match.Labels) > 0)
 	o.question = question{
-		origin: origin{
-			repository: policy.Spec.Image,
-			insecure:   policy.Spec.Insecure,
-			secrets:    strings.Join(secrets, "\n"),
-			pinned:     strings.Join(o.pinned, "\n"),
-		},
+		origin:    originOf(policy, o),
 		timeout:   min(maxLook, policy.Spec.Timeout.Std(registry.DefaultTimeout)),
 		maxTags:   int(policy.Spec.Limits.Tags),
 		interval:  interval(&policy.Spec),
@@ -118,6 +126,9 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 		TwoParts: version.TwoParts(spec.Versioning.TwoParts),
 		Deny:     spec.Deny,
 		Limits:   version.Limits{Groups: int(spec.Limits.Groups), ReleasesPerGroup: int(spec.Limits.ReleasesPerGroup)},
+	}
+	if spec.Match != nil && spec.Match.Name != nil {
+		rules.Match = version.NameMatch{From: spec.Match.Name.From, To: spec.Match.Name.To}
 	}
 	if f := spec.TagFilter; f != nil {
 		rules.TagFilter = version.TagFilter{Pattern: f.Pattern, Extract: f.Extract, Exclude: f.Exclude}
@@ -175,36 +186,92 @@ func tagOf(images []v1alpha1.ReleaseImage) string {
 	return ""
 }
 
-// observeCredential reads the pull secrets, one by one and past the cache, which is
-// why it is done for a look and not for each pass. One that is missing, or that has no entry for the registry, is a problem: never go on as
-// nobody.
-func (r *Reconciler) observeCredential(ctx context.Context, o *observed) error {
-	var secrets []registry.Secret
-	for i, ref := range o.policy.Spec.ImagePullSecrets {
-		var s corev1.Secret
-		err := r.Get(ctx, client.ObjectKey{Namespace: o.policy.Namespace, Name: ref.Name}, &s)
-		if apierrors.IsNotFound(err) {
-			o.fault(status.NewTerminal("SecretNotFound", fmt.Errorf("spec.imagePullSecrets[%d].name: there is no Secret %q in this namespace; create it or correct the name", i, ref.Name)))
+// observeAccess reads Secrets, one by one and past the cache, which is why it is done
+// for a look and not for each pass. One that is missing, or a pull secret that has no
+// entry for a registry, is a problem: never go on as nobody.
+func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
+	for _, read := range []func(context.Context, *observed) error{r.observeCredentials, r.observeTLS, r.observeKeys} {
+		if err := read(ctx, o); err != nil {
+			return err
+		}
+		if o.problem != nil {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("get Secret %q: %w", ref.Name, err)
+	}
+	return nil
+}
+
+// secret reads one that a field names; nil where it is missing, which is a problem.
+func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (*corev1.Secret, error) {
+	var s corev1.Secret
+	err := r.Get(ctx, client.ObjectKey{Namespace: o.policy.Namespace, Name: name}, &s)
+	if apierrors.IsNotFound(err) {
+		o.fault(status.NewTerminal("SecretNotFound", fmt.Errorf("%s.name: there is no Secret %q in this namespace; create it or correct the name", field, name)))
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Secret %q: %w", name, err)
+	}
+	return &s, nil
+}
+
+func secretOf(s *corev1.Secret) registry.Secret {
+	return registry.Secret{Name: s.Name, Type: string(s.Type), Data: s.Data, Registry: s.Annotations[v1alpha1.AnnotationRegistry]}
+}
+
+func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error {
+	var secrets []registry.Secret
+	for i, ref := range o.policy.Spec.ImagePullSecrets {
+		s, err := r.secret(ctx, o, fmt.Sprintf("spec.imagePullSecrets[%d]", i), ref.Name)
+		if s == nil {
+			return err
 		}
-		secrets = append(secrets, registry.Secret{
-			Name: s.Name, Type: string(s.Type), Data: s.Data, Registry: s.Annotations[v1alpha1.AnnotationRegistry],
-		})
+		secrets = append(secrets, secretOf(s))
 	}
 	if len(secrets) == 0 {
 		return nil
 	}
-	match, err := registry.FindCredential(o.policy.Spec.Image, secrets...)
-	switch {
-	case match.Found:
-		o.auth = match.Credential
-	case err != nil:
-		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
-	default:
-		o.fault(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q; add one, or remove the list to look as nobody", o.policy.Spec.Image)))
+	for _, repository := range o.question.repositories() {
+		match, err := registry.FindCredential(repository, secrets...)
+		switch {
+		case match.Found:
+			o.access.auths = append(o.access.auths, match.Credential)
+		case err != nil:
+			o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
+		default:
+			o.fault(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q; add one, or remove the list to look as nobody", repository)))
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) observeTLS(ctx context.Context, o *observed) error {
+	ref := o.policy.Spec.CertSecretRef
+	if ref == nil {
+		return nil
+	}
+	s, err := r.secret(ctx, o, "spec.certSecretRef", ref.Name)
+	if s == nil {
+		return err
+	}
+	if o.access.tls, err = registry.ParseTLS(secretOf(s), r.clock.Now()); err != nil {
+		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.certSecretRef: %w", err)))
+	}
+	return nil
+}
+
+func (r *Reconciler) observeKeys(ctx context.Context, o *observed) error {
+	if o.policy.Spec.Verify == nil {
+		return nil
+	}
+	const field = "spec.verify.cosign.keySecretRef"
+	name := o.policy.Spec.Verify.Cosign.KeySecretRef.Name
+	s, err := r.secret(ctx, o, field, name)
+	if s == nil {
+		return err
+	}
+	if o.access.keys, err = cosign.ParseKeys(s.Name, s.Data); err != nil {
+		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("%s: %w", field, err)))
 	}
 	return nil
 }

@@ -2,13 +2,12 @@ package imagepolicy
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/version"
 )
@@ -32,23 +31,36 @@ type scanned struct {
 	requested string
 	// looked says that the registry was asked and answered.
 	looked bool
-	// listed says that the tags came from the registry, and not from the spec.
+	// listed says that the tags came from the registry or from GitHub, and not from the
+	// spec.
 	listed bool
-	// tags read.
+	// tags read, or pull requests.
 	tags int
 	// truncated: there are more tags than were read.
 	truncated bool
 	checksum  string
 	// result of the selection, and images by tag.
 	result version.Result
-	images map[string]v1alpha1.ReleaseImage
+	images map[string][]v1alpha1.ReleaseImage
+	// pulled is set where the source is pull requests; of result then only counts, what
+	// is rejected, and what is beyond the limits.
+	pulled *pulled
 	// seen is when tags were first seen; nil where there is no spec.minAge.
 	seen *sightings
 	// ripe is when the first of the versions that are too young is old enough; zero:
 	// none is too young.
 	ripe time.Time
+	// missing are tags that were offered and that the list no longer has, or of which
+	// the registry has no image where the source is no registry.
+	missing map[string]bool
 	// gone are held versions whose absence was proven twice.
 	gone []version.Held
+	// excluded are offered versions that a changed specification takes back for what
+	// their image is, or that their source marks as pre-releases now.
+	excluded []version.Held
+	// undecided says that of something that is offered it is not known yet whether the
+	// changed specification admits it.
+	undecided bool
 	// err is the first one of the list or of an image; what was offered stays.
 	err error
 
@@ -69,57 +81,89 @@ func (s *scanned) fail(err error) {
 // is what looks found absent so far, which is kept up to date, and seen when they
 // first saw a tag.
 func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) scanned {
-	s := scanned{images: map[string]v1alpha1.ReleaseImage{}}
+	if o.github != nil && o.github.source.PullRequests != nil {
+		return scanPulls(o, a)
+	}
+	s := scanned{images: map[string][]v1alpha1.ReleaseImage{}, missing: map[string]bool{}}
 	if o.selector == nil {
 		return s
 	}
-	var tags []string
+	var names []version.Name
 	if !o.quiet() {
-		tags = s.list(a, o.pinned == nil)
-	}
-	if s.looked && o.minAge > 0 {
-		s.seen = o.see(seen, a.list.value.Tags, s.checksum, a.time)
+		names = s.list(o, a)
 	}
 	before := offeredBefore(o)
-	missing := map[string]bool{}
-	for tag := range before {
-		if !slices.Contains(tags, tag) && (o.pinned == nil || !s.looked) {
-			missing[tag] = true
-			tags = append(tags, tag) // a list that shrank proves nothing
-		}
-	}
-	ranking := o.selector.Rank(tags)
+	ranking := s.rank(o, a, names, before, seen)
 	refused := map[string]version.Refusal{}
 	s.offer(o, a, ranking, before, refused)
 	if o.quiet() {
 		return s
 	}
-	s.prove(a, absent, missing, before)
+	s.prove(a, absent, before)
 	if len(s.gone) > 0 {
-		tags = slices.DeleteFunc(tags, func(tag string) bool {
-			return slices.ContainsFunc(s.gone, func(h version.Held) bool { return h.Tag == tag })
-		})
-		s.result = o.selector.Rank(tags).Offer(o.held, refused)
+		for _, h := range s.gone {
+			delete(before, h.Tag)
+			refused[h.Tag] = *noImage()
+		}
+		s.result = s.rank(o, a, names, before, seen).Offer(o.held, refused)
 	}
 	s.unasked = a.unasked
 	return s
 }
 
-// offeredBefore gives the images that the status offers, by tag, if they are of
-// the present repository.
-func offeredBefore(o *observed) map[string]v1alpha1.ReleaseImage {
-	before := map[string]v1alpha1.ReleaseImage{}
+// noImage refuses a tag that the registry does not have.
+func noImage() *version.Refusal {
+	return refuse(version.VerdictExists, "the registry has no image of this tag")
+}
+
+// rank puts the names of the source through the filters, and with them what was
+// offered before: a list that shrank proves nothing.
+func (s *scanned) rank(o *observed, a *asker, names []version.Name, before map[string]v1alpha1.OfferedRelease, seen *sightings) *version.Ranking {
+	if o.github != nil {
+		for tag, rel := range before {
+			names = append(names, version.Name{Tag: tag, Prerelease: rel.Level == v1alpha1.LevelCandidate})
+		}
+		ranking := o.selector.RankNames(names)
+		if s.looked && o.minAge > 0 {
+			s.seen = o.see(seen, ranking.Tags(), s.checksum, a.clock.Now())
+		}
+		return ranking
+	}
+	var tags []string
+	if s.looked {
+		tags = a.list.value.Tags
+		if o.pinned != nil {
+			tags = o.pinned
+		}
+		if o.minAge > 0 {
+			s.seen = o.see(seen, tags, s.checksum, a.time)
+		}
+	}
+	tags = slices.Clone(tags)
+	for tag := range before {
+		if !slices.Contains(tags, tag) && (o.pinned == nil || !s.looked) {
+			s.missing[tag] = true
+			tags = append(tags, tag)
+		}
+	}
+	return o.selector.Rank(tags)
+}
+
+// offeredBefore gives what the status offers, by tag, if its images are of the present
+// repositories.
+func offeredBefore(o *observed) map[string]v1alpha1.OfferedRelease {
+	before := map[string]v1alpha1.OfferedRelease{}
 	for _, rel := range o.policy.Status.Releases {
-		tag := tagOf(rel.Images)
-		if tag != "" && strings.HasPrefix(rel.Images[0].Image, o.policy.Spec.Image+":"+tag+"@") {
-			before[tag] = rel.Images[0]
+		if tag := tagOf(rel.Images); tag != "" && carried(o.policy, &rel) {
+			before[tag] = rel
 		}
 	}
 	return before
 }
 
-// list gives the tags of the source.
-func (s *scanned) list(a *asker, fromRegistry bool) []string {
+// list asks for the tags of a registry; of another source it gives the names that are
+// known, and says whether a look has begun.
+func (s *scanned) list(o *observed, a *asker) []version.Name {
 	list, err := a.List()
 	if errors.Is(err, errUnasked) {
 		return nil
@@ -129,20 +173,27 @@ func (s *scanned) list(a *asker, fromRegistry bool) []string {
 		s.fail(err)
 		return nil
 	}
-	s.looked, s.listed = true, fromRegistry
+	s.looked, s.listed = true, o.pinned == nil
 	s.tags, s.truncated, s.checksum = len(list.Tags), list.Truncated, list.Checksum
-	return slices.Clone(list.Tags)
+	switch {
+	case o.pinned != nil:
+		s.tags = len(o.pinned)
+	case o.github != nil:
+		s.tags, s.checksum = len(o.github.names), checksum(o.github.names)
+		return slices.Clone(o.github.names)
+	}
+	return nil
 }
 
-// offer selects, until every version that is offered has an image or was refused.
+// offer selects, until every version that is offered has its images or was refused.
 // A new tag beyond maxRefusals has neither, and is not offered.
-func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before map[string]v1alpha1.ReleaseImage, refused map[string]version.Refusal) {
+func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) {
 	now, useless := a.clock.Now(), 0
 	for more := true; more; {
 		s.result = ranking.Offer(o.held, refused)
 		more = false
 		for _, rel := range s.result.Offered {
-			offered := before[rel.Tag].Digest != ""
+			_, offered := before[rel.Tag]
 			if young := s.young(o, rel, offered, now); young != nil {
 				refused[rel.Tag] = *young
 				more = true
@@ -152,26 +203,40 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 			if done || useless >= maxRefusals && !offered {
 				continue
 			}
-			if refusal := s.resolve(o, a, rel.Tag, before[rel.Tag]); refusal != nil {
+			if refusal := s.resolve(o, a, rel, before[rel.Tag]); refusal != nil {
 				refused[rel.Tag] = *refusal
 				useless++
 				more = true
 			}
 		}
 	}
+	if o.github == nil {
+		return
+	}
+	for _, x := range s.result.Rejected {
+		if rel, offered := before[x.Tag]; offered && x.Verdict == version.VerdictLevel {
+			s.excluded = append(s.excluded, version.Held{Group: rel.Group, Version: rel.SemVer.Version, Tag: x.Tag})
+		}
+	}
 }
 
-// resolve finds the image of a tag that is to be offered. A tag that is new and
+// resolve finds the images of a tag that is to be offered. A tag that is new and
 // does not exist, or not for the platform, is refused; one that was offered before
-// keeps its image when the registry has no better one. One of which nothing is known
-// yet has no image.
-func (s *scanned) resolve(o *observed, a *asker, tag string, before v1alpha1.ReleaseImage) *version.Refusal {
-	image, refusal := s.ask(o, a, tag)
+// keeps its images when the registry has no better ones, unless the specification
+// changed and they are none that it admits. One of which nothing is known yet has no
+// images.
+func (s *scanned) resolve(o *observed, a *asker, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
+	failures := s.failures
+	images, refusal := s.find(o, a, rel.Tag, o.vars(rel))
 	switch {
 	case refusal == nil:
-		s.images[tag] = image
-	case before.Digest != "":
-		s.images[tag] = before
+		s.images[rel.Tag] = images
+	case o.gated && final(refusal) && len(before.Images) > 0:
+		s.excluded = append(s.excluded, version.Held{Group: before.Group, Version: before.SemVer.Version, Tag: rel.Tag})
+		return refusal
+	case len(before.Images) > 0:
+		s.undecided = s.undecided || o.gated && (refusal == unknown || s.failures > failures || s.failures >= maxFailures || !s.looked)
+		s.images[rel.Tag] = before.Images
 	case refusal == unknown:
 	default:
 		return refusal
@@ -179,50 +244,30 @@ func (s *scanned) resolve(o *observed, a *asker, tag string, before v1alpha1.Rel
 	return nil
 }
 
-// unknown is no refusal: the registry was not asked yet.
-var unknown = &version.Refusal{}
-
-func (s *scanned) ask(o *observed, a *asker, tag string) (v1alpha1.ReleaseImage, *version.Refusal) {
-	refuse := func(v version.Verdict, format string, args ...any) (v1alpha1.ReleaseImage, *version.Refusal) {
-		return v1alpha1.ReleaseImage{}, &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
+// vars of a version, for the values of spec.match.labels.
+func (o *observed) vars(rel version.Release) preview.Vars {
+	v := preview.Vars{Tag: rel.Name}
+	if o.github != nil {
+		v.SHA = o.github.details[rel.Name].revision
 	}
-	if !s.looked || s.failures >= maxFailures {
-		return refuse(version.VerdictExists, "the registry could not be asked for the image")
-	}
-	image, err := a.Resolve(tag)
-	switch {
-	case errors.Is(err, errUnasked):
-		return v1alpha1.ReleaseImage{}, unknown
-	case is(err, registry.NotFound):
-		return refuse(version.VerdictExists, "the registry has no image of this tag")
-	case is(err, registry.Malformed):
-		return refuse(version.VerdictExists, "%s", err)
-	case err != nil:
-		s.fail(err)
-		return refuse(version.VerdictExists, "the image cannot be read: %s", err)
-	}
-	for _, p := range o.platforms {
-		if !image.Supports(p) {
-			return refuse(version.VerdictPlatform, "the image is for %s and not for %s: build it for that, or set spec.platforms", strings.Join(image.Platforms, ", "), p)
-		}
-	}
-	return v1alpha1.ReleaseImage{Image: o.policy.Spec.Image + ":" + tag + "@" + image.Digest, Digest: image.Digest}, nil
+	return v
 }
 
 // prove looks whether tags that the list no longer holds are gone: tag and digest
 // answer 404 while another image of the repository answers, in two looks (protocol
 // rule 4).
-func (s *scanned) prove(a *asker, absent map[string]time.Time, missing map[string]bool, before map[string]v1alpha1.ReleaseImage) {
-	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !missing[tag] })
-	witness := s.witness(missing)
+func (s *scanned) prove(a *asker, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
+	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !s.missing[tag] })
+	witness := s.witness()
 	if !s.looked || s.truncated || s.err != nil || witness == "" {
 		return
 	}
 	for _, rel := range s.result.Offered {
-		digest := before[rel.Tag].Digest
-		if !missing[rel.Tag] || digest == witness {
+		was, offered := before[rel.Tag]
+		if !offered || !s.missing[rel.Tag] || was.Images[0].Digest == witness {
 			continue
 		}
+		digest := was.Images[0].Digest
 		gone, err := a.Gone(rel.Tag, digest, witness)
 		if errors.Is(err, errUnasked) {
 			return
@@ -247,10 +292,10 @@ func (s *scanned) prove(a *asker, absent map[string]time.Time, missing map[strin
 }
 
 // witness is the digest of an image that the list still names.
-func (s *scanned) witness(missing map[string]bool) string {
+func (s *scanned) witness() string {
 	for _, rel := range s.result.Offered {
-		if digest := s.images[rel.Tag].Digest; !missing[rel.Tag] && digest != "" {
-			return digest
+		if images := s.images[rel.Tag]; !s.missing[rel.Tag] && len(images) > 0 {
+			return images[0].Digest
 		}
 	}
 	return ""

@@ -24,6 +24,10 @@ func (s *shelf) Resolve(_ context.Context, _ registry.Request, tag string) (regi
 	return registry.Image{Digest: fmt.Sprintf("sha256:%064x", len(tag)), Platforms: []string{"linux/amd64"}, Time: s.scan.Time}, nil
 }
 
+func (*shelf) Inspect(_ context.Context, _ registry.Request, digest, _ string) (registry.Image, error) {
+	return registry.Image{Digest: digest}, nil
+}
+
 func (*shelf) Gone(context.Context, registry.Request, string, string, string) (bool, error) {
 	return false, nil
 }
@@ -78,7 +82,7 @@ func BenchmarkLook(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for i, o := range all {
-					l := newLook(o.question, o.auth, false)
+					l := newLook(o.question, o.access, false)
 					s := scan(o, &asker{look: l, clock: clock, scanner: registry, ctx: b.Context()}, map[string]time.Time{}, nil)
 					l.close(s.err, now)
 					kept[i] = l

@@ -32,10 +32,13 @@ type sightings struct {
 // all else was there when the list last changed, if it is still the same list, and
 // else counts from now: a restart may delay a version, and never hurries one.
 func (o *observed) see(before *sightings, tags []string, checksum string, at time.Time) *sightings {
-	if before != nil && before.origin == o.question.origin && before.time.Equal(at) {
+	if before != nil && before.origin == o.question.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
 		return before
 	}
 	seen := &sightings{origin: o.question.origin, time: at, list: tags, first: map[string]time.Time{}}
+	if before == nil && len(tags) == 0 && o.github != nil {
+		return nil // GitHub was not asked for them yet
+	}
 	if before != nil && before.origin == seen.origin {
 		seen.stated, seen.base = before.stated, before.base
 		for _, tag := range tags {

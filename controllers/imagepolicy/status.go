@@ -31,7 +31,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 	case o.problem != nil && !policy.Spec.Suspend:
 		st.LastHandledRequest = o.question.requested
 	}
-	if out.decided || policy.Spec.Suspend || o.problem != nil || s.err != nil && !transient(s.err) {
+	if out.decided && !s.undecided || policy.Spec.Suspend || o.problem != nil || s.err != nil && !transient(s.err) {
 		st.ObservedGeneration = policy.Generation
 	}
 	if s.listed && (st.Scan == nil || st.Scan.Checksum != s.checksum || st.Scan.Tags != int32(s.tags)) {
@@ -83,15 +83,15 @@ func (r *Reconciler) tell(policy, before *v1alpha1.ImagePolicy) {
 
 // moved are the versions whose tag, of the same repository, names another image.
 func moved(was, is []v1alpha1.OfferedRelease) []string {
-	digests := map[string]string{}
+	digests := map[[2]string]string{}
 	for _, rel := range was {
 		ref, digest, _ := strings.Cut(rel.Images[0].Image, "@")
-		digests[ref] = digest
+		digests[[2]string{ref, rel.SemVer.Version}] = digest
 	}
 	var versions []string
 	for _, rel := range is {
 		ref, digest, _ := strings.Cut(rel.Images[0].Image, "@")
-		if d := digests[ref]; d != "" && d != digest {
+		if d := digests[[2]string{ref, rel.SemVer.Version}]; d != "" && d != digest {
 			versions = append(versions, rel.SemVer.Version)
 		}
 	}
@@ -104,6 +104,8 @@ func setConditions(o *observed, s scanned, out outcome) {
 	setReachable(o, s)
 	setTruncated(o, s, out)
 	switch {
+	case o.problem != nil && o.problem.Class == status.Waiting:
+		status.Reconciling(conds, gen, o.problem.Reason, o.problem.Error())
 	case o.problem != nil:
 		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())
 	case o.policy.Spec.Suspend:
@@ -118,11 +120,15 @@ func setConditions(o *observed, s scanned, out outcome) {
 	case s.err != nil && !transient(s.err):
 		reason, message := failure(s.err)
 		status.Stalled(conds, gen, reason, message+"; what is offered stays offered")
+	case o.stale != nil && o.stale.Class == status.Terminal:
+		status.Stalled(conds, gen, o.stale.Reason, o.stale.Error()+"; what is offered stays offered")
 	case s.unasked && len(out.releases) == 0:
 		status.Reconciling(conds, gen, "Looking", "the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
 	case len(out.releases) == 0 && s.err != nil:
 		reason, message := failure(s.err)
 		status.Reconciling(conds, gen, reason, message)
+	case s.pulled != nil && len(out.releases) == 0:
+		status.Ready(conds, gen, "NoPullRequests", noVersions(s, out)) // that is no fault
 	case len(out.releases) == 0:
 		status.Stalled(conds, gen, "NoVersions", noVersions(s, out))
 	default:
@@ -132,14 +138,21 @@ func setConditions(o *observed, s scanned, out outcome) {
 
 // noVersions says why nothing is offered: the filter that refused the most.
 func noVersions(s scanned, out outcome) string {
-	if s.tags == 0 {
+	what := "tags"
+	switch {
+	case s.pulled != nil:
+		what = "pull requests"
+		if s.tags == 0 {
+			return "no pull request is open"
+		}
+	case s.tags == 0:
 		return "the repository has no tags yet"
 	}
 	var parts []string
 	for _, c := range out.rejected {
 		parts = append(parts, fmt.Sprintf("%s refused %d", c.Verdict, c.Count))
 	}
-	message := fmt.Sprintf("none of %d tags is offered: %s", s.tags, strings.Join(parts, ", "))
+	message := fmt.Sprintf("none of %d %s is offered: %s", s.tags, what, strings.Join(parts, ", "))
 	if len(out.refused) > 0 {
 		c := out.refused[0]
 		message += fmt.Sprintf("; for example %q: %s", c.Version, c.Reason)
@@ -162,6 +175,8 @@ func setReachable(o *observed, s scanned) {
 	case s.err != nil:
 		reason, message := failure(s.err)
 		status.Set(conds, gen, v1alpha1.ConditionSourceReachable, metav1.ConditionFalse, reason, message)
+	case o.stale != nil:
+		status.Set(conds, gen, v1alpha1.ConditionSourceReachable, metav1.ConditionFalse, o.stale.Reason, o.stale.Error()+"; what is offered stays offered")
 	case s.looked:
 		status.Set(conds, gen, v1alpha1.ConditionSourceReachable, metav1.ConditionTrue, "Answered", "the registry answers")
 	case o.problem != nil:
@@ -211,11 +226,4 @@ func latest(releases []v1alpha1.OfferedRelease) string {
 		return ""
 	}
 	return releases[0].SemVer.Version
-}
-
-func sourceOf(p *v1alpha1.ImagePolicy) string {
-	if p.Spec.Source != nil && p.Spec.Source.Pinned != nil {
-		return "pinned"
-	}
-	return "registry"
 }

@@ -1,0 +1,364 @@
+package imagepolicy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// Bounds of looks at pull requests.
+const (
+	// maxHeads is how many head commits one look asks for; the rest have the next one.
+	maxHeads = 50
+	// defaultPulls is the default of spec.limits.groups.
+	defaultPulls = 256
+	// headFirst and headMost are the waits after a head commit was found without an
+	// image: doubled each time, and never above the interval.
+	headFirst = 10 * time.Second
+	headMost  = 5 * time.Minute
+)
+
+// head is what looks learned of the head commit of one pull request. It is never
+// changed.
+type head struct {
+	sha string
+	// images of it; none: refusal says why.
+	images  []v1alpha1.ReleaseImage
+	refusal *version.Refusal
+	// tries that found none, and when to ask again; zero with images.
+	tries int
+	next  time.Time
+}
+
+// knows says that the head is of a pull request's commit.
+func (h head) knows(pr *v1alpha1.PullRequest) bool { return h.sha == pr.HeadSHA && h.sha != "" }
+
+// pulled is what a pass makes of pull requests.
+type pulled struct {
+	releases []v1alpha1.OfferedRelease
+	// excluded are the slugs of groups that the filters refuse, and closed those of
+	// pull requests that were closed, with the time.
+	excluded map[string]bool
+	closed   map[string]time.Time
+}
+
+// stream is a pull request on its way through a pass, with what is offered of it.
+type stream struct {
+	pr     *v1alpha1.PullRequest
+	slug   string
+	former *v1alpha1.OfferedRelease // nil: nothing
+	// unknown says that GitHub does not name it, which proves nothing.
+	unknown bool
+}
+
+// scanPulls is scan for pull requests: it reads a look, or fills it where the asker has
+// a scanner. What GitHub says is known; the registry is asked for the images of head
+// commits, of a bounded number in one look: the ones that were never asked for first,
+// then those that wait the longest.
+func scanPulls(o *observed, a *asker) scanned {
+	s, due := o.pulls(a)
+	if o.quiet() {
+		return s
+	}
+	if a.scanner == nil {
+		s.unasked = a.unasked || a.failed == nil && slices.ContainsFunc(due, func(st stream) bool { return !a.heads[st.pr.Number].knows(st.pr) })
+		return s
+	}
+	for budget := maxHeads; len(due) > 0 && budget > 0 && s.failures < maxFailures; {
+		slices.SortStableFunc(due, func(x, y stream) int { return a.waits(x.pr).Compare(a.waits(y.pr)) })
+		for _, st := range due[:min(budget, len(due))] {
+			if h, ok := s.head(o, a, st); ok {
+				a.heads[st.pr.Number] = h
+			}
+		}
+		budget -= len(due)
+		failures, err := s.failures, s.err
+		s, due = o.pulls(a)
+		s.failures, s.err = failures, err
+	}
+	a.failed = s.err
+	maps.DeleteFunc(a.heads, func(number int64, h head) bool {
+		return !slices.ContainsFunc(o.github.pulls, func(pr v1alpha1.PullRequest) bool {
+			return pr.Number == number && pr.State == v1alpha1.PullRequestOpen && h.knows(&pr)
+		})
+	})
+	// What was found is in heads; answers about tags would be asked again anyway.
+	clear(a.images)
+	clear(a.details)
+	clear(a.verified)
+	return s
+}
+
+// waits is since when a head commit waits to be asked for; zero: it never was.
+func (a *asker) waits(pr *v1alpha1.PullRequest) time.Time {
+	if h := a.heads[pr.Number]; h.knows(pr) {
+		return h.next
+	}
+	return time.Time{}
+}
+
+// pulls makes of all that is known what is offered, refused and withdrawn, and says
+// which head commits are to be asked for.
+func (o *observed) pulls(a *asker) (s scanned, due []stream) {
+	s = scanned{pulled: &pulled{excluded: map[string]bool{}, closed: map[string]time.Time{}}, missing: map[string]bool{}}
+	if !o.quiet() {
+		s.list(o, a)
+	}
+	s.err = cmp.Or(s.err, a.failed)
+	streams := o.streams(s.pulled)
+	s.tags = len(streams)
+	left := cmp.Or(int(o.policy.Spec.Limits.Groups), defaultPulls)
+	held := map[string]bool{}
+	for _, h := range o.held {
+		held[h.Group] = true
+	}
+	for _, st := range streams {
+		if left <= 0 && !held[st.slug] {
+			s.reject(st.pr, version.VerdictLimits, fmt.Sprintf("not among those of the newest pushes (limits.groups %d)", cmp.Or(int(o.policy.Spec.Limits.Groups), defaultPulls)))
+			s.result.Truncated = append(s.result.Truncated, st.slug)
+			continue
+		}
+		offered, wants := o.offer(&s, a, st)
+		if wants {
+			due = append(due, st)
+		}
+		if offered != nil {
+			offered.Held = left <= 0
+			s.pulled.releases = append(s.pulled.releases, *offered)
+			left--
+		}
+	}
+	s.result.Counts = countsOf(s.result.Rejected)
+	return s, due
+}
+
+// streams are the pull requests that are open, and those that are offered and not
+// known to be closed, the newest push first.
+func (o *observed) streams(p *pulled) []stream {
+	offered := map[int64]*v1alpha1.OfferedRelease{}
+	for i := range o.policy.Status.Releases {
+		switch rel := &o.policy.Status.Releases[i]; {
+		case rel.PullRequest == 0 || !carried(o.policy, rel):
+		case o.github.known && !o.github.has(rel.URL):
+			p.excluded[rel.Group] = o.github.current // of another repository
+		default:
+			offered[rel.PullRequest] = rel
+		}
+	}
+	var streams []stream
+	for i := range o.github.pulls {
+		pr := &o.github.pulls[i]
+		st := stream{pr: pr, slug: preview.Slug(pr.HeadRef, pr.Number), former: offered[pr.Number]}
+		if st.former != nil {
+			st.slug = st.former.Group // a branch may be renamed
+		}
+		delete(offered, pr.Number)
+		if pr.State == v1alpha1.PullRequestClosed {
+			p.closed[st.slug] = ptr.Deref(pr.ClosedTime, metav1.Time{}).Time
+			continue
+		}
+		streams = append(streams, st)
+	}
+	for number, former := range offered {
+		streams = append(streams, stream{
+			pr:   &v1alpha1.PullRequest{Number: number, HeadRef: former.SemVer.Name, HeadSHA: former.Revision, HeadTime: former.ReleaseTime},
+			slug: former.Group, former: former, unknown: true,
+		})
+	}
+	slices.SortFunc(streams, func(a, b stream) int { return preview.Newest(a.pr, b.pr) })
+	return streams
+}
+
+// offer gives what is offered of a pull request; nil for nothing. wants says that the
+// registry is to be asked for its head commit.
+func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.OfferedRelease, wants bool) {
+	former := func() *v1alpha1.OfferedRelease {
+		if st.former == nil {
+			return nil
+		}
+		return ptr.To(*st.former)
+	}
+	if st.unknown || o.chooser == nil {
+		return former(), false
+	}
+	if choice := o.chooser.Choose(st.pr); !choice.Taken() {
+		s.reject(st.pr, choice.Verdict, choice.Reason)
+		if !o.github.current || st.former != nil && choice.Approved != "" && choice.Approved == st.former.Revision {
+			return former(), false
+		}
+		s.pulled.excluded[st.slug] = true
+		return nil, false
+	}
+	h := a.heads[st.pr.Number]
+	known := h.knows(st.pr)
+	wants = !known || len(h.images) == 0 && !a.clock.Now().Before(h.next)
+	switch {
+	case known && len(h.images) > 0:
+		return o.preview(st, h.images), false
+	case known && o.gated && final(h.refusal):
+		s.reject(st.pr, h.refusal.Verdict, h.refusal.Reason)
+		s.pulled.excluded[st.slug] = true
+		return nil, wants
+	case st.former != nil && st.former.Revision == st.pr.HeadSHA:
+		s.undecided = s.undecided || o.gated && !known
+		return o.preview(st, st.former.Images), wants && (a.impatient || o.gated)
+	case known:
+		s.reject(st.pr, h.refusal.Verdict, h.refusal.Reason)
+	default:
+		s.reject(st.pr, version.VerdictExists, "no image yet: the registry was not asked for it")
+	}
+	return former(), wants
+}
+
+// countsOf counts rejections by verdict, in the order of the verdicts' names.
+func countsOf(rejected []version.Rejection) []version.Count {
+	n := map[version.Verdict]int{}
+	for _, x := range rejected {
+		n[x.Verdict]++
+	}
+	var counts []version.Count
+	for _, v := range slices.Sorted(maps.Keys(n)) {
+		counts = append(counts, version.Count{Verdict: v, Tags: n[v]})
+	}
+	return counts
+}
+
+// maxName is the schema's bound on a group's name.
+const maxName = 253
+
+// preview is the offer of a pull request's head commit.
+func (o *observed) preview(st stream, images []v1alpha1.ReleaseImage) *v1alpha1.OfferedRelease {
+	name, pushed := st.pr.HeadRef, st.pr.HeadTime
+	if len(name) > maxName || name == "" {
+		name = st.slug
+	}
+	if pushed == nil && st.former != nil && st.former.Revision == st.pr.HeadSHA {
+		pushed = st.former.ReleaseTime
+	}
+	return &v1alpha1.OfferedRelease{
+		SemVer: v1alpha1.SemVer{Name: name, Version: st.pr.HeadSHA}, Group: st.slug, Level: v1alpha1.LevelPreview, Images: images,
+		PullRequest: st.pr.Number, ReleaseTime: pushed, Revision: st.pr.HeadSHA, URL: o.github.link("pull", strconv.FormatInt(st.pr.Number, 10)),
+	}
+}
+
+// reject a head commit.
+func (s *scanned) reject(pr *v1alpha1.PullRequest, verdict version.Verdict, reason string) {
+	s.result.Rejected = append(s.result.Rejected, version.Rejection{
+		Version: pr.HeadSHA, Verdict: verdict, Reason: fmt.Sprintf("pull request %d (%s): %s", pr.Number, preview.Branch(pr.HeadRef), reason),
+	})
+}
+
+// head asks the registry for the image of a head commit, by one tag after the other.
+// It gives false where the registry did not answer, which says nothing.
+func (s *scanned) head(o *observed, a *asker, st stream) (head, bool) {
+	h := head{sha: st.pr.HeadSHA}
+	if known := a.heads[st.pr.Number]; known.knows(st.pr) {
+		h.tries = known.tries
+	}
+	var tried []string
+	for _, tag := range o.chooser.Tags(st.pr) {
+		for i := range a.question.repositories() {
+			delete(a.images, ref{i, tag.Name})
+		}
+		before := s.failures
+		images, refusal := s.find(o, a, tag.Name, preview.VarsOf(st.pr))
+		if refusal == nil && tag.Moves {
+			refusal = s.moved(o, a, st, images)
+		}
+		switch {
+		case s.failures > before || refusal != nil && s.failures >= maxFailures:
+			return head{}, false
+		case refusal == nil:
+			h.images, h.refusal = images, nil
+			return h, true
+		case refusal.Verdict == version.VerdictExists && s.missing[tag.Name]:
+			tried = append(tried, tag.Name)
+		case h.refusal == nil:
+			h.refusal = &version.Refusal{Verdict: refusal.Verdict, Reason: "tag " + tag.Name + ": " + refusal.Reason}
+			if refusal.Verdict == version.VerdictExists {
+				h.refusal.Reason = "no image yet: " + h.refusal.Reason
+			}
+		}
+	}
+	if h.refusal == nil {
+		h.refusal = refuse(version.VerdictExists, "no image yet: the registry has none of the tags %s", strings.Join(tried, ", "))
+	}
+	h.next = a.clock.Now().Add(min(headFirst<<min(h.tries, 10), headMost, a.question.interval))
+	h.tries++
+	return h, true
+}
+
+// moved refuses the images of a tag that moves, unless all are of the head commit.
+func (s *scanned) moved(o *observed, a *asker, st stream, images []v1alpha1.ReleaseImage) *version.Refusal {
+	for i, image := range images {
+		says, err := a.Inspect(i, image.Digest, o.platforms[0])
+		if err != nil {
+			s.fail(err)
+			return refuse(version.VerdictExists, "the image cannot be read: %s", err)
+		}
+		var former preview.Image
+		if st.former != nil {
+			former = preview.Image{Digest: st.former.Images[i].Digest, Revision: st.former.Revision}
+		}
+		if why := preview.OfHead(st.pr, preview.Image{Digest: image.Digest, Revision: says.Revision, Created: says.Created}, former); why != "" {
+			return refuse(version.VerdictExists, "%s", why)
+		}
+	}
+	return nil
+}
+
+// withdrawPulls says which groups that somebody holds are taken back: those of closed
+// pull requests, those that the filters refuse, and those that are of no pull request.
+// A withdrawal stands, with its time, until the group is offered again or nobody holds
+// it any more.
+func (o *observed) withdrawPulls(p *pulled, now time.Time) []v1alpha1.Withdrawal {
+	offered, seen := map[string]bool{}, map[string]bool{}
+	for _, rel := range p.releases {
+		offered[rel.Group] = true
+	}
+	before := map[string]v1alpha1.Withdrawal{}
+	for _, w := range o.policy.Status.Withdrawn {
+		before[w.Group] = w
+	}
+	var out []v1alpha1.Withdrawal
+	for _, h := range o.held {
+		if h.Group == "" || offered[h.Group] || seen[h.Group] {
+			continue
+		}
+		seen[h.Group] = true
+		w := v1alpha1.Withdrawal{Group: h.Group, Time: metav1.NewTime(now)}
+		closed, isClosed := p.closed[h.Group]
+		_, isPull := preview.Number(h.Group)
+		was, stands := before[h.Group]
+		switch {
+		case isClosed:
+			w.Reason = v1alpha1.WithdrawnClosed
+			if !closed.IsZero() {
+				w.Time = metav1.NewTime(closed)
+			}
+		case p.excluded[h.Group], !isPull || !preview.IsCommit(h.Version):
+			w.Reason = v1alpha1.WithdrawnExcluded
+		case stands && was.Version == "":
+			w.Reason = was.Reason
+		default:
+			continue // nothing is known of it, which proves nothing
+		}
+		if stands && was.Version == "" && was.Reason == w.Reason {
+			w.Time = was.Time
+		}
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.Withdrawal) int { return strings.Compare(a.Group, b.Group) })
+	return out
+}

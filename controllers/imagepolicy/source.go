@@ -1,0 +1,304 @@
+package imagepolicy
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// sourceOf names the source of a policy's versions in short, as in status.source.
+func sourceOf(p *v1alpha1.ImagePolicy) string {
+	switch src := p.Spec.Source; {
+	case src == nil:
+	case src.Pinned != nil:
+		return "pinned"
+	case src.GitHub == nil:
+	case src.GitHub.Releases != nil:
+		return "github releases"
+	case src.GitHub.Tags != nil:
+		return "github tags"
+	default:
+		return "github pull requests"
+	}
+	return "registry"
+}
+
+// github is what a policy's GitHubRepository says.
+type github struct {
+	source *v1alpha1.GitHubSource
+	// known says that GitHub was read at least once.
+	known bool
+	// current says that it was read successfully last time, with the present
+	// specification: only then does a pull request that the filters refuse leave.
+	current bool
+	// urls of the repository, the present one first: a repository may be renamed.
+	urls []string
+	// names of releases or tags, and what is known of them, by name.
+	names   []version.Name
+	details map[string]detail
+	// pulls are the pull requests.
+	pulls []v1alpha1.PullRequest
+}
+
+// detail of a version that its source tells.
+type detail struct {
+	time     *metav1.Time
+	revision string
+	url      string
+}
+
+// observeGitHub reads the GitHubRepository that the policy names. GitHub itself is
+// never asked here.
+func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
+	if o.github == nil || o.policy.Spec.Suspend {
+		return nil
+	}
+	const field = "spec.source.github.repositoryRef"
+	key := repositoryOf(o.policy)
+	var repository v1alpha1.GitHubRepository
+	err := r.Get(ctx, key, &repository)
+	if apierrors.IsNotFound(err) {
+		o.fault(status.NewTerminal("RepositoryNotFound", fmt.Errorf("%s: there is no GitHubRepository %q in namespace %q; create it or correct the name", field, key.Name, key.Namespace)))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get GitHubRepository %q: %w", key.Name, err)
+	}
+	allowed, err := r.allows(ctx, &repository, o.policy.Namespace)
+	switch {
+	case err != nil:
+		return err
+	case !allowed:
+		o.fault(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: GitHubRepository %q of namespace %q does not allow this namespace; name it in its spec.allowedNamespaces", field, key.Name, key.Namespace)))
+		return nil
+	}
+	o.read(&repository)
+	return nil
+}
+
+// repositoryOf is the key of the GitHubRepository that a policy names; zero for none.
+func repositoryOf(p *v1alpha1.ImagePolicy) client.ObjectKey {
+	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
+		return client.ObjectKey{}
+	}
+	ref := p.Spec.Source.GitHub.RepositoryRef
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}
+}
+
+// read takes from a GitHubRepository what the policy needs.
+func (o *observed) read(repository *v1alpha1.GitHubRepository) {
+	g, st := o.github, &repository.Status
+	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case st.Repository == "":
+		o.fault(notReady(repository, "was not read yet"))
+		return
+	case ready == nil || ready.Status != metav1.ConditionTrue:
+		o.stale = notReady(repository, "is not ready")
+	}
+	g.known = true
+	g.current = o.stale == nil && st.ObservedGeneration == repository.Generation && !repository.Spec.Suspend
+	base := strings.TrimSuffix(cmp.Or(repository.Spec.BaseURL, "https://github.com"), "/")
+	g.urls = []string{base + "/" + st.Repository}
+	if spec := base + "/" + repository.Spec.Owner + "/" + repository.Spec.Repo; !strings.EqualFold(spec, g.urls[0]) {
+		g.urls = append(g.urls, spec)
+	}
+	g.details = map[string]detail{}
+	switch {
+	case g.source.Releases != nil:
+		commits := map[string]string{}
+		for _, t := range st.Tags {
+			commits[t.Name] = t.SHA
+		}
+		for _, rel := range st.Releases {
+			g.names = append(g.names, version.Name{Text: rel.Tag, Prerelease: rel.Prerelease})
+			g.details[rel.Tag] = detail{rel.PublishedTime, commits[rel.Tag], g.link("releases", "tag", rel.Tag)}
+		}
+	case g.source.Tags != nil:
+		for _, t := range st.Tags {
+			g.names = append(g.names, version.Name{Text: t.Name})
+			g.details[t.Name] = detail{nil, t.SHA, g.link("tree", t.Name)}
+		}
+	default:
+		g.pulls = st.PullRequests
+	}
+	o.question.listed = g.checksum(o)
+}
+
+// notReady says what a GitHubRepository says of itself. It waits, unless somebody must
+// change that.
+func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error {
+	message := "it was not looked at yet"
+	if c := meta.FindStatusCondition(repository.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Message != "" {
+		message = c.Reason + ": " + c.Message
+	}
+	err := fmt.Errorf("spec.source.github.repositoryRef: GitHubRepository %q %s: %s", repository.Name, what, message)
+	if meta.IsStatusConditionTrue(repository.Status.Conditions, v1alpha1.ConditionStalled) {
+		return status.NewTerminal("RepositoryNotReady", err)
+	}
+	return status.NewWaiting("RepositoryNotReady", 0, err)
+}
+
+// maxURL is the schema's bound on an offered release's url.
+const maxURL = 512
+
+// link to something in the repository; "" where it is too long.
+func (g *github) link(words ...string) string {
+	link := g.urls[0]
+	for _, w := range words {
+		link += "/" + strings.ReplaceAll(url.PathEscape(w), "%2F", "/")
+	}
+	if len(link) > maxURL {
+		return ""
+	}
+	return link
+}
+
+// has says that a link is one to the repository, by any of its names.
+func (g *github) has(link string) bool {
+	return slices.ContainsFunc(g.urls, func(u string) bool {
+		return len(link) > len(u) && strings.EqualFold(link[:len(u)], u) && link[len(u)] == '/'
+	})
+}
+
+// checksum of all that a look at the registry depends on: a change of it is a reason
+// to look now.
+func (g *github) checksum(o *observed) string {
+	type head struct {
+		Number     int64
+		SHA, Merge string
+		Time       *metav1.Time
+		Choice     preview.Choice
+	}
+	var heads []head
+	for i := range g.pulls {
+		if pr := &g.pulls[i]; o.chooser != nil && pr.State == v1alpha1.PullRequestOpen {
+			heads = append(heads, head{pr.Number, pr.HeadSHA, pr.MergeSHA, pr.HeadTime, o.chooser.Choose(pr)})
+		}
+	}
+	return checksum(g.names, heads)
+}
+
+// checksum of values that JSON can write.
+func checksum(values ...any) string {
+	raw, err := json.Marshal(values)
+	if err != nil { // they are plain data
+		return err.Error()
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// originOf says where a policy's versions come from, as far as the policy says it. Of
+// pull requests, whose images are asked for one by one, it holds the terms of an image
+// too: what was found by others is found anew.
+func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
+	og := origin{repository: p.Spec.Image, insecure: p.Spec.Insecure, source: sourceOf(p), pinned: strings.Join(o.pinned, "\n")}
+	for _, x := range p.Spec.AdditionalImages {
+		og.further += x.Image + "\n"
+	}
+	for _, ref := range p.Spec.ImagePullSecrets {
+		og.secrets += ref.Name + "\n"
+	}
+	if ref := p.Spec.CertSecretRef; ref != nil {
+		og.secrets += "cert " + ref.Name + "\n"
+	}
+	if v := p.Spec.Verify; v != nil {
+		og.secrets += "key " + v.Cosign.KeySecretRef.Name + "\n"
+	}
+	if o.github != nil {
+		og.source += " " + repositoryOf(p).String()
+		if o.github.source.PullRequests != nil {
+			og.source += " " + checksum(p.Spec.Match, o.platforms, p.Spec.AdditionalImages)
+		}
+	}
+	return og
+}
+
+// checkLabels finds a variable of spec.match.labels that the source does not know.
+func checkLabels(p *v1alpha1.ImagePolicy) error {
+	if p.Spec.Match == nil {
+		return nil
+	}
+	known := preview.Vars{Tag: "tag"}
+	switch source := sourceOf(p); source {
+	case "github releases", "github tags":
+		known.SHA = "sha"
+	case "github pull requests":
+		known.SHA, known.Number, known.Branch = "sha", "1", "branch"
+	}
+	for i, l := range p.Spec.Match.Labels {
+		if _, err := known.Expand(l.Value); err != nil {
+			return fmt.Errorf("spec.match.labels[%d].value: %w: {{.SHA}} is known of what GitHub names, and {{.Number}}, {{.SHA7}} and {{.Branch}} of pull requests", i, err)
+		}
+	}
+	return nil
+}
+
+// compile makes the rules of the policy ready for use; the error names the field.
+func (o *observed) compile() error {
+	p := o.policy
+	var errs []error
+	selector, err := version.Compile(rules(&p.Spec))
+	if err != nil {
+		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	if src := p.Spec.Source; src != nil && src.GitHub != nil && src.GitHub.PullRequests != nil {
+		var candidates []string
+		if p.Spec.Match != nil {
+			candidates = p.Spec.Match.Candidates
+		}
+		if o.chooser, err = preview.Compile(*src.GitHub.PullRequests, candidates); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := checkLabels(p); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		o.chooser = nil
+		return errors.New(status.Line(strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "; ")))
+	}
+	o.selector = selector
+	return nil
+}
+
+// allows says whether a GitHubRepository may be used from a namespace. The namespace
+// is read past the cache, and only where its labels count.
+func (r *Reconciler) allows(ctx context.Context, repository *v1alpha1.GitHubRepository, namespace string) (bool, error) {
+	from := repository.Spec.AllowedNamespaces
+	switch {
+	case repository.Namespace == namespace, from != nil && from.From == v1alpha1.NamespacesAll:
+		return true, nil
+	case from == nil || from.From != v1alpha1.NamespacesSelector:
+		return false, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(from.Selector)
+	if err != nil {
+		return false, nil // the GitHubRepository tells of it
+	}
+	var ns corev1.Namespace
+	if err := r.namespaces.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+		return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
+	}
+	return selector.Matches(labels.Set(ns.Labels)), nil
+}
