@@ -145,7 +145,7 @@ var (
 	microserviceChanged = changed(func(ms *v1alpha1.Microservice) any {
 		var groups []any
 		for _, g := range ms.Status.ReleaseGroups {
-			groups = append(groups, []any{g.Slug, g.Phase, g.PullRequest, g.Expired})
+			groups = append(groups, []any{g.Slug, g.Phase, g.PullRequest, g.Head, g.Target.Reason})
 			for _, row := range g.Releases {
 				groups = append(groups, []any{row.VersionedMicroservice, row.SemVer, row.Status, row.Available, row.Reason})
 			}

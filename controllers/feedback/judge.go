@@ -29,6 +29,9 @@ type verdict struct {
 	active bool
 }
 
+// expiredMaxAge is the reason of a group's target that says that a preview was too old.
+const expiredMaxAge = "MaxAge"
+
 // ranks of states: what tells most of an environment with several Microservices.
 var ranks = map[v1alpha1.DeploymentState]int{
 	v1alpha1.DeploymentInactive: 1, v1alpha1.DeploymentSuccess: 2, v1alpha1.DeploymentQueued: 3,
@@ -89,8 +92,10 @@ func (s *stream) judge(g *v1alpha1.ReleaseGroup, version string) verdict {
 		return verdict{state: v1alpha1.DeploymentQueued, text: "The image is there. The release is about to begin."}
 	case g == nil:
 		return verdict{state: v1alpha1.DeploymentQueued, text: "Waiting for the image."}
-	case g.Phase == v1alpha1.GroupExpired && (g.Expired == version || g.Expired == ""):
-		return verdict{state: v1alpha1.DeploymentInactive, text: "The preview was too old, or there was no place for it. A push brings it back."}
+	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == expiredMaxAge && g.Head == version:
+		return verdict{state: v1alpha1.DeploymentInactive, text: "The last push is too long ago. The next one brings the preview back."}
+	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
+		return verdict{state: v1alpha1.DeploymentQueued, text: "Waiting for a place: as many previews run as may."}
 	case g.Phase == v1alpha1.GroupClosing:
 		return verdict{state: v1alpha1.DeploymentInactive, text: "The preview is taken down."}
 	}

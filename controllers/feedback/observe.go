@@ -8,11 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/grants"
 )
 
 // observe collects what a plan is made of; records and comments are those of ghr.
@@ -40,7 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 	for i := range policies.Items {
 		policy := &policies.Items[i]
 		if _, known := granted[policy.Namespace]; !known {
-			ok, err := r.grants(ctx, ghr, policy.Namespace)
+			ok, err := r.granted(ctx, ghr, policy.Namespace)
 			if err != nil {
 				return nil, err
 			}
@@ -103,28 +102,16 @@ func (r *Reconciler) observeFailures(ctx context.Context, s *stream) error {
 	return nil
 }
 
-// grants says that ImagePolicies of a namespace may use the repository.
-func (r *Reconciler) grants(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
-	allowed := ghr.Spec.AllowedNamespaces
-	switch {
-	case namespace == ghr.Namespace:
-		return true, nil
-	case allowed == nil || allowed.From == v1alpha1.NamespacesSame:
-		return false, nil
-	case allowed.From == v1alpha1.NamespacesAll:
-		return true, nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
-	if err != nil || allowed.From != v1alpha1.NamespacesSelector {
-		return false, nil // whoever looks at the repository says so
-	}
-	// Namespaces are not watched, and this is asked for those of others only.
+// granted says that ImagePolicies of a namespace may use the repository. An error in
+// spec.allowedNamespaces is told by whoever looks at GitHub.
+func (r *Reconciler) granted(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
-	if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return false, nil
+	if grants.NeedsLabels(ghr, namespace) {
+		// Namespaces are not watched, and read for those of others only.
+		if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
 		}
-		return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
 	}
-	return selector.Matches(labels.Set(ns.Labels)), nil
+	allowed, err := grants.Allows(ghr, namespace, ns.Labels)
+	return allowed && err == nil, nil
 }

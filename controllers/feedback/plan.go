@@ -130,16 +130,18 @@ func (p *planner) previews() {
 		if source.PullRequests == nil {
 			continue
 		}
+		chooser := s.chooser()
 		for j := range p.pullRequests {
 			pr := &p.pullRequests[j]
-			if !chosen(source.PullRequests, pr) {
+			sha := s.headOf(chooser, pr)
+			if sha == "" {
 				continue
 			}
 			g := s.group(pr.Number)
 			p.members = append(p.members, member{
-				stream: s, group: g, pull: pr.Number, version: pr.HeadSHA,
-				head:    target{environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), pr.HeadSHA},
-				verdict: s.judge(g, pr.HeadSHA),
+				stream: s, group: g, pull: pr.Number, version: sha,
+				head:    target{environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), sha},
+				verdict: s.judge(g, sha),
 			})
 		}
 	}

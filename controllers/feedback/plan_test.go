@@ -1,0 +1,463 @@
+package feedback
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// commit makes a full SHA of one letter.
+func commit(letter string) string { return strings.Repeat(letter, 40) }
+
+// world makes facts: one Microservice of one ImagePolicy over pull requests.
+func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *facts {
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	policy.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}}
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	ms.Status.ReleaseGroups = groups
+	return &facts{
+		feedback: &v1alpha1.Feedback{}, looked: true, pullRequests: prs,
+		streams: []stream{{policy: policy, microservice: ms, failures: map[string]string{}}},
+	}
+}
+
+func pull(number int64, sha string) v1alpha1.PullRequest {
+	return v1alpha1.PullRequest{Number: number, State: v1alpha1.PullRequestOpen, HeadRef: "feature", HeadSHA: sha, BaseRef: "main"}
+}
+
+// routedTo gives the NetworkPolicy of the world.
+func routedTo(slug, sha string, programmed bool) v1alpha1.NetworkPolicy {
+	return v1alpha1.NetworkPolicy{Spec: networkPolicySpec(), Status: networkPolicyStatus(slug, sha, programmed)}
+}
+
+// said gives the states of a plan's Deployment writes, as "ref state: text url".
+func said(p plan) []string {
+	var out []string
+	for _, w := range p.writes {
+		if w.deployment != nil {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", short(w.deployment.Ref), w.verdict.state, w.verdict.text, w.verdict.url)))
+		}
+	}
+	return out
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	head := commit("a")
+	group := func(rows ...string) []v1alpha1.ReleaseGroup {
+		return []v1alpha1.ReleaseGroup{groupWith(1, groupName, rows...)}
+	}
+	phase := func(phase v1alpha1.GroupPhase, head, reason string) []v1alpha1.ReleaseGroup {
+		g := groupWith(1, groupName)
+		g.Phase, g.Head, g.Target.Reason = phase, head, reason
+		return []v1alpha1.ReleaseGroup{g}
+	}
+	url := "https://feature-1.preview.example.com"
+	for name, test := range map[string]struct {
+		groups []v1alpha1.ReleaseGroup
+		edit   func(*stream)
+		want   verdict
+	}{
+		"no image": {nil, nil, verdict{state: "queued", text: "Waiting for the image."}},
+		"image, no release": {nil, func(s *stream) {
+			s.policy.Status.Releases = []v1alpha1.OfferedRelease{{SemVer: v1alpha1.SemVer{Version: head}, PullRequest: 1}}
+		}, verdict{state: "queued", text: "The image is there. The release is about to begin."}},
+		"another commit's group": {group(commit("b") + " +active"), nil, verdict{state: "queued", text: "Waiting for the image."}},
+		"pending":                {group(head + " pending"), nil, verdict{state: "in_progress", text: "Its pods start."}},
+		"pending and available":  {group(head + " +pending"), nil, verdict{state: "in_progress", text: "Its pods start."}},
+		"canary":                 {group(head + " +canary"), nil, verdict{state: "in_progress", text: "Its pods start."}},
+		"active, not available":  {group(head + " active"), nil, verdict{state: "in_progress", text: "Not all of its pods are ready.", active: true}},
+		"active, no routes":      {group(head + " +active"), nil, verdict{state: "success", text: "The release is available.", active: true}},
+		"Services only": {group(head + " +active"), func(s *stream) {
+			p := routedTo(groupName, head, false)
+			p.Spec.Provider = nil
+			s.routes = []v1alpha1.NetworkPolicy{p}
+		}, verdict{state: "success", text: "The release is available.", active: true}},
+		"routed": {group(head + " +active"), func(s *stream) {
+			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true)}
+		}, verdict{state: "success", text: "The release is available and routed.", url: url, active: true}},
+		"not programmed": {group(head + " +active"), func(s *stream) {
+			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, false)}
+		}, verdict{state: "in_progress", text: "Its route is not programmed: Pending.", active: true}},
+		"one of two not programmed": {group(head + " +active"), func(s *stream) {
+			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true), routedTo(groupName, head, false)}
+		}, verdict{state: "in_progress", text: "Its route is not programmed: Pending.", active: true}},
+		"policy has not seen it": {group(head + " +active"), func(s *stream) {
+			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, commit("b"), true)}
+		}, verdict{state: "in_progress", text: "Its routes are not written yet.", active: true}},
+		"policy has not seen the group": {group(head + " +active"), func(s *stream) {
+			s.routes = []v1alpha1.NetworkPolicy{routedTo("other-2", head, true)}
+		}, verdict{state: "in_progress", text: "Its routes are not written yet.", active: true}},
+		"failed": {group(head + " error"), func(s *stream) {
+			s.failures[msName+"-"+short(head)] = v1alpha1.FailureImageNotFound
+		}, verdict{state: "failure", text: "ImageNotFound: the registry has no such image."}},
+		"failed, no word": {group(head + " error"), nil, verdict{state: "failure", text: "Failed: the release did not become available."}},
+		"turned down":     {group(head + " deprecated"), nil, verdict{state: "inactive", text: "Another release took its place."}},
+		"configuration changed": {group(head+" pending", head+" +active"), nil,
+			verdict{state: "success", text: "The release is available.", active: true}},
+		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
+			verdict{state: "inactive", text: "The last push is too long ago. The next one brings the preview back."}},
+		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, verdict{state: "queued", text: "Waiting for the image."}},
+		"no place":            {phase(v1alpha1.GroupExpired, head, "NoPlace"), nil, verdict{state: "queued", text: "Waiting for a place: as many previews run as may."}},
+		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, verdict{state: "inactive", text: "The preview is taken down."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := world(nil, test.groups...)
+			s := &f.streams[0]
+			if test.edit != nil {
+				test.edit(s)
+			}
+			got := s.judge(s.group(1), head)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(verdict{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	a, b, c := commit("a"), commit("b"), commit("c")
+	written := func(sha string, state v1alpha1.DeploymentState) v1alpha1.FeedbackRecord {
+		return v1alpha1.FeedbackRecord{Environment: envName, Ref: sha, PullRequest: 1, DeploymentID: 7, State: state, Checksum: "old"}
+	}
+	open := []v1alpha1.PullRequest{pull(1, b)}
+	shut := []v1alpha1.PullRequest{pull(1, b)}
+	shut[0].State = v1alpha1.PullRequestClosed
+	over := func(text string) []string { return []string{short(b) + " inactive: " + text} }
+	for name, test := range map[string]struct {
+		facts *facts
+		edit  func(*facts)
+		want  []string
+	}{
+		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for the image."}},
+		"draft":      {world(open), func(f *facts) { f.pullRequests[0].Draft = true }, nil},
+		"turned off": {world(open), func(f *facts) { f.feedback.Deployments.PullRequests = ptr.To(false) }, nil},
+		"expired, never told": {world(open), func(f *facts) {
+			g := groupWith(1, groupName)
+			g.Phase, g.Head, g.Target.Reason = v1alpha1.GroupExpired, b, "MaxAge"
+			f.streams[0].microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
+		}, nil},
+		"closed":      {world(shut), func(f *facts) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
+		"closed once": {world(shut), func(f *facts) { f.records = append(f.records, written(b, "inactive")) }, nil},
+		"gone":        {world(nil), func(f *facts) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
+		"not looked": {world(nil), func(f *facts) {
+			f.looked, f.records = false, append(f.records, written(b, "success"))
+		}, nil},
+		"filtered out": {world(open), func(f *facts) {
+			f.pullRequests[0].Draft, f.records = true, append(f.records, written(b, "success"))
+		}, over("The pull request has no preview here any more.")},
+		"Microservice gone": {world(open), func(f *facts) {
+			f.streams, f.records = nil, append(f.records, written(b, "success"))
+		}, over("The pull request has no preview here any more.")},
+		"feedback gone": {world(open), func(f *facts) {
+			f.feedback, f.records = nil, append(f.records, written(b, "success"))
+		}, over("Previews are not reported any more.")},
+		"pushed, former serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *facts) {
+			f.records = append(f.records, written(a, "success"))
+		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: Its pods start."}},
+		"pushed, former failed": {world(open, groupWith(1, groupName, a+" error")), func(f *facts) {
+			f.records = append(f.records, written(a, "failure"))
+		}, []string{"bbbbbbb queued: Waiting for the image.", "aaaaaaa inactive: bbbbbbb took its place."}},
+		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *facts) {
+			f.records = append(f.records, written(a, "success"))
+		}, []string{"bbbbbbb success: The release is available."}},
+		"ready and written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *facts) {
+			r := written(b, "success")
+			r.Checksum = checksum("success", "The release is available.", "")
+			f.records = append(f.records, written(a, "success"), r)
+		}, []string{"aaaaaaa inactive: bbbbbbb took its place."}},
+		"new one fails, former serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *facts) {
+			f.records = append(f.records, written(a, "success"), written(c, "inactive"))
+		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb failure: Failed: the release did not become available."}},
+		"two Microservices in one environment": {world(open, groupWith(1, groupName, b+" +active")), func(f *facts) {
+			f.feedback.Environment = "preview/{{.ReleaseGroupName}}"
+			api := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}}
+			api.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{groupWith(1, groupName, b+" pending")}
+			f.streams = append(f.streams, stream{policy: f.streams[0].policy, microservice: api})
+		}, []string{"bbbbbbb in_progress: Its pods start."}},
+		"two pull requests of one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *facts) {
+			f.feedback.Environment = "preview"
+		}, []string{"bbbbbbb queued: Waiting for the image."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := *test.facts
+			f.feedback = &v1alpha1.Feedback{}
+			f.pullRequests = slices.Clone(f.pullRequests)
+			if test.edit != nil {
+				test.edit(&f)
+			}
+			if diff := cmp.Diff(test.want, said(makePlan(&f))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHeadOf: the filters themselves are tested where they are.
+func TestHeadOf(t *testing.T) {
+	t.Parallel()
+	a, b := commit("a"), commit("b")
+	approve := func(s *stream, pr *v1alpha1.PullRequest) {
+		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: b}}
+		s.policy.Spec.Source.GitHub.PullRequests.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
+	}
+	offer := func(s *stream, sha string) {
+		s.policy.Status.Releases = []v1alpha1.OfferedRelease{{PullRequest: 1, Revision: sha}}
+	}
+	for name, test := range map[string]struct {
+		edit func(*stream, *v1alpha1.PullRequest)
+		want string
+	}{
+		"open":             {func(*stream, *v1alpha1.PullRequest) {}, a},
+		"closed":           {func(_ *stream, pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed }, ""},
+		"draft":            {func(_ *stream, pr *v1alpha1.PullRequest) { pr.Draft = true }, ""},
+		"draft, offered":   {func(s *stream, pr *v1alpha1.PullRequest) { pr.Draft = true; offer(s, a) }, ""},
+		"fork":             {func(_ *stream, pr *v1alpha1.PullRequest) { pr.Fork = true }, ""},
+		"approved earlier": {func(s *stream, pr *v1alpha1.PullRequest) { approve(s, pr) }, ""},
+		"approved earlier, and offered": {func(s *stream, pr *v1alpha1.PullRequest) {
+			approve(s, pr)
+			offer(s, b)
+		}, b},
+		"approved, another offered": {func(s *stream, pr *v1alpha1.PullRequest) {
+			approve(s, pr)
+			offer(s, commit("c"))
+		}, ""},
+		"filters that cannot be read": {func(s *stream, _ *v1alpha1.PullRequest) {
+			s.policy.Spec.Source.GitHub.PullRequests.Base = "("
+			offer(s, b)
+		}, b},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, pr := &world(nil).streams[0], pull(1, a)
+			test.edit(s, &pr)
+			if got := s.headOf(s.chooser(), &pr); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	s := &world(nil).streams[0]
+	pr := pull(7, commit("a"))
+	pr.HeadRef = "feature/x, y"
+	for template, want := range map[string]string{
+		"": "web/feature-7", "{{.Namespace}}/{{.Number}}": "shop/7", "{{.Branch}}": "feature/x--y",
+	} {
+		if got := environmentOf(template, s, "feature-7", &pr); got != want {
+			t.Errorf("%q gives %q, want %q", template, got, want)
+		}
+	}
+	pr.HeadRef = strings.Repeat("é", 127)
+	long := environmentOf("{{.Namespace}}{{.Branch}}", s, "", &pr)
+	pr.HeadRef += "x"
+	if other := environmentOf("{{.Namespace}}{{.Branch}}", s, "", &pr); len(long) > maxEnvironment || len(other) > maxEnvironment || other == long {
+		t.Errorf("%d bytes, and %q like another", len(long), other)
+	}
+}
+
+func TestCommentText(t *testing.T) {
+	t.Parallel()
+	rows := []row{
+		{microservice: "shop/web", ref: commit("a"), verdict: verdict{state: "success", text: "x", url: "https://a.example.com/"}},
+		{microservice: "shop/api", ref: commit("a"), verdict: verdict{state: "failure", text: "Bad|<b>@team"}, serving: commit("b")},
+	}
+	want := "### Previews\n\n| Microservice | State | URL | Commit |\n| --- | --- | --- | --- |\n" +
+		"| `shop/api` | **failed**. Bad\\|&lt;b&gt;\\@\u200bteam `bbbbbbb` is served meanwhile. |  | `aaaaaaa` |\n" +
+		"| `shop/web` | **ready** | <https://a.example.com/> | `aaaaaaa` |\n"
+	if diff := cmp.Diff(want, commentText(rows)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	slices.Reverse(rows)
+	if got := commentText(rows); got != want {
+		t.Error("the order of facts changes the text")
+	}
+	if got := commentText(nil); got != textNone {
+		t.Errorf("no rows: %q", got)
+	}
+	if got := commentText(make([]row, 1000)); len(got) > 60000 || !strings.Contains(got, "and 950 more") {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestBounds: the oldest inactive records go first, and what has no room waits.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	f := world(nil)
+	for i := range maxRecords {
+		state := v1alpha1.DeploymentInactive
+		if i%2 == 1 {
+			state = v1alpha1.DeploymentSuccess
+		}
+		number := int64(i + 1)
+		f.records = append(f.records, v1alpha1.FeedbackRecord{Environment: fmt.Sprint("e", i), Ref: commit("a"), PullRequest: number, DeploymentID: number, State: state})
+	}
+	f.looked = false // what is recorded stays as it is
+	f.pullRequests = []v1alpha1.PullRequest{pull(1001, commit("b")), pull(1002, commit("b"))}
+	p := makePlan(f)
+	if len(p.records) != maxRecords || p.left != 0 {
+		t.Fatalf("%d records, %d left", len(p.records), p.left)
+	}
+	if p.records[0].Environment != "e1" || p.records[1].Environment != "e3" || p.records[maxRecords-2].PullRequest != 1002 {
+		t.Errorf("not the oldest inactive ones went: %+v", p.records[:3])
+	}
+	for i := range f.records {
+		f.records[i].State = v1alpha1.DeploymentSuccess
+	}
+	p = makePlan(f)
+	if len(p.records) != maxRecords || p.left != 2 || len(said(p)) != 0 {
+		t.Errorf("%d records, %d left, writes %q", len(p.records), p.left, said(p))
+	}
+}
+
+// carryOutAll plays a GitHub that does what it is told.
+func carryOutAll(f *facts, p plan, next int64) {
+	ghr := &v1alpha1.GitHubRepository{}
+	ghr.Status.Feedback, ghr.Status.Comments = p.records, p.comments
+	out := outcome{}
+	for i, w := range p.writes {
+		res := result{write: w}
+		if w.deployment != nil {
+			if res.id = w.deployment.DeploymentID; res.id == 0 && w.verdict.state != v1alpha1.DeploymentInactive {
+				res.id = next + int64(i)
+			}
+		} else {
+			res.kept.ID = 1
+		}
+		out.results = append(out.results, res)
+	}
+	record(ghr, &out)
+	f.records, f.comments = ghr.Status.Feedback, ghr.Status.Comments
+}
+
+// TestPlanProperties: over random histories a plan is the same for the same facts,
+// asks each Deployment and comment once, says success only of what is ready and
+// routed, leaves at most one Deployment of an environment active beside the head, and
+// has nothing more to say once it was carried out.
+func TestPlanProperties(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(400) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		shas := []string{commit("a"), commit("b"), commit("c")}
+		f := world(nil)
+		next := int64(1)
+		for range 25 {
+			f.pullRequests, f.streams[0].microservice.Status.ReleaseGroups, f.streams[0].routes = nil, nil, nil
+			for n := int64(3); n > 0; n-- {
+				pr := pull(n, shas[random.IntN(3)])
+				if random.IntN(4) == 0 {
+					pr.State = v1alpha1.PullRequestClosed
+				}
+				pr.Draft = random.IntN(5) == 0
+				if random.IntN(6) > 0 {
+					f.pullRequests = append(f.pullRequests, pr)
+				}
+				slug := fmt.Sprintf("feature-%d", n)
+				var rows []string
+				for _, sha := range shas {
+					if state := []string{"", "pending", "error", "deprecated", "+canary"}[random.IntN(5)]; state != "" {
+						rows = append(rows, sha+" "+state)
+					}
+				}
+				if random.IntN(2) == 0 {
+					active := shas[random.IntN(3)]
+					rows = slices.DeleteFunc(rows, func(r string) bool { return strings.HasPrefix(r, active) })
+					rows = append(rows, active+" "+[]string{"active", "+active"}[random.IntN(2)])
+					if random.IntN(3) == 0 {
+						f.streams[0].routes = append(f.streams[0].routes, routedTo(slug, active, random.IntN(2) == 0))
+					}
+				}
+				f.streams[0].microservice.Status.ReleaseGroups = append(f.streams[0].microservice.Status.ReleaseGroups, groupWith(n, slug, rows...))
+			}
+			f.feedback = &v1alpha1.Feedback{}
+			if random.IntN(6) == 0 {
+				f.feedback = nil
+			}
+			f.looked = random.IntN(4) > 0
+			settled := false
+			for range 6 {
+				p := makePlan(f)
+				if !reflect.DeepEqual(p.records, makePlan(f).records) || !reflect.DeepEqual(p.writes, makePlan(f).writes) {
+					t.Fatalf("seed %d: two plans of the same facts differ", seed)
+				}
+				keys := map[string]bool{}
+				for _, w := range p.writes {
+					if keys[w.key] {
+						t.Fatalf("seed %d: %s is written twice", seed, w.key)
+					}
+					keys[w.key] = true
+					if w.deployment != nil && w.verdict.state == v1alpha1.DeploymentSuccess && !ready(f, w.deployment) {
+						t.Fatalf("seed %d: success of %+v, which is not ready", seed, w.deployment)
+					}
+				}
+				if len(p.writes) == 0 {
+					settled = true
+					break
+				}
+				carryOutAll(f, p, next)
+				next += 100
+			}
+			if !settled {
+				t.Fatalf("seed %d: it never has nothing to say", seed)
+			}
+			if f.feedback != nil && f.looked {
+				alone(t, seed, f)
+			}
+		}
+	}
+}
+
+// ready reads the facts by another way than the plan does.
+func ready(f *facts, r *v1alpha1.FeedbackRecord) bool {
+	ms := f.streams[0].microservice
+	for _, g := range ms.Status.ReleaseGroups {
+		for _, row := range g.Releases {
+			if g.PullRequest == r.PullRequest && row.SemVer.Version == r.Ref && row.Status == v1alpha1.ReleaseActive && row.Available {
+				for _, route := range f.streams[0].routes {
+					if d := route.Status.Domains[0]; d.Group == g.Slug && !d.Programmed {
+						return false
+					}
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alone checks that no environment has two Deployments that are success, and that of
+// what is closed none is.
+func alone(t *testing.T, seed uint64, f *facts) {
+	t.Helper()
+	success := map[string]int{}
+	for _, r := range f.records {
+		if r.State == v1alpha1.DeploymentSuccess {
+			success[r.Environment]++
+		}
+		open := slices.ContainsFunc(f.pullRequests, func(p v1alpha1.PullRequest) bool {
+			return p.Number == r.PullRequest && p.State == v1alpha1.PullRequestOpen && !p.Draft
+		})
+		if !open && r.State != v1alpha1.DeploymentInactive {
+			t.Fatalf("seed %d: %+v is over", seed, r)
+		}
+	}
+	for environment, n := range success {
+		if n > 1 {
+			t.Fatalf("seed %d: %s has %d Deployments that are success", seed, environment, n)
+		}
+	}
+}
