@@ -1,0 +1,104 @@
+package githubrepository
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// metrics of looks at GitHub. No label names an object or a credential:
+//
+//	heighliner_github_reads_total{operation,result}
+//	    questions to GitHub; operation is Repository, PullRequests, PullRequest,
+//	    Commit, Releases or Tags, result is Ok or the kind of the error
+//	heighliner_github_look_duration_seconds
+//	    time of one look at GitHub, once it was its turn
+//	heighliner_github_looks{state}
+//	    looks that are Waiting for their turn, and that are Running
+//	heighliner_github_rate_limit_remaining{host}
+//	    requests that are left in this hour to the credential that has the fewest left
+//	heighliner_github_paused_credentials{host}
+//	    credentials with which GitHub asked for a pause
+type metrics struct {
+	reads   *prometheus.CounterVec
+	seconds prometheus.Histogram
+}
+
+func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) (*metrics, error) {
+	m := &metrics{
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "heighliner_github_reads_total",
+			Help: "Questions to GitHub, by operation and result.",
+		}, []string{"operation", "result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "heighliner_github_look_duration_seconds",
+			Help:    "Time of one look at GitHub, once it was its turn.",
+			Buckets: []float64{.02, .1, .5, 1, 2.5, 5, 10, 30, 60, 120},
+		}),
+	}
+	state := func(name string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "heighliner_github_looks", Help: "Looks at GitHub, by state.", ConstLabels: prometheus.Labels{"state": name},
+		}, value)
+	}
+	for _, c := range []prometheus.Collector{
+		m.reads, m.seconds, budgets{pool},
+		state("Waiting", func() float64 { waiting, _ := ls.size(); return float64(waiting) }),
+		state("Running", func() float64 { _, running := ls.size(); return float64(running) }),
+	} {
+		if err := registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// counted counts a request.
+func counted[T any](m *metrics, operation string, request func(context.Context) (T, error)) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) {
+		value, err := request(ctx)
+		result := "Ok"
+		if err != nil {
+			result = cmp.Or(string(github.KindOf(err)), "Failed")
+		}
+		m.reads.WithLabelValues(operation, result).Inc()
+		return value, err
+	}
+}
+
+// budgets collects what GitHub said about limits. There are as many hosts as clients
+// at most, of which the pool bounds the number.
+type budgets struct{ pool *github.Pool }
+
+var (
+	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Requests that are left in this hour to the credential that has the fewest left, by host.", []string{"host"}, nil)
+	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Credentials with which GitHub asked for a pause, by host.", []string{"host"}, nil)
+)
+
+// Describe is that of a prometheus.Collector.
+func (b budgets) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- remaining
+	descriptions <- paused
+}
+
+// Collect is that of a prometheus.Collector.
+func (b budgets) Collect(values chan<- prometheus.Metric) {
+	for host, all := range b.pool.Budgets() {
+		least, pauses, known := 0, 0, false
+		for _, budget := range all {
+			if !budget.PausedUntil.IsZero() {
+				pauses++
+			}
+			if budget.Limit > 0 && (!known || budget.Remaining < least) {
+				least, known = budget.Remaining, true
+			}
+		}
+		if known {
+			values <- prometheus.MustNewConstMetric(remaining, prometheus.GaugeValue, float64(least), host)
+		}
+		values <- prometheus.MustNewConstMetric(paused, prometheus.GaugeValue, float64(pauses), host)
+	}
+}

@@ -1,0 +1,192 @@
+package githubrepository
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/grants"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// observed is one GitHubRepository with what the cluster says about it.
+type observed struct {
+	repository *v1alpha1.GitHubRepository
+	question   question
+	// held are the numbers of pull requests that ImagePolicies offer.
+	held map[int64]bool
+	// problem is what somebody must change.
+	problem *status.Error
+	// checked says that the Secrets were read, which is done where a look is to begin.
+	checked bool
+	// webhook is the problem of the webhook's Secret.
+	webhook *status.Error
+	// client asks with the credential.
+	client *github.Client
+}
+
+// intervals of looks: the default, and the least.
+const (
+	defaultInterval = time.Minute
+	minInterval     = 5 * time.Second
+)
+
+// maxRequest is the schema's bound on status.lastHandledRequest.
+const maxRequest = 128
+
+// observe reads the cluster; it writes nothing.
+func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRepository) (*observed, error) {
+	spec := &repository.Spec
+	o := &observed{repository: repository, held: map[int64]bool{}, question: question{
+		baseURL:   spec.BaseURL,
+		repo:      github.Repo{Owner: spec.Owner, Name: spec.Repo},
+		interval:  max(minInterval, spec.Interval.Std(defaultInterval)),
+		requested: status.LineOf(repository.Annotations[v1alpha1.AnnotationRequestedAt], maxRequest),
+	}}
+	if spec.CredentialsSecretRef != nil {
+		o.question.secret = spec.CredentialsSecretRef.Name
+	}
+	if err := r.observeReaders(ctx, o); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// observeReaders finds what ImagePolicies want to read, and which pull requests they
+// offer. Those of namespaces that may not use the repository do not count.
+func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
+	var policies v1alpha1.ImagePolicyList
+	if err := r.List(ctx, &policies, client.MatchingFields{indexReaders: client.ObjectKeyFromObject(o.repository).String()}); err != nil {
+		return fmt.Errorf("list ImagePolicies: %w", err)
+	}
+	allowed := map[string]bool{}
+	var names []string
+	all := false
+	for i := range policies.Items {
+		p := &policies.Items[i]
+		may, known := allowed[p.Namespace]
+		if !known {
+			var err error
+			if may, err = r.allows(ctx, o, p.Namespace); err != nil {
+				return err
+			}
+			allowed[p.Namespace] = may
+		}
+		if !may {
+			continue
+		}
+		w := &o.question.wants
+		switch from := p.Spec.Source.GitHub; {
+		case from.PullRequests != nil:
+			w.pulls = true
+		case from.Releases != nil:
+			w.releases = true
+		case from.Tags != nil:
+			w.tags = true
+			if p.Spec.Match == nil || p.Spec.Match.Name == nil {
+				all = true
+			} else {
+				names = append(names, p.Spec.Match.Name.From)
+			}
+		}
+		for _, offered := range p.Status.Releases {
+			o.held[offered.PullRequest] = true
+		}
+	}
+	if !all {
+		slices.Sort(names)
+		o.question.wants.names = strings.Join(slices.Compact(names), separator)
+	}
+	return nil
+}
+
+// allows says whether the ImagePolicies of a namespace may use the repository. Of a
+// namespace whose labels count they are read past the cache.
+func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) (bool, error) {
+	var ns corev1.Namespace
+	if grants.NeedsLabels(o.repository, namespace) {
+		err := r.uncached.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("get namespace %q: %w", namespace, err)
+		}
+	}
+	may, err := grants.Allows(o.repository, namespace, ns.Labels)
+	if err != nil {
+		o.fault(status.NewTerminal(v1alpha1.ReasonInvalidSpec, err))
+	}
+	return may, nil
+}
+
+// observeSecrets reads the Secrets, one by one and past the cache, which is why it is
+// done for a look and not for each pass. One that is missing, or lacks a key, is a
+// problem: never go on as nobody.
+func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
+	o.checked = true
+	config := github.Config{BaseURL: o.repository.Spec.BaseURL}
+	if ref := o.repository.Spec.CredentialsSecretRef; ref != nil {
+		data, problem, err := r.secret(ctx, o, "spec.credentialsSecretRef.name", ref.Name)
+		if err != nil {
+			return err
+		}
+		o.fault(problem)
+		if problem == nil {
+			config.Credential, err = github.ReadCredential(data, o.question.repo.Owner)
+			if err != nil {
+				o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.credentialsSecretRef.name: Secret %q: %w", ref.Name, err)))
+			}
+		}
+	}
+	if ref := o.repository.Spec.WebhookSecretRef; ref != nil {
+		data, problem, err := r.secret(ctx, o, "spec.webhookSecretRef.name", ref.Name)
+		if err != nil {
+			return err
+		}
+		if problem == nil && len(data[keyWebhookSecret]) == 0 {
+			problem = status.NewTerminal("InvalidSecret", fmt.Errorf("spec.webhookSecretRef.name: Secret %q has nothing under the key %q; write the secret of the webhook there", ref.Name, keyWebhookSecret))
+		}
+		o.webhook = problem
+	}
+	if o.problem != nil {
+		return nil
+	}
+	var err error
+	if o.client, err = r.pool.Client(config); err != nil {
+		reason, message := failure(err)
+		o.fault(status.NewTerminal(reason, fmt.Errorf("%s", message)))
+	}
+	return nil
+}
+
+// keyWebhookSecret of a Secret that signs deliveries.
+const keyWebhookSecret = "secret"
+
+// secret reads one of the repository's namespace.
+func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (map[string][]byte, *status.Error, error) {
+	var s corev1.Secret
+	err := r.uncached.Get(ctx, client.ObjectKey{Namespace: o.repository.Namespace, Name: name}, &s)
+	if apierrors.IsNotFound(err) {
+		return nil, status.NewTerminal("SecretNotFound", fmt.Errorf("%s: there is no Secret %q in this namespace; create it or correct the name", field, name)), nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("get Secret %q: %w", name, err)
+	}
+	return s.Data, nil, nil
+}
+
+// fault keeps the first problem.
+func (o *observed) fault(e *status.Error) {
+	if o.problem == nil && e != nil {
+		o.problem = e
+	}
+}
