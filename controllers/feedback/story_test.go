@@ -582,7 +582,7 @@ func TestTwoWriters(t *testing.T) {
 // written in the end, and each once.
 func TestManyPullRequests(t *testing.T) {
 	s := begin(t)
-	for i := range 40 {
+	for i := range 16 {
 		s.pulls = s.repo.Open(githubtest.PullRequest{HeadRef: fmt.Sprintf("branch%d", i)})
 	}
 	s.look()
@@ -596,20 +596,20 @@ func TestManyPullRequests(t *testing.T) {
 	if got := s.condition(); got != allWritten {
 		t.Fatalf("condition %q", got)
 	}
-	if d := s.repo.Deployments(); len(d) != 40 {
-		t.Errorf("%d Deployments, want 40", len(d))
+	if d := s.repo.Deployments(); len(d) != 16 {
+		t.Errorf("%d Deployments, want 16", len(d))
 	}
-	for n := 1; n <= 40; n++ {
+	for n := 1; n <= 16; n++ {
 		s.comment(n)
 	}
-	if n := s.server.Count(posts, 201); n != 40 {
-		t.Errorf("%d Deployments were made, want 40", n)
+	if n := s.server.Count(posts, 201); n != 16 {
+		t.Errorf("%d Deployments were made, want 16", n)
 	}
-	if n := s.server.Count(statuses, 201); n != 40 {
-		t.Errorf("%d states were written, want 40", n)
+	if n := s.server.Count(statuses, 201); n != 16 {
+		t.Errorf("%d states were written, want 16", n)
 	}
-	if n := s.server.Count(comments, 201); n != 40 {
-		t.Errorf("%d comments were written, want 40", n)
+	if n := s.server.Count(comments, 201); n != 16 {
+		t.Errorf("%d comments were written, want 16", n)
 	}
 }
 
