@@ -23,11 +23,12 @@ const (
 	maxPause     = time.Hour + 5*time.Minute
 )
 
-// Writes that GitHub accepts: 80 a minute and 500 an hour that create content.
-// Half of that is used at most.
+// Writes that GitHub accepts: 80 a minute and 500 an hour that create content. No
+// minute has more than 60, and no hour more than 500.
 const (
 	writesPerSecond = 0.5
 	writesAtOnce    = 30
+	writesPerHour   = 250 // on top of as many at once
 )
 
 // requestsAtOnce with one credential; GitHub wants few.
@@ -54,7 +55,7 @@ type gate struct {
 	next   http.RoundTripper
 	clock  clock.PassiveClock
 	places chan struct{}
-	writes *rate.Limiter
+	writes []*rate.Limiter
 
 	mu        sync.Mutex
 	until     time.Time // end of the pause
@@ -65,7 +66,9 @@ type gate struct {
 }
 
 func newGate(next http.RoundTripper, c clock.PassiveClock) *gate {
-	return &gate{next: next, clock: c, places: make(chan struct{}, requestsAtOnce), writes: rate.NewLimiter(writesPerSecond, writesAtOnce)}
+	return &gate{next: next, clock: c, places: make(chan struct{}, requestsAtOnce), writes: []*rate.Limiter{
+		rate.NewLimiter(writesPerSecond, writesAtOnce), rate.NewLimiter(writesPerHour/3600.0, writesPerHour),
+	}}
 }
 
 // writing marks the context of reads that belong to a write: the reserve is theirs.
@@ -114,12 +117,19 @@ func (g *gate) admit(r *http.Request) error {
 	if !write {
 		return nil
 	}
-	turn := g.writes.ReserveN(now, 1)
-	if delay := turn.DelayFrom(now); delay > 0 {
-		turn.CancelAt(now)
-		return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
+	var turns []*rate.Reservation
+	var delay time.Duration
+	for _, limiter := range g.writes {
+		turn := limiter.ReserveN(now, 1)
+		turns, delay = append(turns, turn), max(delay, turn.DelayFrom(now))
 	}
-	return nil
+	if delay == 0 {
+		return nil
+	}
+	for _, turn := range turns {
+		turn.CancelAt(now)
+	}
+	return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
 }
 
 // maxRefusal is how much of an answer of 403 or 429 is looked at.
