@@ -69,6 +69,7 @@ func maybe(t *rapid.T, label string) time.Time {
 func group(t *rapid.T) release.Group {
 	g := release.Group{
 		Slug: word(t, "slug"), Name: word(t, "name"), Level: word(t, "level"), Phase: release.Phase(word(t, "phase")),
+		PullRequest: int64(count(t, "number")), Head: word(t, "head"), HeadTime: maybe(t, "pushed"),
 		Target:          release.Target{Release: word(t, "target"), Reason: word(t, "why"), ResolvedFrom: word(t, "from")},
 		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
 		SettledRevision: int64(count(t, "settled")), Overtaken: count(t, "overtaken"),

@@ -17,7 +17,7 @@ func TestReadSpec(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 	defaults := func(edit func(*release.Spec)) release.Spec {
-		s := release.Spec{Replicas: 1, Standby: 1, MinimumAvailable: 3, Deadline: 10 * time.Minute, Drain: 30 * time.Second}
+		s := release.Spec{Replicas: 1, Standby: 1, MinimumAvailable: 3, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: release.Previews{MaxGroups: 20}}
 		edit(&s)
 		return s
 	}
@@ -30,6 +30,12 @@ func TestReadSpec(t *testing.T) {
 		err  string
 	}{
 		"nothing": {v1alpha1.MicroserviceSpec{}, defaults(func(*release.Spec) {}), ""},
+		"previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxAge: "48h", KeepAfterClose: "1h30m"}}, defaults(func(s *release.Spec) {
+			s.Previews.MaxAge, s.Previews.KeepAfterClose = 48*time.Hour, 90*time.Minute
+		}), ""},
+		"places of previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxGroups: 5}}, defaults(func(s *release.Spec) {
+			s.Previews.MaxGroups = 5
+		}), ""},
 		"an autoscaler's least replicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](4), MaxReplicas: 9},
 		}}, defaults(func(s *release.Spec) { s.Replicas = 4 }), ""},

@@ -44,6 +44,9 @@ func (b *book) places() {
 		b.noteHead(g)
 		old := b.tooOld(g)
 		switch {
+		case g.Phase == Live && b.ends(g.Slug): // in this plan
+		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
+			g.Phase, g.Target = Expired, Target{Reason: NoPlace}
 		case g.Phase == Live && old:
 			b.expire(g, MaxAge, fmt.Sprintf("the last push was at %s, and spec.previews.maxAge is %s: push a commit to have it again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
 		case g.Phase == Live:
@@ -70,6 +73,11 @@ func (b *book) places() {
 	for _, g := range waiting[:min(len(waiting), most-len(live))] {
 		g.Phase, g.Target = Live, Target{}
 	}
+}
+
+// ends says that a preview is closed now.
+func (b *book) ends(slug string) bool {
+	return b.closed(slug) || b.excluded(slug) && !b.o.Spec.Paused
 }
 
 // wants says that a preview has a release to move to, if it gets a place.

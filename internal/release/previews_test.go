@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -86,12 +87,18 @@ func (w *world) checkPlaces(o Observed, old, next Ledger) {
 		case h.Phase == Expired && h.Target.Reason != NoPlace && h.Target.Reason != MaxAge:
 			w.fail("rule 26: group %s is Expired for %q", h.Slug, h.Target.Reason)
 		case g == nil:
-		case g.Phase == Live && len(g.Releases) > 0 && !w.lost[g.Slug] && h.Phase == Expired && h.Target.Reason == NoPlace && placed(old) <= most:
+		case g.Phase == Live && (g.ActiveRow() != nil || g.Run != nil) && !w.lost[g.Slug] && mayRun(o, g.Slug) && h.Phase == Expired && h.Target.Reason == NoPlace && placed(old) <= most:
 			w.fail("rule 26: %s loses its place, of %d previews in %d places", h.Slug, placed(old), most)
 		case g.Phase == Expired && g.Target.Reason == MaxAge && h.Phase == Live && g.Head == h.Head:
 			w.fail("rule 26: %s comes back with %s, which is too old", h.Slug, h.Head)
 		}
 	}
+}
+
+// mayRun says that nothing but the number of places keeps a group from running.
+func mayRun(o Observed, slug string) bool {
+	return len(o.Spec.Pins) == 0 && slices.ContainsFunc(o.Candidates, func(c Candidate) bool { return c.Slug == slug }) &&
+		!slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == slug })
 }
 
 // checkExpired holds a preview that has expired against rule 26, at the end of a

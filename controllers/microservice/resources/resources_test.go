@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -153,6 +155,11 @@ func TestIdentityTellsReleasesApart(t *testing.T) {
 		"version":    func(o *v1alpha1.OfferedRelease) { o.SemVer.Version = "1.2.1" },
 		"digest":     func(o *v1alpha1.OfferedRelease) { o.Images[0].Digest = "sha256:abd" },
 		"repository": func(o *v1alpha1.OfferedRelease) { o.Images[0].Image = "r.example/shop:1@sha256:abc" },
+		"image in step": func(o *v1alpha1.OfferedRelease) {
+			o.Images = append(o.Images, v1alpha1.ReleaseImage{Image: "r.example/worker:1", Digest: "sha256:def", ContainerName: "worker"})
+		},
+		"container": func(o *v1alpha1.OfferedRelease) { o.Images[0].ContainerName = "worker" },
+		"origin":    func(o *v1alpha1.OfferedRelease) { o.Fork = true },
 	} {
 		o := offered.DeepCopy()
 		edit(o)
@@ -160,13 +167,88 @@ func TestIdentityTellsReleasesApart(t *testing.T) {
 			t.Errorf("another %s is the same release", name)
 		}
 	}
+	worker := v1alpha1.ReleaseImage{Image: "r.example/worker:1", Digest: "sha256:def", ContainerName: "worker"}
+	two, other := offered.DeepCopy(), offered.DeepCopy()
+	two.Images = append(two.Images, worker)
+	worker.Digest = "sha256:fed"
+	other.Images = append(other.Images, worker)
+	if Identity(two, "c") == Identity(other, "c") {
+		t.Error("another digest of an image in step is the same release")
+	}
 	o := offered.DeepCopy()
 	o.Images[0].Image, o.SemVer.Name = "r.example:5000/shop:another-tag@sha256:abc", "renamed"
+	o.Revision, o.URL, o.ReleaseTime = "abc", "https://github.com/acme/shop/pull/7", &metav1.Time{}
 	if Identity(o, "c") != plain {
-		t.Error("another tag of the same image is another release")
+		t.Error("another tag, or what is told of it, of the same image is another release")
 	}
 	if Identity(offered, "d") == plain {
 		t.Error("another configuration is the same release")
+	}
+}
+
+// The release of a pull request carries its number and commit, each image is in its
+// container, and code from a fork gets no rights of the repository's own.
+func TestPreviewRelease(t *testing.T) {
+	t.Parallel()
+	build := func(fork bool) *v1alpha1.VersionedMicroservice {
+		t.Helper()
+		ms := microservice(t)
+		pod := &ms.Spec.Template.Spec
+		pod.ServiceAccountName, pod.DeprecatedServiceAccount = "shop", "shop"
+		pod.InitContainers = []corev1.Container{{Name: "migrate", Image: "none"}}
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{}},
+		}}}})
+		o := &v1alpha1.OfferedRelease{
+			SemVer: v1alpha1.SemVer{Name: "feature/a", Version: strings.Repeat("a", 40)}, Group: "feature-a-7", Level: v1alpha1.LevelPreview,
+			PullRequest: 7, Revision: strings.Repeat("a", 40), Fork: fork,
+			Images: []v1alpha1.ReleaseImage{
+				{Image: "r.example/shop:pr-7@sha256:abc", Digest: "sha256:abc"},
+				{Image: "r.example/migrate:pr-7@sha256:def", Digest: "sha256:def", ContainerName: "migrate"},
+			},
+		}
+		child, err := Release(ms, policy, o, "c", nil, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return child
+	}
+	own, fork := build(false), build(true)
+	pod := own.Spec.Template.Spec
+	for what, x := range map[string]struct{ got, want any }{
+		"label":                 {own.Labels[v1alpha1.LabelPullRequest], "7"},
+		"label of pods":         {own.Spec.Template.Labels[v1alpha1.LabelPullRequest], "7"},
+		"annotation of pods":    {own.Spec.Template.Annotations[v1alpha1.AnnotationCommit], strings.Repeat("a", 40)},
+		"image":                 {pod.Containers[1].Image, "r.example/shop:pr-7@sha256:abc"},
+		"image in step":         {pod.InitContainers[0].Image, "r.example/migrate:pr-7@sha256:def"},
+		"ServiceAccount":        {pod.ServiceAccountName, "shop"},
+		"token":                 {pod.AutomountServiceAccountToken, (*bool)(nil)},
+		"fork's ServiceAccount": {fork.Spec.Template.Spec.ServiceAccountName + fork.Spec.Template.Spec.DeprecatedServiceAccount, "default"},
+		"fork's token":          {fork.Spec.Template.Spec.AutomountServiceAccountToken, ptr.To(false)},
+	} {
+		if diff := cmp.Diff(x.want, x.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	tokens := func(c *v1alpha1.VersionedMicroservice) (n int) {
+		for _, v := range c.Spec.Template.Spec.Volumes {
+			if v.Projected != nil {
+				n += len(v.Projected.Sources)
+			}
+		}
+		return n
+	}
+	if tokens(own) != 2 || tokens(fork) != 1 {
+		t.Errorf("%d and %d projections, want 2 and 1", tokens(own), tokens(fork))
+	}
+	if own.Name == fork.Name {
+		t.Error("the release of a fork is that of the repository")
+	}
+	ms := microservice(t)
+	_, err := Release(ms, policy, &v1alpha1.OfferedRelease{Images: []v1alpha1.ReleaseImage{{ContainerName: "none"}}}, "c", nil, 1, 1)
+	if missing := new(ImageContainerError); !errors.As(err, &missing) || missing.Name != "none" {
+		t.Errorf("an image without a container: %v", err)
 	}
 }
 

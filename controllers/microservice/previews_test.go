@@ -1,0 +1,225 @@
+package microservice
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// pull is an open pull request of branch feature, with an image of its head commit.
+func (s *story) pull(number int, sha string) v1alpha1.OfferedRelease {
+	return v1alpha1.OfferedRelease{
+		SemVer: v1alpha1.SemVer{Name: "feature", Version: sha}, Group: fmt.Sprintf("feature-%d", number), Level: v1alpha1.LevelPreview,
+		PullRequest: int64(number), Revision: sha, ReleaseTime: &metav1.Time{Time: s.clock.Now()},
+		Images: []v1alpha1.ReleaseImage{{Image: "r.example/shop:" + sha + "@sha256:" + sha, Digest: "sha256:" + sha}},
+	}
+}
+
+// pulls makes the ImagePolicy offer pull requests, and says that others are closed.
+func (s *story) pulls(open []v1alpha1.OfferedRelease, closed ...int) {
+	s.Helper()
+	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
+	p.Spec.Image = "r.example/shop"
+	p.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}}
+	p.Spec.Source.GitHub.RepositoryRef.Name = "shop"
+	if err := env.Client.Create(s.Context(), p); err != nil {
+		s.get("shop", p)
+	}
+	p.Status = v1alpha1.ImagePolicyStatus{ObservedGeneration: p.Generation, Releases: open}
+	for _, number := range closed {
+		p.Status.Withdrawn = append(p.Status.Withdrawn, v1alpha1.Withdrawal{
+			Group: fmt.Sprintf("feature-%d", number), Reason: v1alpha1.WithdrawnClosed, Time: metav1.NewTime(s.clock.Now()),
+		})
+	}
+	if err := env.Client.Status().Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestLifeOfAPreview plays a pull request from its first image until nothing is left.
+func TestLifeOfAPreview(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.Previews = &v1alpha1.Previews{KeepAfterClose: "1h"}
+	})
+	s.route()
+	s.pulls(nil)
+	s.play()
+	same(t, "no pull request", condition(s.ms(), "Ready"), "True Succeeded: there are previews of pull requests only")
+	same(t, "no previews", condition(s.ms(), "PreviewsReady"), "")
+
+	first := s.pull(7, "aaaaaaa")
+	s.pulls([]v1alpha1.OfferedRelease{first})
+	s.play(s.until("aaaaaaa pending"))
+	same(t, "starting", condition(s.ms(), "PreviewsReady"), "False PreviewsStarting: 0 of 1; 1 starting")
+	same(t, "ready without it", condition(s.ms(), "Ready"), "True Succeeded: there are previews of pull requests only")
+	s.play()
+	same(t, "opened", s.ledger(), lines("feature-7 Live target Latest", "  aaaaaaa active 100% First, 2 replicas"))
+	same(t, "available", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1")
+	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Previews: "1/1"})
+	group := s.ms().Status.ReleaseGroups[0]
+	same(t, "number and head", fmt.Sprint(group.PullRequest, group.Head, group.HeadTime.UTC()), fmt.Sprint(7, "aaaaaaa", first.ReleaseTime.UTC()))
+	child := s.release("aaaaaaa")
+	for _, labels := range []map[string]string{child.Labels, child.Spec.Template.Labels} {
+		same(t, "label", labels[v1alpha1.LabelPullRequest], "7")
+	}
+	same(t, "annotation", child.Spec.Template.Annotations[v1alpha1.AnnotationCommit], "aaaaaaa")
+
+	// Three pushes before the first of them is available; the last one never is.
+	for _, sha := range []string{"bbbbbbb", "ccccccc", "ddddddd"} {
+		s.broken[sha] = true
+		s.pulls([]v1alpha1.OfferedRelease{s.pull(7, sha)})
+		s.play(s.until(sha + " pending"))
+	}
+	s.play()
+	same(t, "the old one serves", s.ledger(), lines(
+		"feature-7 Live target Held", "  ddddddd error 0% CrashLoopBackOff, 0 replicas", "  aaaaaaa active 100% First, 2 replicas"))
+	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1; failed: #7 (CrashLoopBackOff)")
+	same(t, "a preview is no failed release", condition(s.ms(), "ReleaseFailed"), "")
+	same(t, "ready all the same", condition(s.ms(), "Ready"), "True Succeeded: there are previews of pull requests only")
+	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "eeeeeee")})
+	s.play()
+	same(t, "mended", s.ledger(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
+
+	// Closed: it stays for an hour, to the second.
+	s.pulls(nil, 7)
+	result, err := s.pass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "kept for", result.RequeueAfter.Round(time.Second), time.Hour)
+	s.clock.Step(time.Hour - time.Second)
+	result, err = s.pass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "kept", s.ledger(), lines("feature-7 Live target Held", "  eeeeeee active 100% Promoted, 2 replicas"))
+	s.clock.Step(result.RequeueAfter)
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "closing", s.ledger(), lines("feature-7 Closing target ", "  eeeeeee deprecated 0% Closed, 2 replicas"))
+	s.play()
+	same(t, "nothing is left", s.ledger(), "")
+	same(t, "no condition is left", condition(s.ms(), "PreviewsReady"), "")
+	var told []string
+	for _, e := range s.events {
+		reason, _, _ := strings.Cut(e, ":")
+		told = append(told, reason)
+	}
+	same(t, "events", strings.Join(told, " "), "Started Promoted Started Overtaken Removed Started Overtaken Removed Started ReleaseFailed Started Promoted Removed Closed Removed")
+}
+
+// TestPreviewsWithoutPlace has more pull requests than places, and one that is too old.
+func TestPreviewsWithoutPlace(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.Previews = &v1alpha1.Previews{MaxGroups: 1, MaxAge: "2h"}
+	})
+	one, two := s.pull(1, "aaaaaaa"), s.pull(2, "bbbbbbb")
+	s.pulls([]v1alpha1.OfferedRelease{one, two})
+	s.play(func() bool { return s.ms().Status.Summary.Previews == "1/1" })
+	same(t, "one place", s.ledger(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoPlace"))
+	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a place (spec.previews.maxGroups)")
+	same(t, "expired", s.ms().Status.ReleaseGroups[1].Expired, "aaaaaaa")
+	result, err := s.pass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "looked at again when it is too old", s.clock.Now().Add(result.RequeueAfter), one.ReleaseTime.Add(2*time.Hour))
+	s.play()
+	same(t, "too old", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
+	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0; 2 expired (spec.previews.maxAge)")
+	same(t, "events", s.events[len(s.events)-2:], []string{
+		"Expired: the preview is drained and taken down: the last push was at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", and spec.previews.maxAge is 2h0m0s: push a commit to have it again",
+		"Removed: bbbbbbb is drained and removed",
+	})
+	s.pulls([]v1alpha1.OfferedRelease{s.pull(1, "ccccccc"), two})
+	s.play(s.until("ccccccc active"))
+	same(t, "pushed", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Live target Latest", "  ccccccc active 100% First, 2 replicas"))
+}
+
+// TestReleasesAndPreviewsSideBySide has a preview that fails beside a release.
+func TestReleasesAndPreviewsSideBySide(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.offer("1.0.0")
+	s.play()
+	p := &v1alpha1.ImagePolicy{}
+	s.get("shop", p)
+	s.broken["aaaaaaa"] = true
+	p.Status.Releases = append([]v1alpha1.OfferedRelease{s.pull(7, "aaaaaaa")}, p.Status.Releases...)
+	if err := env.Client.Status().Update(s.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	s.play()
+	same(t, "ledger", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas", "feature-7 Live target ", "  aaaaaaa error 0% CrashLoopBackOff, 0 replicas"))
+	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Active: "1.0.0", Groups: "1/1", Previews: "0/1"})
+	same(t, "ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
+	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
+}
+
+// TestImagesInStep gives each container its image, and says which one is missing.
+func TestImagesInStep(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "unset"}}
+	})
+	s.offer("1.0.0")
+	s.also("migrate", "1.0.0")
+	s.play()
+	child := s.release("1.0.0")
+	same(t, "image", child.Spec.Template.Spec.Containers[0].Image, "r.example/shop:1.0.0@sha256:1.0.0")
+	same(t, "image in step", child.Spec.Template.Spec.InitContainers[0].Image, "r.example/migrate:1.0.0@sha256:1.0.0")
+
+	s.offer("1.1.0", "1.0.0")
+	s.also("worker", "1.1.0")
+	s.play()
+	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or name one of these`)
+	same(t, "what runs goes on", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+}
+
+// also adds an image for a container to all that is offered.
+func (s *story) also(container, version string) {
+	s.Helper()
+	p := &v1alpha1.ImagePolicy{}
+	s.get("shop", p)
+	for i := range p.Status.Releases {
+		p.Status.Releases[i].Images = append(p.Status.Releases[i].Images, v1alpha1.ReleaseImage{
+			Image: "r.example/" + container + ":" + version + "@sha256:" + version, Digest: "sha256:" + version, ContainerName: container,
+		})
+	}
+	if err := env.Client.Status().Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestRebuiltPreviewKeepsItsNumber loses the record while a preview runs.
+func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "aaaaaaa")})
+	s.play()
+	s.pulls(nil)
+	ms := s.ms()
+	ms.Status = v1alpha1.MicroserviceStatus{}
+	if err := env.Client.Status().Update(s.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	s.play()
+	same(t, "ledger", s.ledger(), lines("feature-7 Live target Held", "  aaaaaaa active 100% Rebuilt, 2 replicas"))
+	same(t, "number", s.ms().Status.ReleaseGroups[0].PullRequest, int64(7))
+	var list v1alpha1.VersionedMicroserviceList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelPullRequest: "7"}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "found by its number", len(list.Items), 1)
+}
