@@ -164,8 +164,8 @@ func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolic
 	if err != nil {
 		return imagepolicy.Explanation{}, usage(err)
 	}
-	scanner := securely{registry.New(registry.Options{UserAgent: "hlnr/" + version}), certificates}
-	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, o.platform)
+	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + version})
+	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, certificates, o.platform)
 	var s *status.Error
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
 		return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
@@ -216,32 +216,6 @@ func (o explainOptions) certificates() (registry.TLS, error) {
 		return registry.TLS{}, fmt.Errorf("--ca-file, --cert-file, --key-file: %w", err)
 	}
 	return tls, nil
-}
-
-// securely asks with certificates of one's own.
-type securely struct {
-	imagepolicy.Scanner
-	tls registry.TLS
-}
-
-func (s securely) List(ctx context.Context, r registry.Request) (registry.Scan, error) {
-	r.TLS = s.tls
-	return s.Scanner.List(ctx, r)
-}
-
-func (s securely) Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error) {
-	r.TLS = s.tls
-	return s.Scanner.Resolve(ctx, r, tag)
-}
-
-func (s securely) Inspect(ctx context.Context, r registry.Request, digest, platform string) (registry.Image, error) {
-	r.TLS = s.tls
-	return s.Scanner.Inspect(ctx, r, digest, platform)
-}
-
-func (s securely) Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error) {
-	r.TLS = s.tls
-	return s.Scanner.Gone(ctx, r, tag, digest, witness)
 }
 
 // read reads a file, or standard input for "-".

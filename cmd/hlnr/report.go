@@ -129,9 +129,9 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOpt
 		field string
 		set   bool
 	}{
-		{"spec.match.labels", spec.Match != nil && len(spec.Match.Labels) > 0},
-		{"spec.additionalImages", len(spec.AdditionalImages) > 0},
-		{"spec.verify", spec.Verify != nil},
+		{"spec.match.labels", o.tags != "" && spec.Match != nil && len(spec.Match.Labels) > 0},
+		{"spec.additionalImages", o.tags != "" && len(spec.AdditionalImages) > 0},
+		{"spec.verify", e.Unverified},
 	} {
 		if part.set {
 			notes = append(notes, part.field+" was not judged: a cluster may refuse what is offered here")

@@ -28,12 +28,12 @@ type Explanation struct {
 
 // Explain looks at the policy's source as the controller does, and gives the verdict
 // of each tag. auth is the credential, for all repositories of the registry of
-// spec.image, and platform the one that an image must be there for where
+// spec.image, tls what spec.certSecretRef would give, and platform the one that an image must be there for where
 // spec.platforms names none. Signatures are not looked at: see Unverified. A source at
 // GitHub is known in a cluster only, and an error. The error is of the specification, or
 // the first one of the registry: the explanation beside the latter has what was
 // learned all the same.
-func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, platform string) (Explanation, error) {
+func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string) (Explanation, error) {
 	o := unused(policy, platform)
 	if o.problem != nil {
 		return Explanation{}, o.problem
@@ -43,7 +43,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxLook)
 	defer cancel()
-	by := access{auths: make([]registry.Credential, len(o.question.repositories()))}
+	by := access{auths: make([]registry.Credential, len(o.question.repositories())), tls: tls}
 	for i, repository := range o.question.repositories() {
 		if registry.Host(repository) == registry.Host(policy.Spec.Image) {
 			by.auths[i] = auth
