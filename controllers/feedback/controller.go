@@ -185,7 +185,7 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 		return status.Again(ctx, client.IgnoreNotFound(err))
 	} else if wrote {
 		r.journal.Wrote(before, ghr, now)
-		r.events.Transition(ghr, before.Status.Conditions, ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady, "True", "TellGitHub")
+		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "TellGitHub", status.Told{Kind: v1alpha1.ConditionFeedbackReady, Good: metav1.ConditionTrue})
 	}
 	r.writer.recorded(key)
 	if !search && len(p.writes) == 0 {
@@ -198,13 +198,13 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 	return ctrl.Result{RequeueAfter: r.begin(ghr, &p, known, search, now)}, nil
 }
 
-// lost says that no record tells what was written before: there never was anything,
-// or the status was taken away.
+// lost says that no record tells of Deployments: there never was one, or the status
+// was taken away. It costs one request after each start of the manager to know.
 func lost(ghr *v1alpha1.GitHubRepository) bool {
 	if f := ghr.Spec.Feedback; f != nil && !enabled(f.Deployments.PullRequests) && !f.Deployments.Releases {
 		return false // who writes comments alone may not be permitted to look
 	}
-	return len(ghr.Status.Feedback) == 0 && !meta.IsStatusConditionTrue(ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady)
+	return len(ghr.Status.Feedback) == 0
 }
 
 // hold gives the repository the finalizer before anything is made that must be taken

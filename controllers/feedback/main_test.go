@@ -68,7 +68,8 @@ type story struct {
 	patches    atomic.Int32 // of the status
 	hang       atomic.Pointer[chan struct{}]
 	events     []string
-	pulls      int // that were opened
+	pulls      int    // that were opened
+	race       func() // runs just before each patch of the status
 }
 
 func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
@@ -105,6 +106,9 @@ func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
 	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, x...), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.patches.Add(1)
+			if s.race != nil {
+				s.race()
+			}
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
