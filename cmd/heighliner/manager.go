@@ -29,10 +29,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/feedback"
+	"github.com/heighliner/heighliner/controllers/githubrepository"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/controllers/microservice"
 	"github.com/heighliner/heighliner/controllers/networkpolicy"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
 )
@@ -47,6 +50,7 @@ type options struct {
 	metricsAddress  string
 	metricsInsecure bool
 	probeAddress    string
+	webhookAddress  string
 	namespaces      []string
 	minDrain        time.Duration
 	workers         int
@@ -61,10 +65,10 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heighliner",
 		Short: "Release platform for Kubernetes: runs the controllers of hlnr.io",
-		Long: `heighliner watches ImagePolicies, Microservices, VersionedMicroservices and
-NetworkPolicies of the API group hlnr.io: a version that is pushed becomes a release
-that runs beside the live one, gets traffic step by step, and is taken back when it
-is bad.
+		Long: `heighliner watches GitHubRepositories, ImagePolicies, Microservices,
+VersionedMicroservices and NetworkPolicies of the API group hlnr.io: a version that is
+pushed becomes a release that runs beside the live one, gets traffic step by step, and
+is taken back when it is bad.
 
 It talks to the cluster that KUBECONFIG, --kubeconfig or the pod's service account
 gives.`,
@@ -85,11 +89,12 @@ gives.`,
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 serves none")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve the metrics over HTTP and to everybody")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address at which deliveries of GitHub's webhooks are taken over HTTP, behind a Gateway; 0 takes none")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; default: all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "least time between the last route to a release and the end of its pods; an accepted route is not yet a served one")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus that is asked by analyses which name none; default: none")
-	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that analyses and hooks may ask, though they are loopback, link-local or multicast; never a metadata service")
-	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that analyses and hooks may not ask; goes before --outbound-allow")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that analyses, hooks and GitHubRepositories may ask, though they are loopback, link-local or multicast; never a metadata service")
+	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that analyses, hooks and GitHubRepositories may not ask; goes before --outbound-allow")
 	f.IntVar(&o.workers, "workers", 8, "objects of a kind that are reconciled at the same time")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -224,11 +229,19 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return err
 	}
+	// One pool for all who talk to GitHub: its limits are kept in it.
+	pool := github.NewPool(github.Options{Outbound: allowed})
 	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version})
 	for _, c := range []struct {
 		name  string
 		setup func() error
 	}{
+		{"githubrepository", func() error {
+			return githubrepository.SetupWithManager(mgr, githubrepository.Options{Pool: pool, Workers: o.workers, WebhookAddress: o.webhookAddress})
+		}},
+		{"feedback", func() error {
+			return feedback.SetupWithManager(mgr, feedback.Options{Pool: pool, Workers: o.workers})
+		}},
 		{"imagepolicy", func() error {
 			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{Workers: o.workers, Scanner: scanner})
 		}},

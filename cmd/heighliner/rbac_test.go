@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +31,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
@@ -131,9 +133,10 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:heighliner-system", "system:authenticated"},
 	}
 	config.Wrap(refused.wrap)
-	metrics := freeAddress(t)
+	elsewhere := env.Namespace(t)
+	metrics, webhooks := freeAddress(t), freeAddress(t)
 	mgr, err := newManager(config, options{
-		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: metrics, probeAddress: "0",
+		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: metrics, probeAddress: "0", webhookAddress: webhooks,
 		minDrain: time.Second, workers: 4, outbound: outbound.Config{Allow: []string{"127.0.0.1"}},
 	})
 	if err != nil {
@@ -230,6 +233,8 @@ func TestShippedRightsSuffice(t *testing.T) {
 		t.Errorf("the cache keeps the content of a ConfigMap: %v", cached)
 	}
 
+	pullRequests(t, namespace, elsewhere, webhooks)
+
 	get := func(header string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+metrics+"/metrics", nil)
@@ -276,12 +281,86 @@ func TestShippedRightsSuffice(t *testing.T) {
 			`heighliner_release_events_total{reason="Promoted"} 2`, `heighliner_release_promotion_seconds_count 2`,
 			`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 1`, `heighliner_hook_call_duration_seconds_count`,
 			`heighliner_registry_lookups_total{operation="List",result="Ok"}`, `heighliner_scan_duration_seconds_count`,
+			`heighliner_github_reads_total{operation="PullRequest",result="Ok"} 1`, `heighliner_github_rate_limit_remaining{host="127.0.0.1:`,
+			`heighliner_webhook_total{result="Accepted"} 1`, `heighliner_webhook_total{result="Unauthorized"} 1`,
 		}, func(line string) bool { return strings.Contains(body, line) })
 		return len(missing) == 0, nil
 	})
 	if err != nil {
 		t.Errorf("metrics lack %q: %v", missing, err)
 	}
+}
+
+// pullRequests runs the life of a pull request of a repository that ImagePolicies of two
+// namespaces read.
+func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
+	t.Helper()
+	hub, err := githubtest.New(githubtest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := hub.AddRepository("acme/shop")
+	hub.AddToken("token", githubtest.Access{})
+	number := repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	repo.Tag("v1.0.0")
+	server := httptest.NewServer(hub)
+	t.Cleanup(server.Close)
+
+	labels := map[string]string{"team": "checkout"}
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}
+	if err := env.Client.Patch(t.Context(), other, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"checkout"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"}, StringData: map[string]string{"token": "token", "secret": "signs"}})
+	key := client.ObjectKey{Namespace: namespace, Name: "github"}
+	repository := &v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"}}
+	repository.Spec = v1alpha1.GitHubRepositorySpec{
+		Owner: "acme", Repo: "shop", BaseURL: server.URL, Interval: "1h",
+		CredentialsSecretRef: &v1alpha1.Reference{Name: "github"}, WebhookSecretRef: &v1alpha1.Reference{Name: "github"},
+		AllowedNamespaces: &v1alpha1.AllowedNamespaces{From: v1alpha1.NamespacesSelector, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		Feedback:          &v1alpha1.Feedback{},
+	}
+	create(t, repository)
+	for _, source := range []struct {
+		namespace string
+		from      v1alpha1.GitHubSource
+	}{
+		{namespace, v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}},
+		{elsewhere, v1alpha1.GitHubSource{Tags: &v1alpha1.GitHubTags{}}},
+	} {
+		source.from.RepositoryRef = v1alpha1.NamespacedReference{Namespace: namespace, Name: "github"}
+		policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: source.namespace, Name: "from-github"}}
+		policy.Spec.Image = "registry.invalid/shop"
+		policy.Spec.Source = &v1alpha1.ImageSource{GitHub: &source.from}
+		create(t, policy)
+	}
+	known := func(want string) {
+		t.Helper()
+		apiserver.Eventually(t, func(ctx context.Context) error {
+			got := &v1alpha1.GitHubRepository{}
+			if err := env.Client.Get(ctx, key, got); err != nil {
+				return err
+			}
+			var pulls []string
+			for _, pr := range got.Status.PullRequests {
+				pulls = append(pulls, fmt.Sprint(pr.Number, " ", pr.State))
+			}
+			if is := fmt.Sprint(pulls, " ", len(got.Status.Tags), " tags at ", got.Status.WebhookPath); is != want {
+				return fmt.Errorf("known is %q, want %q; %v", is, want, got.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	path := "/github/" + namespace + "/github"
+	known("[1 Open] 1 tags at " + path)
+	repo.Close(number, true)
+	delivery := repo.PullRequestEvent(number, "closed")
+	for secret, want := range map[string]int{"guesses": http.StatusUnauthorized, "signs": http.StatusAccepted} {
+		if got, err := delivery.Send(t.Context(), http.DefaultClient, "http://"+webhooks+path, []byte(secret)); got != want || err != nil {
+			t.Errorf("delivery that %s: got %d, %v, want %d", secret, got, err, want)
+		}
+	}
+	known("[1 Closed] 1 tags at " + path) // the next look by itself is in an hour
 }
 
 // copied waits until the one release owns a copy of its ConfigMap and of its Secret,

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -47,6 +48,15 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Default: the manager's registry.
 	Metrics prometheus.Registerer
+	// WebhookAddress takes deliveries of webhooks over plain HTTP, on every replica;
+	// "" and "0": none are taken.
+	WebhookAddress string
+	// Packages is told of each delivery about a package, with the GitHubRepository and
+	// the name of the package, on the leader only: who waits for an image in that
+	// repository may look now. It is called from any goroutine, at most six times in a
+	// row and then every ten seconds for each of both, and must not block. Default:
+	// nobody is told.
+	Packages func(repository types.NamespacedName, name string)
 }
 
 // Reconciler reconciles GitHubRepositories.
@@ -63,7 +73,7 @@ type Reconciler struct {
 	serves bool
 }
 
-// +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories/status,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get
@@ -101,6 +111,12 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return err
 	}
+	if o.WebhookAddress != "" && o.WebhookAddress != "0" {
+		r.serves = true
+		if err := r.serve(mgr, o); err != nil {
+			return fmt.Errorf("set up webhooks: %w", err)
+		}
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("githubrepository").
 		For(&v1alpha1.GitHubRepository{}, asked()).
@@ -111,6 +127,18 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
+}
+
+// serve adds the server of webhooks to a manager.
+func (r *Reconciler) serve(mgr ctrl.Manager, o Options) error {
+	// Controllers have informers on the leader only.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.GitHubRepository{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch GitHubRepositories: %w", err)
+	}
+	return mgr.Add(&server{address: o.WebhookAddress, handler: (&hooks{
+		repositories: mgr.GetClient(), secrets: r.uncached, writer: mgr.GetClient(), clock: clock.RealClock{},
+		elected: mgr.Elected(), hint: r.looks.hint, packages: o.Packages, count: r.metrics.delivered,
+	}).ready()})
 }
 
 // Reconcile reports what is known of one repository, and has GitHub looked at, if that

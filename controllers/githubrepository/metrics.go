@@ -22,9 +22,13 @@ import (
 //	    requests that are left in this hour to the credential that has the fewest left
 //	heighliner_github_paused_credentials{host}
 //	    credentials with which GitHub asked for a pause
+//	heighliner_webhook_total{result}
+//	    deliveries of webhooks: Accepted, Ignored, Duplicate, Unknown, Unauthorized,
+//	    MethodNotAllowed, TooLarge, UnsupportedMediaType, Malformed, TooMany or Failed
 type metrics struct {
-	reads   *prometheus.CounterVec
-	seconds prometheus.Histogram
+	reads    *prometheus.CounterVec
+	seconds  prometheus.Histogram
+	webhooks *prometheus.CounterVec
 }
 
 func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) (*metrics, error) {
@@ -38,6 +42,10 @@ func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) 
 			Help:    "Time of one look at GitHub, once it was its turn.",
 			Buckets: []float64{.02, .1, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}),
+		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "heighliner_webhook_total",
+			Help: "Deliveries of webhooks, by result.",
+		}, []string{"result"}),
 	}
 	state := func(name string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -45,7 +53,7 @@ func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) 
 		}, value)
 	}
 	for _, c := range []prometheus.Collector{
-		m.reads, m.seconds, budgets{pool},
+		m.reads, m.seconds, m.webhooks, budgets{pool},
 		state("Waiting", func() float64 { waiting, _ := ls.size(); return float64(waiting) }),
 		state("Running", func() float64 { _, running := ls.size(); return float64(running) }),
 	} {
@@ -55,6 +63,9 @@ func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) 
 	}
 	return m, nil
 }
+
+// delivered counts a delivery of a webhook.
+func (m *metrics) delivered(result string) { m.webhooks.WithLabelValues(result).Inc() }
 
 // counted counts a request.
 func counted[T any](m *metrics, operation string, request func(context.Context) (T, error)) func(context.Context) (T, error) {

@@ -255,20 +255,12 @@ func setWebhook(o *observed, known remembered, serves bool) {
 // tell emits an event for each transition.
 func (r *Reconciler) tell(repository, before *v1alpha1.GitHubRepository) {
 	was, is := before.Status, repository.Status
-	r.events.Transition(repository, was.Conditions, is.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Look")
-	for _, c := range []struct {
-		kind string
-		good metav1.ConditionStatus
-	}{
-		{v1alpha1.ConditionRateLimited, metav1.ConditionFalse},
-		{v1alpha1.ConditionTruncated, metav1.ConditionFalse},
-		{v1alpha1.ConditionWebhookReady, metav1.ConditionTrue},
-	} {
-		if meta.FindStatusCondition(was.Conditions, c.kind) == nil && meta.IsStatusConditionPresentAndEqual(is.Conditions, c.kind, c.good) {
-			continue // nobody worried
-		}
-		r.events.Transition(repository, was.Conditions, is.Conditions, c.kind, c.good, "Look")
-	}
+	r.events.Transitions(repository, was.Conditions, is.Conditions, "Look",
+		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionTruncated, Good: metav1.ConditionFalse, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionWebhookReady, Good: metav1.ConditionTrue, Worry: true},
+	)
 	if was.Repository != "" && was.Repository != is.Repository {
 		r.events.Normal(repository, "Renamed", "Look", fmt.Sprintf("the repository is %s now, and was %s", is.Repository, was.Repository))
 	}

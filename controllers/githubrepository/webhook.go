@@ -1,0 +1,351 @@
+package githubrepository
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// Bounds of deliveries.
+const (
+	// maxPayload in bytes; a pull request's event has some 30 KB.
+	maxPayload = 2 << 20
+	// maxDeliveries that are read at the same time.
+	maxDeliveries = 16
+	// rememberedFor is how long a delivery that comes again counts as the same, of the
+	// last maxRemembered ones. GitHub sends none again by itself; people do.
+	rememberedFor = 10 * time.Minute
+	maxRemembered = 4096
+	// maxSources are the repositories whose rates are remembered.
+	maxSources = 1024
+	// coalesce is how long hints gather before they lead to a look. What people do at
+	// once makes several deliveries within a few hundred milliseconds, such as a push
+	// and the change of its pull request; more than a second would be waited for by
+	// whoever pushed.
+	coalesce = time.Second
+)
+
+// Rates for one repository: deliveries that are looked at, of which each costs a read
+// of its Secret, and looks that they lead to.
+const (
+	deliveriesPerSecond = 20
+	deliveriesAtOnce    = 100
+	looksEvery          = 10 * time.Second
+	looksAtOnce         = 6
+)
+
+// hooks takes deliveries of GitHub's webhooks, at /github/<namespace>/<name>. They are
+// hints that something changed, and only bring looks forward; a lost one costs the
+// time to the next look.
+//
+// Every replica takes deliveries, because a Service sends them to any. The leader looks
+// at once. Another replica cannot: it asks for a look by the annotation
+// hlnr.io/requestedAt, as people do, and has nobody to tell of packages.
+type hooks struct {
+	// repositories are read from the cache, and Secrets past it.
+	repositories, secrets client.Reader
+	writer                client.Writer
+	clock                 clock.WithDelayedExecution
+	// elected is closed on the leader.
+	elected <-chan struct{}
+	hint    func(types.NamespacedName, map[int64]bool)
+	// packages is told of a package of a repository that has a new version; nil: nobody.
+	packages func(types.NamespacedName, string)
+	count    func(result string)
+
+	places chan struct{}
+	seen   *lru.Cache // time of a delivery, by repository and delivery
+
+	mu      sync.Mutex
+	sources *lru.Cache // *incoming by repository
+}
+
+// incoming is what comes for one repository.
+type incoming struct {
+	deliveries *rate.Limiter
+	looks      *rate.Limiter
+
+	mu       sync.Mutex
+	pending  bool
+	look     bool
+	numbers  map[int64]bool
+	packages map[string]bool
+}
+
+// ready gives hooks of which the fields for others are set.
+func (h *hooks) ready() *hooks {
+	h.places = make(chan struct{}, maxDeliveries)
+	h.seen, h.sources = lru.New(maxRemembered), lru.New(maxSources)
+	return h
+}
+
+// Results of deliveries, as the metric names them.
+const (
+	resultAccepted  = "Accepted"
+	resultIgnored   = "Ignored"
+	resultDuplicate = "Duplicate"
+	resultUnknown   = "Unknown"
+	resultTooMany   = "TooMany"
+	resultFailed    = "Failed"
+)
+
+// refusals are the results of deliveries that cannot be read, by status.
+var refusals = map[int]string{
+	http.StatusUnauthorized:          "Unauthorized",
+	http.StatusMethodNotAllowed:      "MethodNotAllowed",
+	http.StatusRequestEntityTooLarge: "TooLarge",
+	http.StatusUnsupportedMediaType:  "UnsupportedMediaType",
+	http.StatusBadRequest:            "Malformed",
+}
+
+// ServeHTTP answers one delivery: 202 where it is accepted, ignored or known, which is
+// all that whoever knows the secret is told. A repository that is unknown, and one
+// without a webhook, are both 404.
+func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code, result, text := h.take(r)
+	h.count(result)
+	switch code {
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", http.MethodPost)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "10")
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
+}
+
+// take reads a delivery, and gives the answer, and its result for the metric.
+func (h *hooks) take(r *http.Request) (code int, result, text string) {
+	if r.Method != http.MethodPost {
+		return refused(http.StatusMethodNotAllowed, "deliveries are posted")
+	}
+	select {
+	case h.places <- struct{}{}:
+		defer func() { <-h.places }()
+	default:
+		return http.StatusServiceUnavailable, resultTooMany, "too many deliveries at once"
+	}
+	key, ok := keyOf(r.URL.Path)
+	if !ok {
+		return unknown()
+	}
+	var repository v1alpha1.GitHubRepository
+	switch err := h.repositories.Get(r.Context(), key, &repository); {
+	case apierrors.IsNotFound(err):
+		return unknown()
+	case err != nil:
+		return h.failed(r, "get GitHubRepository", err)
+	case repository.Spec.WebhookSecretRef == nil:
+		return unknown()
+	}
+	from := h.source(key)
+	if !from.deliveries.AllowN(h.clock.Now(), 1) {
+		return http.StatusTooManyRequests, resultTooMany, "too many deliveries"
+	}
+	var secret corev1.Secret
+	err := h.secrets.Get(r.Context(), client.ObjectKey{Namespace: key.Namespace, Name: repository.Spec.WebhookSecretRef.Name}, &secret)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && len(secret.Data[keyWebhookSecret]) == 0:
+		return unknown() // the condition WebhookReady says why
+	case err != nil:
+		return h.failed(r, "get Secret", err)
+	}
+	event, err := github.ParseWebhook(r, secret.Data[keyWebhookSecret], maxPayload)
+	if err != nil {
+		var e *github.WebhookError
+		if errors.As(err, &e) {
+			return refused(e.Status, e.Reason)
+		}
+		return h.failed(r, "read delivery", err)
+	}
+	if h.again(key, event.Delivery) {
+		return http.StatusAccepted, resultDuplicate, "taken before"
+	}
+	if !h.follow(key, from, &repository, event) {
+		return http.StatusAccepted, resultIgnored, "ignored"
+	}
+	return http.StatusAccepted, resultAccepted, "accepted"
+}
+
+func unknown() (int, string, string) {
+	return http.StatusNotFound, resultUnknown, "there is no webhook here"
+}
+
+func refused(code int, text string) (int, string, string) {
+	result, ok := refusals[code]
+	if !ok {
+		result = resultFailed
+	}
+	return code, result, text
+}
+
+func (h *hooks) failed(r *http.Request, what string, err error) (int, string, string) {
+	ctrl.LoggerFrom(r.Context()).Error(err, "delivery of a webhook failed", "step", what)
+	return http.StatusServiceUnavailable, resultFailed, "try again"
+}
+
+// keyOf reads the path of a delivery.
+func keyOf(path string) (types.NamespacedName, bool) {
+	rest, ok := strings.CutPrefix(path, pathPrefix)
+	namespace, name, both := strings.Cut(rest, "/")
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	return key, ok && both && namespace != "" && name != "" && !strings.Contains(name, "/")
+}
+
+// source gives what comes for a repository that exists.
+func (h *hooks) source(key types.NamespacedName) *incoming {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known, ok := h.sources.Get(key); ok {
+		return known.(*incoming)
+	}
+	in := &incoming{
+		deliveries: rate.NewLimiter(deliveriesPerSecond, deliveriesAtOnce),
+		looks:      rate.NewLimiter(rate.Every(looksEvery), looksAtOnce),
+		numbers:    map[int64]bool{}, packages: map[string]bool{},
+	}
+	h.sources.Add(key, in)
+	return in
+}
+
+// again says that a delivery was taken before, and remembers it.
+func (h *hooks) again(key types.NamespacedName, delivery string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id, now := key.String()+" "+delivery, h.clock.Now()
+	if at, ok := h.seen.Get(id); ok && now.Sub(at.(time.Time)) < rememberedFor {
+		return true
+	}
+	h.seen.Add(id, now)
+	return false
+}
+
+// looked are the events that lead to a look.
+var looked = map[string]bool{"pull_request": true, "push": true, "create": true, "delete": true, "release": true}
+
+// packaged are the events that tell of a new version of a package.
+var packaged = map[string]bool{"package": true, "registry_package": true}
+
+// follow gathers what an event hints at, and says whether it is of any interest. One
+// of an organization's webhook may be about another repository.
+func (h *hooks) follow(key types.NamespacedName, in *incoming, repository *v1alpha1.GitHubRepository, e github.Event) bool {
+	named := repository.Spec.Owner + "/" + repository.Spec.Repo
+	if e.Repository != "" && !strings.EqualFold(e.Repository, named) && !strings.EqualFold(e.Repository, repository.Status.Repository) {
+		return false
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case looked[e.Type]:
+		in.look = true
+		if e.Number > 0 && len(in.numbers) < maxPulls {
+			in.numbers[int64(e.Number)] = true
+		}
+	case packaged[e.Type] && e.Package != "" && len(in.packages) < maxPulls:
+		in.packages[e.Package] = true
+	default:
+		return false
+	}
+	if !in.pending {
+		in.pending = true
+		now := h.clock.Now()
+		h.clock.AfterFunc(max(coalesce, in.looks.ReserveN(now, 1).DelayFrom(now)), func() { h.pass(key, in) })
+	}
+	return true
+}
+
+// pass on what was gathered.
+func (h *hooks) pass(key types.NamespacedName, in *incoming) {
+	in.mu.Lock()
+	look, numbers, packages := in.look, in.numbers, in.packages
+	in.pending, in.look, in.numbers, in.packages = false, false, map[int64]bool{}, map[string]bool{}
+	in.mu.Unlock()
+	select {
+	case <-h.elected:
+		if look {
+			h.hint(key, numbers)
+		}
+		for name := range packages {
+			if h.packages != nil {
+				h.packages(key, name)
+			}
+		}
+	default:
+		if look {
+			h.request(key)
+		}
+	}
+}
+
+// request asks the leader for a look, as people do.
+func (h *hooks) request(key types.NamespacedName) {
+	ctx, cancel := context.WithTimeout(context.Background(), coalesce*10)
+	defer cancel()
+	repository := &v1alpha1.GitHubRepository{}
+	repository.Namespace, repository.Name = key.Namespace, key.Name
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		v1alpha1.AnnotationRequestedAt: h.clock.Now().UTC().Format(time.RFC3339Nano),
+	}}})
+	if err == nil {
+		err = h.writer.Patch(ctx, repository, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		ctrl.Log.Error(err, "ask for a look at GitHub", "githubrepository", key)
+	}
+}
+
+// server serves deliveries on every replica.
+type server struct {
+	address string
+	handler http.Handler
+}
+
+// NeedLeaderElection is false: a Service sends to any replica.
+func (*server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends.
+func (s *server) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+	if err != nil {
+		return fmt.Errorf("listen for webhooks at --webhook-bind-address: %w", err)
+	}
+	web := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      15 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	done := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		done <- web.Shutdown(end)
+	}()
+	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve webhooks: %w", err)
+	}
+	return <-done
+}
