@@ -3,6 +3,8 @@ package imagepolicy
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -270,10 +272,25 @@ func (r *Reconciler) observeKeys(ctx context.Context, o *observed) error {
 	if s == nil {
 		return err
 	}
-	if o.access.keys, err = cosign.ParseKeys(s.Name, s.Data); err != nil {
+	if o.access.keys, err = cosign.ParseKeys(s.Name, publicKeys(s.Data)); err != nil {
 		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("%s: %w", field, err)))
 	}
 	return nil
+}
+
+// publicKeys puts all keys of a Secret that end in ".pub" together, as the one that
+// cosign reads.
+func publicKeys(data map[string][]byte) map[string][]byte {
+	var all []byte
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		if strings.HasSuffix(name, ".pub") {
+			all = append(append(all, data[name]...), '\n')
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return map[string][]byte{cosign.SecretKey: all}
 }
 
 // fault keeps the first problem.

@@ -24,7 +24,7 @@ const (
 	// defaultPulls is the default of spec.limits.groups.
 	defaultPulls = 256
 	// headFirst and headMost are the waits after a head commit was found without an
-	// image: doubled each time, and never above the interval.
+	// image: doubled each time, and always over by the next look.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )
@@ -294,7 +294,7 @@ func (s *scanned) head(o *observed, a *asker, st stream) (head, bool) {
 	if h.refusal == nil {
 		h.refusal = refuse(version.VerdictExists, "no image yet: the registry has none of the tags %s", strings.Join(tried, ", "))
 	}
-	h.next = a.clock.Now().Add(min(headFirst<<min(h.tries, 10), headMost, a.question.interval))
+	h.next = a.clock.Now().Add(min(headFirst<<min(h.tries, 10), headMost, a.pace.Fresh(a.question.interval)))
 	h.tries++
 	return h, true
 }

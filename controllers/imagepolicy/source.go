@@ -16,10 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/grants"
 	"github.com/heighliner/heighliner/internal/preview"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/internal/version"
@@ -285,20 +285,15 @@ func (o *observed) compile() error {
 // allows says whether a GitHubRepository may be used from a namespace. The namespace
 // is read past the cache, and only where its labels count.
 func (r *Reconciler) allows(ctx context.Context, repository *v1alpha1.GitHubRepository, namespace string) (bool, error) {
-	from := repository.Spec.AllowedNamespaces
-	switch {
-	case repository.Namespace == namespace, from != nil && from.From == v1alpha1.NamespacesAll:
-		return true, nil
-	case from == nil || from.From != v1alpha1.NamespacesSelector:
-		return false, nil
+	var ns corev1.Namespace
+	if grants.NeedsLabels(repository, namespace) {
+		if err := r.namespaces.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+			return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
+		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(from.Selector)
+	allowed, err := grants.Allows(repository, namespace, ns.Labels)
 	if err != nil {
 		return false, nil // the GitHubRepository tells of it
 	}
-	var ns corev1.Namespace
-	if err := r.namespaces.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
-		return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
-	}
-	return selector.Matches(labels.Set(ns.Labels)), nil
+	return allowed, nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,16 +50,11 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 // tell emits an event for each transition.
 func (r *Reconciler) tell(policy, before *v1alpha1.ImagePolicy) {
 	was, is := before.Status, policy.Status
-	r.events.Transition(policy, was.Conditions, is.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "Scan")
-	for _, c := range []struct {
-		kind string
-		good metav1.ConditionStatus
-	}{{v1alpha1.ConditionSourceReachable, metav1.ConditionTrue}, {v1alpha1.ConditionRateLimited, metav1.ConditionFalse}} {
-		if meta.FindStatusCondition(was.Conditions, c.kind) == nil && meta.IsStatusConditionPresentAndEqual(is.Conditions, c.kind, c.good) {
-			continue // nobody worried
-		}
-		r.events.Transition(policy, was.Conditions, is.Conditions, c.kind, c.good, "Scan")
-	}
+	r.events.Transitions(policy, was.Conditions, is.Conditions, "Scan",
+		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionSourceReachable, Good: metav1.ConditionTrue, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
+	)
 	if is.Latest != was.Latest && is.Latest != "" {
 		r.events.Normal(policy, "NewVersion", "Scan", fmt.Sprintf("latest version is %s", is.Latest))
 	}

@@ -1,0 +1,434 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// pull is an open pull request.
+func pull(number int64, branch, commit string, edit ...func(*v1alpha1.PullRequest)) v1alpha1.PullRequest {
+	pr := v1alpha1.PullRequest{Number: number, State: v1alpha1.PullRequestOpen, HeadRef: branch, HeadSHA: commit, BaseRef: "main"}
+	for _, e := range edit {
+		e(&pr)
+	}
+	return pr
+}
+
+// at gives the time of the push.
+func at(pushed time.Time) func(*v1alpha1.PullRequest) {
+	return func(pr *v1alpha1.PullRequest) { pr.HeadTime = &metav1.Time{Time: pushed} }
+}
+
+// pulls is a source of pull requests.
+func pulls(edit func(*v1alpha1.GitHubPullRequests)) func(*v1alpha1.ImagePolicySpec) {
+	return fromGitHub(func(g *v1alpha1.GitHubSource) {
+		g.PullRequests = &v1alpha1.GitHubPullRequests{}
+		if edit != nil {
+			edit(g.PullRequests)
+		}
+	})
+}
+
+// opens is a GitHubRepository with pull requests.
+func (s *story) opens(all ...v1alpha1.PullRequest) {
+	s.Helper()
+	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = all })
+}
+
+// changes one pull request by its place.
+func (s *story) changes(i int, edit func(*v1alpha1.PullRequest)) {
+	s.Helper()
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { edit(&st.PullRequests[i]) })
+}
+
+// previews are the offers as "group commit tag", the commit in short.
+func previews(p *v1alpha1.ImagePolicy) []string {
+	var out []string
+	for _, r := range p.Status.Releases {
+		line := r.Group + " " + r.SemVer.Version[:4] + " " + tagOf(r.Images)
+		if r.Held {
+			line += " held"
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func TestLifeOfAPullRequest(t *testing.T) {
+	s := begin(t)
+	pushed := s.clock.Now().Add(-time.Minute)
+	s.opens(pull(12, "feature/Cart", sha("a"), at(pushed)))
+	s.policy("shop", pulls(nil))
+	p, next := s.pass("shop")
+	same(t, "offered before its image is there", previews(p), []string(nil))
+	same(t, "refused", p.Status.Candidates, []v1alpha1.RefusedCandidate{{Version: sha("a"), Verdict: "Exists",
+		Reason: "pull request 12 (feature-cart): no image yet: the registry has none of the tags pr-12-aaaaaaa, sha-aaaaaaa, " + sha("a") + ", pr-12"}})
+	same(t, "Ready", strings.HasPrefix(condition(p, "Ready"), "True NoPullRequests: none of 1 pull requests is offered"), true)
+	same(t, "source", p.Status.Source, "github pull requests")
+	if next > 10*time.Second {
+		t.Errorf("the image is looked for again in %s", next)
+	}
+
+	digest := s.server.Push(t, path, "sha-aaaaaaa")
+	s.clock.Step(next)
+	p, _ = s.pass("shop")
+	image := []v1alpha1.ReleaseImage{{Image: s.server.Repository(path) + ":sha-aaaaaaa@" + digest, Digest: digest}}
+	same(t, "offered", p.Status.Releases[0].Images, image)
+	rel := p.Status.Releases[0]
+	same(t, "release", []any{rel.SemVer, rel.Group, rel.Level, rel.PullRequest, rel.ReleaseTime.UTC(), rel.Revision, rel.URL}, []any{
+		v1alpha1.SemVer{Name: "feature/Cart", Version: sha("a")}, "feature-cart-12", v1alpha1.LevelPreview, int64(12), pushed.UTC(), sha("a"), "https://github.com/acme/shop/pull/12"})
+	same(t, "refused when it is offered", verdicts(p), []string(nil))
+	s.microservice("shop", "shop", "feature-cart-12 "+sha("a"))
+
+	// A push: the former commit stays until the image of the new one is there.
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b"); at(s.clock.Now())(pr) })
+	p, _ = s.pass("shop")
+	same(t, "offered after a push", p.Status.Releases, []v1alpha1.OfferedRelease{rel})
+	same(t, "refused after a push", verdicts(p), []string{sha("b") + " Exists"})
+	s.push("pr-12-bbbbbbb")
+	p = s.look("shop")
+	same(t, "offered when it has an image", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
+	same(t, "withdrawn", taken(p), []string(nil))
+
+	// The branch is renamed: the group is the same.
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "cart" })
+	p = s.look("shop")
+	same(t, "offered under another name", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
+
+	// It is missing from the list: that proves nothing. Then it is closed.
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
+	p = s.look("shop")
+	same(t, "offered when it is missing", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
+	closed := metav1.NewTime(s.clock.Now().Add(-time.Second))
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+		st.PullRequests = []v1alpha1.PullRequest{pull(12, "cart", sha("b"), func(pr *v1alpha1.PullRequest) {
+			pr.State, pr.ClosedTime = v1alpha1.PullRequestClosed, &closed
+		})}
+	})
+	want := []v1alpha1.Withdrawal{{Group: "feature-cart-12", Reason: v1alpha1.WithdrawnClosed, Time: closed}}
+	same2 := func(what string, p *v1alpha1.ImagePolicy) {
+		t.Helper()
+		same(t, "offered "+what, previews(p), []string(nil))
+		for i := range p.Status.Withdrawn {
+			p.Status.Withdrawn[i].Time = metav1.NewTime(p.Status.Withdrawn[i].Time.UTC())
+		}
+		want[0].Time = metav1.NewTime(want[0].Time.UTC())
+		same(t, "withdrawn "+what, p.Status.Withdrawn, want)
+	}
+	p, _ = s.pass("shop")
+	same2("when it is closed", p)
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
+	same2("when nobody names it", s.look("shop"))
+	s.restart()
+	same2("after a restart", s.look("shop"))
+
+	// It is opened again, with its last commit.
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+		st.PullRequests = []v1alpha1.PullRequest{pull(12, "feature/Cart", sha("b"))}
+	})
+	p = s.look("shop")
+	same(t, "offered when it is opened again", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
+	same(t, "withdrawn when it is opened again", taken(p), []string(nil))
+
+	// Nobody holds what is closed: nothing is withdrawn.
+	s.hold("shop")
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
+	p = s.look("shop")
+	same(t, "offered and withdrawn at the end", append(previews(p), taken(p)...), []string(nil))
+}
+
+// The wait for an image grows, and begins anew with a push or a request.
+func TestWaitForAnImage(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(1, "fix", sha("a")))
+	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) { p.Interval = "10m" })
+	waits := func(want ...time.Duration) {
+		t.Helper()
+		for _, wait := range want {
+			before := s.server.Requests(registrytest.Head)
+			_, next := s.pass("shop")
+			if asked := s.server.Requests(registrytest.Head) - before; asked != 4 || next > wait || next < wait-wait/8 {
+				t.Fatalf("%d requests and %s to wait, want 4 and %s", asked, next, wait)
+			}
+			s.pass("shop") // an event asks nothing
+			s.clock.Step(next)
+		}
+	}
+	waits(10*time.Second, 20*time.Second, 40*time.Second, 80*time.Second, 160*time.Second, 5*time.Minute, 5*time.Minute)
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b") })
+	waits(10*time.Second, 20*time.Second)
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
+	})
+	waits(10*time.Second, 20*time.Second)
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Interval = "15s" })
+	waits(15*time.Second, 15*time.Second)
+}
+
+// A tag that moves counts only with an image of the head commit.
+func TestTagsThatMove(t *testing.T) {
+	s := begin(t)
+	pushed := s.clock.Now()
+	const revision = "org.opencontainers.image.revision"
+	s.opens(pull(7, "fix", sha("a"), at(pushed), func(pr *v1alpha1.PullRequest) { pr.MergeSHA = sha("d") }))
+	s.build(path, "pr-7", pushed.Add(-time.Minute), nil)
+	s.policy("shop", pulls(nil))
+	p, _ := s.pass("shop")
+	same(t, "offered with an image of before", previews(p), []string(nil))
+	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 7 (fix): no image yet: tag pr-7: its revision is not said, and it was built before the head commit was pushed")
+	s.build(path, "pr-7", pushed.Add(time.Minute), nil)
+	same(t, "offered with a newer image", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"})
+
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b"); at(pushed)(pr) })
+	same(t, "offered after a push", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"}) // its image is newer than the push, but the former one
+	s.build(path, "pr-7", pushed.Add(2*time.Minute), map[string]string{revision: sha("a")})
+	same(t, "offered with the former revision", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"})
+	s.build(path, "pr-7", time.Time{}, map[string]string{revision: sha("d")})
+	p = s.look("shop")
+	same(t, "offered with the merge commit", previews(p), []string{"fix-7 bbbb pr-7"})
+	for _, event := range s.told() {
+		if strings.Contains(event, "TagMoved") {
+			t.Errorf("event %q for another commit", event)
+		}
+	}
+}
+
+// What the filters no longer take leaves when GitHub was read, and not before.
+func TestFiltersTakeBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec func(*v1alpha1.GitHubPullRequests)
+		edit func(*v1alpha1.PullRequest)
+		back func(*v1alpha1.PullRequest)
+	}{
+		"label": {
+			func(g *v1alpha1.GitHubPullRequests) { g.Labels = &v1alpha1.PullRequestLabels{All: []string{"preview"}} },
+			func(pr *v1alpha1.PullRequest) { pr.Labels = nil },
+			func(pr *v1alpha1.PullRequest) { pr.Labels = []v1alpha1.PullRequestLabel{{Name: "preview"}} },
+		},
+		"draft": {
+			nil, func(pr *v1alpha1.PullRequest) { pr.Draft = true }, func(pr *v1alpha1.PullRequest) { pr.Draft = false },
+		},
+		"base": {
+			func(g *v1alpha1.GitHubPullRequests) { g.Base = "main" },
+			func(pr *v1alpha1.PullRequest) { pr.BaseRef = "next" }, func(pr *v1alpha1.PullRequest) { pr.BaseRef = "main" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.opens(pull(1, "fix", sha("a"), test.back))
+			s.push("sha-aaaaaaa")
+			s.policy("shop", pulls(test.spec))
+			s.microservice("shop", "shop", "fix-1 "+sha("a"))
+			same(t, "offered", previews(s.look("shop")), []string{"fix-1 aaaa sha-aaaaaaa"})
+			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+				status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
+				test.edit(&st.PullRequests[0])
+			})
+			p := s.look("shop")
+			same(t, "offered by what is not current", previews(p), []string{"fix-1 aaaa sha-aaaaaaa"})
+			same(t, "withdrawn by what is not current", taken(p), []string(nil))
+			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
+			for range 3 {
+				p = s.look("shop")
+				same(t, "offered", previews(p), []string(nil))
+				same(t, "withdrawn", taken(p), []string{" in fix-1: Excluded"})
+				same(t, "refused", verdicts(p), []string{sha("a") + " PullRequest"})
+			}
+			s.changes(0, test.back)
+			p = s.look("shop")
+			same(t, "offered again", append(previews(p), taken(p)...), []string{"fix-1 aaaa sha-aaaaaaa"})
+		})
+	}
+}
+
+func TestForks(t *testing.T) {
+	s := begin(t)
+	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
+	s.opens(pull(2, "patch", sha("b"), fork), pull(1, "patch", sha("a"), fork))
+	s.push("sha-aaaaaaa", "sha-bbbbbbb", "sha-ccccccc")
+	s.policy("deny", pulls(nil))
+	s.policy("allow", pulls(func(g *v1alpha1.GitHubPullRequests) { g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksAllow} }))
+	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
+		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
+	}))
+	p, _ := s.pass("deny")
+	same(t, "refused", verdicts(p), []string{sha("b") + " Fork", sha("a") + " Fork"})
+	p, _ = s.pass("allow")
+	same(t, "one branch of two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
+	p, _ = s.pass("shop")
+	same(t, "offered without approval", previews(p), []string(nil))
+	s.microservice("shop", "shop", "patch-1 "+sha("a"))
+
+	// Approved, pushed, approved again, and taken back.
+	approve := func(commit string) func(*v1alpha1.PullRequest) {
+		return func(pr *v1alpha1.PullRequest) {
+			pr.Labels = []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
+		}
+	}
+	s.changes(1, approve(sha("a")))
+	same(t, "offered when it is approved", previews(s.look("shop")), []string{"patch-1 aaaa sha-aaaaaaa"})
+	s.changes(1, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
+	p = s.look("shop")
+	same(t, "offered after a push", append(previews(p), taken(p)...), []string{"patch-1 aaaa sha-aaaaaaa"})
+	s.changes(1, approve(sha("c")))
+	same(t, "offered when it is approved again", previews(s.look("shop")), []string{"patch-1 cccc sha-ccccccc"})
+	s.changes(1, func(pr *v1alpha1.PullRequest) { pr.Labels = nil })
+	p = s.look("shop")
+	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
+}
+
+// Two hundred pull requests are all found, a bounded number in each look, and no
+// outage, failing page or restart loses one.
+func TestTwoHundredPullRequests(t *testing.T) {
+	s := begin(t)
+	var all []v1alpha1.PullRequest
+	var held []string
+	for i := range 200 {
+		commit := fmt.Sprintf("%040x", 0xabc0000000+i)
+		all = append(all, pull(int64(200-i), fmt.Sprintf("fix/%d", i), commit, at(s.clock.Now().Add(-time.Duration(i)*time.Minute))))
+	}
+	digest := s.server.Push(t, path, "base")
+	image := registrytest.Image(t, path+":base", "linux/amd64", time.Time{})
+	for _, pr := range all {
+		s.server.PushImage(t, path, pr.HeadSHA, image)
+	}
+	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = all })
+	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) {
+		p.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}", "{{.SHA}}"}}
+	})
+	// One look at a time: a bounded number of head commits.
+	for i := 1; ; i++ {
+		before := s.server.Requests(registrytest.Head)
+		p, _ := s.once("shop")
+		s.await("shop")
+		if asked := s.server.Requests(registrytest.Head) - before; asked > 2*maxHeads {
+			t.Errorf("%d requests in one look", asked)
+		}
+		if len(p.Status.Releases) == 200 {
+			break
+		}
+		if i > 10 {
+			t.Fatalf("%d offered after %d looks", len(p.Status.Releases), i)
+		}
+	}
+	p, _ := s.pass("shop")
+	before := previews(p)
+	same(t, "newest push first", []string{before[0], before[199]},
+		[]string{"fix-0-200 0000 " + all[0].HeadSHA, "fix-199-1 0000 " + all[199].HeadSHA})
+	same(t, "image", p.Status.Releases[7].Images[0].Digest, digest)
+	for _, rel := range p.Status.Releases {
+		held = append(held, rel.Group+" "+rel.SemVer.Version)
+	}
+	s.microservice("shop", "shop", held...)
+	heads := s.server.Requests(registrytest.Head)
+	for name, spoil := range map[string]func(){
+		"a page is missing": func() {
+			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+				st.PullRequests = slices.Concat(all[:60], all[160:])
+			})
+		},
+		"nothing is known": func() { s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil }) },
+		"GitHub is away": func() {
+			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+				st.PullRequests = all[:3]
+				status.Stalled(&st.Conditions, 1, "NotFound", "404")
+			})
+		},
+		"the registry is away": func() {
+			s.server.Fail(registrytest.Head, -1, registrytest.Status(503, "UNAVAILABLE"))
+		},
+		"a restart": s.restart,
+	} {
+		spoil()
+		p = s.look("shop")
+		same(t, "offered when "+name, previews(p), before)
+		same(t, "withdrawn when "+name, taken(p), []string(nil))
+		s.server.Heal()
+	}
+	same(t, "requests in a steady state", s.server.Requests(registrytest.Head)-heads, 0)
+}
+
+// Beyond the limit the newest pushes are taken, and what is held stays.
+func TestLimitOfPullRequests(t *testing.T) {
+	s := begin(t)
+	now := s.clock.Now()
+	s.opens(
+		pull(1, "one", sha("1"), at(now.Add(-3*time.Minute))), pull(2, "two", sha("2"), at(now.Add(-2*time.Minute))),
+		pull(3, "three", sha("3"), at(now.Add(-time.Minute))), pull(4, "four", sha("4"), at(now)),
+	)
+	s.push("sha-1111111", "sha-2222222", "sha-3333333")
+	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) { p.Limits.Groups = 2 })
+	p, _ := s.pass("shop")
+	same(t, "offered", previews(p), []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222"})
+	same(t, "refused", verdicts(p), []string{sha("4") + " Exists", sha("1") + " Limits"})
+	if got := condition(p, "Truncated"); !strings.HasPrefix(got, "True TooManyGroups: groups beyond spec.limits.groups: one-1;") {
+		t.Errorf("Truncated is %q", got)
+	}
+	s.microservice("shop", "shop", "two-2 "+sha("2"))
+	s.push("sha-4444444")
+	p = s.look("shop")
+	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
+}
+
+// One head commit whose tag cannot be read does not stop the others.
+func TestOneBadImageStopsNoOther(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
+	s.server.Push(t, path, "sha-2222222", "linux/arm64")
+	s.push("sha-1111111")
+	s.policy("shop", pulls(nil))
+	p, _ := s.pass("shop")
+	same(t, "offered", previews(p), []string{"one-1 1111 sha-1111111"})
+	same(t, "refused", verdicts(p), []string{sha("2") + " Platform"})
+	s.push("pr-2-2222222")
+	same(t, "offered when another tag is good", previews(s.look("shop")), []string{"two-2 2222 pr-2-2222222", "one-1 1111 sha-1111111"})
+}
+
+// A policy that turns to pull requests gives its former groups back, and the other way
+// round.
+func TestAnotherSource(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(1, "one", sha("1")))
+	s.push("1.0.0", "sha-1111111")
+	s.policy("shop")
+	s.microservice("shop", "shop", "release 1.0.0")
+	s.pass("shop")
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { pulls(nil)(&p.Spec) })
+	p := s.look("shop")
+	same(t, "to pull requests", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in release: Excluded"})
+	s.hold("shop", "one-1 "+sha("1"))
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source = nil })
+	p = s.look("shop")
+	same(t, "to the registry", append(offered(p), taken(p)...), []string{"1.0.0 in release", " in one-1: Excluded"})
+}
+
+// A repository that was renamed is the same; another one is not.
+func TestAnotherRepository(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(1, "one", sha("1")))
+	s.push("sha-1111111")
+	s.policy("shop", pulls(nil))
+	s.microservice("shop", "shop", "one-1 "+sha("1"))
+	s.pass("shop")
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Repository = "acme/store" })
+	p := s.look("shop")
+	same(t, "renamed", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111"})
+	same(t, "link", p.Status.Releases[0].URL, "https://github.com/acme/store/pull/1")
+	s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "other"}})
+	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) {
+		st.Repository = "acme/other"
+		status.Ready(&st.Conditions, 1, "Succeeded", "")
+	})
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Name = "other" })
+	p = s.look("shop")
+	same(t, "another one", append(previews(p), taken(p)...), []string{" in one-1: Excluded"})
+}

@@ -1,0 +1,164 @@
+package imagepolicy
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// keys makes, or changes, the Secret "keys" with public keys.
+func (s *story) keys(data map[string][]byte) {
+	s.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keys"}, Data: data}
+	if err := env.Client.Create(s.Context(), secret); err == nil {
+		return
+	}
+	s.get("keys", secret)
+	secret.Data = data
+	if err := env.Client.Update(s.Context(), secret); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func signed(p *v1alpha1.ImagePolicySpec) {
+	p.Verify = &v1alpha1.Verify{Cosign: v1alpha1.CosignVerify{KeySecretRef: v1alpha1.Reference{Name: "keys"}}}
+}
+
+// Of several versions the newest that is signed is offered.
+func TestVerify(t *testing.T) {
+	s := begin(t)
+	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
+	s.keys(map[string][]byte{"old.pub": cosigntest.NewKey(t).PEM(t), "new.pub": key.PEM(t), "note": []byte("x")})
+	digests := map[string]string{}
+	for _, tag := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0"} {
+		digest := s.server.Push(t, path, tag)
+		digests[tag] = digest
+		switch tag {
+		case "1.0.0", "1.1.0":
+			key.Sign(t, s.server, path, digest)
+		case "1.2.0":
+			other.Sign(t, s.server, path, digest)
+		}
+	}
+	s.policy("shop", signed)
+	p, _ := s.pass("shop")
+	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	same(t, "refused", verdicts(p)[:2], []string{"1.3.0 Verify", "1.2.0 Verify"})
+	for i, want := range []string{"NotSigned: ", "Invalid: "} {
+		if got := p.Status.Candidates[i].Reason; !strings.HasPrefix(got, want) {
+			t.Errorf("reason %q, want %s...", got, want)
+		}
+	}
+	// It is signed later, while the registry has troubles.
+	key.Sign(t, s.server, path, digests["1.3.0"])
+	s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+	p = s.look("shop")
+	same(t, "offered while signatures cannot be read", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	s.server.Heal()
+	same(t, "offered when it is signed", offered(s.look("shop")), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release"})
+}
+
+// What was offered stays while signatures cannot be read; when the specification
+// begins to ask for them, what has none leaves.
+func TestVerifyThatIsAskedForLater(t *testing.T) {
+	s := begin(t)
+	key := cosigntest.NewKey(t)
+	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
+	key.Sign(t, s.server, path, s.server.Push(t, path, "1.0.0"))
+	s.push("1.1.0")
+	s.policy("shop")
+	s.microservice("shop", "shop", "release 1.1.0")
+	s.pass("shop")
+	fail := func() {
+		s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+	}
+	fail()
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
+	for range 2 {
+		p := s.look("shop")
+		same(t, "while signatures cannot be read", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
+	}
+	s.server.Heal()
+	p := s.look("shop")
+	same(t, "when they can be read", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
+
+	// The signature goes, and what is offered does not.
+	fail()
+	s.restart()
+	p = s.look("shop")
+	same(t, "after a restart without signatures", offered(p), []string{"1.0.0 in release"})
+	s.server.Heal()
+	s.keys(map[string][]byte{"cosign.pub": cosigntest.NewKey(t).PEM(t)})
+	same(t, "with another key", offered(s.look("shop")), []string{"1.0.0 in release"})
+
+	// A tag that moves to an image without a signature keeps the one that has it.
+	before := p.Status.Releases[0].Images
+	s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
+	same(t, "image", s.look("shop").Status.Releases[0].Images, before)
+}
+
+func TestVerifyPullRequests(t *testing.T) {
+	s := begin(t)
+	key := cosigntest.NewKey(t)
+	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
+	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
+	key.Sign(t, s.server, path, s.server.Push(t, path, "sha-1111111"))
+	second := s.server.Push(t, path, "sha-2222222")
+	s.policy("shop", pulls(nil))
+	s.microservice("shop", "shop", "one-1 "+sha("1"), "two-2 "+sha("2"))
+	same(t, "offered", previews(s.look("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
+	for range 2 {
+		p := s.look("shop")
+		same(t, "when signatures are asked for", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in two-2: Excluded"})
+		same(t, "refused", verdicts(p), []string{sha("2") + " Verify"})
+	}
+	key.Sign(t, s.server, path, second)
+	p := s.look("shop")
+	same(t, "when it is signed", append(previews(p), taken(p)...), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+}
+
+// Secrets that are missing or broken are problems that name the field, and never a
+// look without them.
+func TestSecretsOfALook(t *testing.T) {
+	for name, test := range map[string]struct {
+		data map[string][]byte // nil: there is none
+		edit func(*v1alpha1.ImagePolicySpec)
+		want string
+	}{
+		"no key": {nil, signed, `False SecretNotFound: spec.verify.cosign.keySecretRef.name: there is no Secret "keys" in this namespace`},
+		"bad key": {map[string][]byte{"cosign.pub": []byte("x")}, signed,
+			`False InvalidSecret: spec.verify.cosign.keySecretRef: secret "keys"`},
+		"no public key": {map[string][]byte{"cosign.key": []byte("x")}, signed,
+			`False InvalidSecret: spec.verify.cosign.keySecretRef: secret "keys"`},
+		"no certificates": {nil, func(p *v1alpha1.ImagePolicySpec) { p.CertSecretRef = &v1alpha1.Reference{Name: "keys"} },
+			`False SecretNotFound: spec.certSecretRef.name: there is no Secret "keys" in this namespace`},
+		"bad certificates": {map[string][]byte{"ca.crt": []byte("x")}, func(p *v1alpha1.ImagePolicySpec) { p.CertSecretRef = &v1alpha1.Reference{Name: "keys"} },
+			`False InvalidSecret: spec.certSecretRef: secret "keys"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.push("1.0.0")
+			s.policy("shop")
+			s.pass("shop")
+			if test.data != nil {
+				s.keys(test.data)
+			}
+			asked := s.server.Total()
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) { test.edit(&p.Spec) })
+			p := s.look("shop")
+			same(t, "offered", offered(p), []string{"1.0.0 in release"})
+			same(t, "requests", s.server.Total()-asked, 0)
+			if got := condition(p, "Ready"); !strings.HasPrefix(got, test.want) {
+				t.Errorf("Ready is %q, want %q...", got, test.want)
+			}
+		})
+	}
+}
