@@ -185,7 +185,7 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 		return status.Again(ctx, client.IgnoreNotFound(err))
 	} else if wrote {
 		r.journal.Wrote(before, ghr, now)
-		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "TellGitHub", status.Told{Kind: v1alpha1.ConditionFeedbackReady, Good: metav1.ConditionTrue})
+		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "TellGitHub", status.Told{Kind: v1alpha1.ConditionFeedbackReady, Good: "True"})
 	}
 	r.writer.recorded(key)
 	if !search && len(p.writes) == 0 {
