@@ -115,7 +115,11 @@ const afterConflict = 200 * time.Millisecond
 // Again ends a reconcile that met an error: it is tried again with back-off. A
 // conflict, and an object of ours that exists already, are no errors but newer facts,
 // which are on their way to the cache: it is tried again shortly, and told to nobody.
+// A manager that ends breaks off what it does, which is no error either.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return reconcile.Result{}, nil
+	}
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}

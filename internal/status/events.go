@@ -41,24 +41,42 @@ func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeWarning, reason, action, note)
 }
 
-// Transition emits an event, of the present reason and message, if the condition
-// of that type changed its status or reason between before and now. good is the
-// status that makes a Normal event; others make a Warning. A condition that was and
-// is absent makes none, and so does one that goes.
-func (r Recorder) Transition(obj runtime.Object, before, now []metav1.Condition, kind string, good metav1.ConditionStatus, action string) {
-	present := meta.FindStatusCondition(now, kind)
-	if present == nil {
-		return
+// Told is a condition whose transitions are told of.
+type Told struct {
+	// Kind is the type of the condition.
+	Kind string
+	// Good is the status that makes a Normal event; others make a Warning.
+	Good metav1.ConditionStatus
+	// Worry leaves out the first event of a condition that is good from the start.
+	Worry bool
+}
+
+// Transitions emits an event, of the present reason and message, for each condition
+// that changed its status or reason between before and now. A condition that was and
+// is absent makes none, and so does one that goes. Of several that changed for one
+// reason, the first is told of.
+func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, told ...Told) {
+	type key struct{ kind, reason string }
+	emitted := map[key]bool{}
+	for _, t := range told {
+		present, earlier := meta.FindStatusCondition(now, t.Kind), meta.FindStatusCondition(before, t.Kind)
+		switch {
+		case present == nil:
+			continue
+		case earlier != nil && earlier.Status == present.Status && earlier.Reason == present.Reason:
+			continue
+		case earlier == nil && t.Worry && present.Status == t.Good:
+			continue
+		}
+		kind := corev1.EventTypeWarning
+		if present.Status == t.Good {
+			kind = corev1.EventTypeNormal
+		}
+		if k := (key{kind, present.Reason}); !emitted[k] {
+			emitted[k] = true
+			r.emit(obj, kind, present.Reason, action, present.Message)
+		}
 	}
-	earlier := meta.FindStatusCondition(before, kind)
-	if earlier != nil && earlier.Status == present.Status && earlier.Reason == present.Reason {
-		return
-	}
-	if present.Status == good {
-		r.Normal(obj, present.Reason, action, present.Message)
-		return
-	}
-	r.Warning(obj, present.Reason, action, present.Message)
 }
 
 func (r Recorder) emit(obj runtime.Object, kind, reason, action, note string) {

@@ -151,7 +151,7 @@ func (r *recorded) Eventf(_, _ runtime.Object, kind, reason, action, note string
 	*r = append(*r, strings.Join([]string{kind, reason, action, fmt.Sprintf(note, args...)}, " "))
 }
 
-func TestTransition(t *testing.T) {
+func TestTransitions(t *testing.T) {
 	t.Parallel()
 	cond := func(value metav1.ConditionStatus, reason, message string) []metav1.Condition {
 		return []metav1.Condition{{Type: "Ready", Status: value, Reason: reason, Message: message}}
@@ -169,11 +169,20 @@ func TestTransition(t *testing.T) {
 		"another status":  {cond("False", "A", "x"), cond("True", "A", "x"), recorded{"Normal A Run x"}},
 		"two-line notes":  {nil, cond("True", "A", "x\ny"), recorded{"Normal A Run x y"}},
 		"nothing changed": {cond("True", "A", "x"), cond("True", "A", "x"), nil},
+		"two for one reason": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "A", Message: "y"}),
+			recorded{"Warning A Run x"}},
+		"two reasons": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "B", Message: "y"}),
+			recorded{"Warning A Run x", "Warning B Run y"}},
+		"nobody worried": {nil, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "A"}}, nil},
+		"no worry any more": {[]metav1.Condition{{Type: "Reachable", Status: "False", Reason: "A"}}, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "B", Message: "x"}},
+			recorded{"Normal B Run x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got recorded
-			status.Recorder{Events: &got}.Transition(&corev1.Pod{}, test.before, test.now, "Ready", metav1.ConditionTrue, "Run")
+			status.Recorder{Events: &got}.Transitions(&corev1.Pod{}, test.before, test.now, "Run",
+				status.Told{Kind: "Ready", Good: metav1.ConditionTrue},
+				status.Told{Kind: "Reachable", Good: metav1.ConditionTrue, Worry: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -46,7 +46,7 @@ var explained = []struct {
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
 	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
-	{regexp.MustCompile(`because it is being terminated`), "a namespace is deleted by a test under a release on its way"},
+	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a namespace is deleted by a test under a release on its way"},
 }
 
 // rolesUnread explains refusals.
