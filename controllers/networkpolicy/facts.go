@@ -120,7 +120,10 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-func live(g *v1alpha1.ReleaseGroup) bool { return g.Phase != v1alpha1.GroupClosing }
+// live says that a group is to have routes: it is neither closing nor an expired preview.
+func live(g *v1alpha1.ReleaseGroup) bool {
+	return g.Phase != v1alpha1.GroupClosing && g.Phase != v1alpha1.GroupExpired
+}
 
 // ledger finds groups and rows of a Microservice's status.
 type ledger struct {
