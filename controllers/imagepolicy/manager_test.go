@@ -162,3 +162,28 @@ func TestWatches(t *testing.T) {
 	}
 	eventually("1.4.0 in release")
 }
+
+// A change of what a GitHubRepository says is acted on at once.
+func TestGitHubRepositoryWakesPolicies(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(1, "one", sha("1")))
+	s.push("sha-1111111", "sha-2222222")
+	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) { p.Interval = "24h" })
+	s.run()
+	offers := func(want ...string) {
+		t.Helper()
+		apiserver.Eventually(t, func(context.Context) error {
+			p := &v1alpha1.ImagePolicy{}
+			s.get("shop", p)
+			if diff := cmp.Diff(want, previews(p)); diff != "" {
+				return errors.New(diff)
+			}
+			return nil
+		})
+	}
+	offers("one-1 1111 sha-1111111")
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("2") })
+	offers("one-1 2222 sha-2222222")
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
+	offers()
+}

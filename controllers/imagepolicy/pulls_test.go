@@ -7,11 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // pull is an open pull request.
@@ -355,6 +361,78 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		s.server.Heal()
 	}
 	same(t, "requests in a steady state", s.server.Requests(registrytest.Head)-heads, 0)
+}
+
+// What is offered, refused and withdrawn is the same whatever the order in which GitHub
+// names pull requests and the status what was offered.
+func TestPullRequestsInAnyOrder(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		var all []v1alpha1.PullRequest
+		var before []v1alpha1.OfferedRelease
+		heads := map[int64]head{}
+		for n := int64(1); n <= int64(rapid.IntRange(0, 8).Draw(t, "pull requests")); n++ {
+			pr := pull(n, rapid.SampledFrom([]string{"fix", "main"}).Draw(t, "branch"), sha("a"))
+			pr.Draft, pr.Fork = rapid.Bool().Draw(t, "draft"), rapid.Bool().Draw(t, "fork")
+			at(now.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "pushed")) * time.Minute))(&pr)
+			if rapid.Bool().Draw(t, "closed") {
+				pr.State = v1alpha1.PullRequestClosed
+			}
+			switch rapid.IntRange(0, 3).Draw(t, "head") {
+			case 0:
+				heads[n] = head{sha: pr.HeadSHA, refusal: refuse(version.VerdictExists, "no image yet"), next: now.Add(time.Minute)}
+			case 1:
+				heads[n] = head{sha: pr.HeadSHA, images: []v1alpha1.ReleaseImage{{Image: "r.example/shop:a@sha256:2", Digest: "sha256:2"}}}
+			}
+			if rapid.Bool().Draw(t, "offered") {
+				before = append(before, v1alpha1.OfferedRelease{
+					SemVer: v1alpha1.SemVer{Name: pr.HeadRef, Version: sha("0")}, Group: preview.Slug(pr.HeadRef, n), Level: v1alpha1.LevelPreview, PullRequest: n,
+					Revision: sha("0"), URL: fmt.Sprintf("https://github.com/acme/shop/pull/%d", n),
+					Images: []v1alpha1.ReleaseImage{{Image: "r.example/shop:b@sha256:1", Digest: "sha256:1"}},
+				})
+			}
+			if rapid.IntRange(0, 4).Draw(t, "listed") > 0 {
+				all = append(all, pr)
+			}
+		}
+		result := func(all []v1alpha1.PullRequest, before []v1alpha1.OfferedRelease) outcome {
+			policy := &v1alpha1.ImagePolicy{Spec: v1alpha1.ImagePolicySpec{Image: "r.example/shop", Limits: v1alpha1.ImageLimits{Groups: 3}}}
+			pulls(nil)(&policy.Spec)
+			policy.Status.Releases = before
+			o := specified(policy, "linux/amd64")
+			repository := &v1alpha1.GitHubRepository{Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"}}
+			repository.Status.Repository, repository.Status.PullRequests = "acme/shop", all
+			status.Ready(&repository.Status.Conditions, 1, "Succeeded", "")
+			o.read(repository)
+			for n := int64(1); n <= 8; n++ {
+				o.held = append(o.held, version.Held{Group: preview.Slug("fix", n), Version: sha("0")})
+			}
+			l := newLook(o.question, access{}, false)
+			l.heads, l.list = heads, &answer[registry.Scan]{}
+			s := scan(o, &asker{look: l, clock: testingclock.NewFakeClock(now)}, nil, nil)
+			return decide(o, s, now)
+		}
+		want := result(all, before)
+		got := result(rapid.Permutation(all).Draw(t, "order"), rapid.Permutation(before).Draw(t, "order of offers"))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("the order counts (-want +got):\n%s", diff)
+		}
+		offers, takes := map[string]bool{}, map[string]bool{}
+		for _, r := range want.releases {
+			offers[r.Group] = true
+		}
+		for _, w := range want.withdrawn {
+			if takes[w.Group] || offers[w.Group] {
+				t.Errorf("group %s is withdrawn twice, or offered too", w.Group)
+			}
+			takes[w.Group] = true
+		}
+		for _, r := range before { // nothing that is held leaves without a fact
+			if strings.HasPrefix(r.Group, "fix-") && !offers[r.Group] && !takes[r.Group] {
+				t.Errorf("group %s is lost", r.Group)
+			}
+		}
+	})
 }
 
 // Beyond the limit the newest pushes are taken, and what is held stays.

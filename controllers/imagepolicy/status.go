@@ -25,6 +25,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 	st.Releases, st.Withdrawn, st.Rejected, st.Candidates = out.releases, out.withdrawn, out.rejected, out.refused
 	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), sourceOf(policy)
 	switch {
+	case s.answered && s.pulled != nil && s.unasked: // a part of it is done
 	case s.answered:
 		st.LastHandledRequest = s.requested
 	case o.problem != nil && !policy.Spec.Suspend:
