@@ -61,7 +61,9 @@ func (b *book) places() {
 		return
 	}
 	most := max(1, b.o.Spec.Previews.MaxGroups)
-	slices.SortFunc(live, byPush)
+	if len(live) > most {
+		slices.SortFunc(live, b.byRight)
+	}
 	for len(live) > most {
 		b.expire(live[len(live)-1], NoPlace, fmt.Sprintf("spec.previews.maxGroups is %d, and the others were pushed later", most))
 		live = live[:len(live)-1]
@@ -92,6 +94,19 @@ func (b *book) wants(g Group) bool {
 // byPush orders previews, the newest push first.
 func byPush(x, y *Group) int {
 	return cmp.Or(y.HeadTime.Compare(x.HeadTime), cmp.Compare(y.PullRequest, x.PullRequest), cmp.Compare(x.Slug, y.Slug))
+}
+
+// byRight orders previews, the one that is to lose its place last: what a plan began that
+// was not recorded, then the oldest push.
+func (b *book) byRight(x, y *Group) int {
+	rx, ry := b.scope(x).recorded(), b.scope(y).recorded()
+	switch {
+	case rx && !ry:
+		return -1
+	case ry && !rx:
+		return 1
+	}
+	return byPush(x, y)
 }
 
 // noteHead remembers the head commit of a pull request, and when it was pushed: as its

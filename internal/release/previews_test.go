@@ -3,6 +3,7 @@ package release
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -81,7 +82,15 @@ func (w *world) checkPlaces(o Observed, old, next Ledger) {
 	for i := range next.Groups {
 		h := &next.Groups[i]
 		g := old.group(h.Slug)
+		pending := 0
+		for _, r := range h.Releases {
+			if r.Status == Pending {
+				pending++
+			}
+		}
 		switch {
+		case h.Level == preview && pending > 1 && !o.Spec.Paused:
+			w.fail("rule 25: preview %s has %d pending releases", h.Slug, pending)
 		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
 			w.fail("rule 26: group %s is no preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
 		case h.Phase == Expired && h.Target.Reason != NoPlace && h.Target.Reason != MaxAge:
@@ -485,4 +494,25 @@ var crowds = []scene{
 func init() {
 	histories = append(histories, previews...)
 	limits = append(limits, crowds...)
+}
+
+// BenchmarkPreviews plans 256 pull requests at rest, of which 20 have a place.
+func BenchmarkPreviews(b *testing.B) {
+	w := newWorld()
+	w.quick = true
+	w.policy("web")
+	for i := 1; i <= maxGroups; i++ {
+		w.push(fmt.Sprintf("pr-%d-a", i))
+	}
+	w.run(time.Hour)
+	if w.err != nil {
+		b.Fatal(w.err)
+	}
+	o, _, _ := w.observe(lags{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if makePlan(o, w.now, rules).Changed {
+			b.Fatal("there is something to do")
+		}
+	}
 }

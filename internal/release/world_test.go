@@ -879,6 +879,7 @@ func (w *world) ensure(x write) bool {
 			w.fail("create of %s, which is not offered", e.Release)
 			return false
 		}
+		delete(w.taken, e.Release) // of an object of the same name, which is gone
 		w.objects[e.Release] = &object{
 			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true},
 			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), why: w.broken[x.cand.Version],
