@@ -213,10 +213,7 @@ func (r *Reconciler) hold(ctx context.Context, ghr *v1alpha1.GitHubRepository, f
 	if f.feedback == nil {
 		return false, nil // until all is taken back
 	}
-	back := *f
-	back.feedback, back.records, back.comments = nil, p.records, p.comments
-	needed := len(makePlan(&back).writes) > 0
-	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, needed)
+	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, p.binds())
 }
 
 // begin has the next batch written, and says when to look again; 0: when woken.

@@ -44,6 +44,12 @@ type plan struct {
 	unknown int
 }
 
+// binds says that there is something that must be taken back one day.
+func (p *plan) binds() bool {
+	return slices.ContainsFunc(p.records, func(r v1alpha1.FeedbackRecord) bool { return r.State != v1alpha1.DeploymentInactive }) ||
+		slices.ContainsFunc(p.comments, func(c v1alpha1.CommentRecord) bool { return !atRest(&c) && c.Deletions < 2 })
+}
+
 // write is one Deployment or one comment that is not as it is to be.
 type write struct {
 	// key of the write: the same for the same Deployment or comment.
@@ -406,8 +412,11 @@ func (p *planner) discussions() {
 
 // atRest says that a comment tells that all is over.
 func atRest(c *v1alpha1.CommentRecord) bool {
-	return c.Checksum == checksum(textClosed) || c.Checksum == checksum(textEnded)
+	return c.Checksum == sumClosed || c.Checksum == sumEnded
 }
+
+// Checksums of the texts of comments that are at rest.
+var sumClosed, sumEnded = checksum(textClosed), checksum(textEnded)
 
 // rows of the comments, by pull request.
 func (p *planner) rows() map[int64][]row {

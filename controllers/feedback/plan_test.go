@@ -404,6 +404,11 @@ func TestPlanProperties(t *testing.T) {
 						t.Fatalf("seed %d: success of %+v, which is not ready", seed, w.deployment)
 					}
 				}
+				back := *f
+				back.feedback, back.records, back.comments = nil, p.records, p.comments
+				if takes := len(makePlan(&back).writes) > 0; takes != p.binds() {
+					t.Fatalf("seed %d: binds %t, and the way back has writes: %t", seed, p.binds(), takes)
+				}
 				if len(p.writes) == 0 {
 					settled = true
 					break

@@ -635,3 +635,22 @@ func TestOnlyComments(t *testing.T) {
 		t.Errorf("condition %q", got)
 	}
 }
+
+// TestNamespaceGoes: nothing is waited for in a namespace that goes as a whole.
+func TestNamespaceGoes(t *testing.T) {
+	s := begin(t)
+	s.open(feature())
+	s.settle()
+	s.server.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
+	if err := env.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.IgnoreNotFound(env.Client.Delete(t.Context(), s.get())); err != nil {
+		t.Fatal(err)
+	}
+	s.server.ResetCounts()
+	s.once()
+	if s.get() != nil || s.server.Count("", 0) != 0 {
+		t.Errorf("it waits, or asks GitHub: %d requests", s.server.Count("", 0))
+	}
+}

@@ -1,0 +1,105 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestSlowHostStopsNobodyElse: repositories at a host that hangs, however many and of
+// however many namespaces, leave places for others.
+func TestSlowHostStopsNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWriter(testingclock.NewFakeClock(time.Now()), 8)
+	woken := make(chan types.NamespacedName, 100)
+	w.start(t.Context(), func(key types.NamespacedName) { woken <- key })
+	hang := make(chan struct{})
+	key := func(namespace string, i int) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}
+	}
+	begin := func(k types.NamespacedName, host string, work func()) {
+		w.of(k, "uid")
+		w.begin(k, host, func(context.Context) outcome { work(); return outcome{} })
+	}
+	for i := range 20 {
+		begin(key(fmt.Sprint("slow", i), i), "https://slow.example.com", func() { <-hang })
+	}
+	begin(key("other", 1), "https://fast.example.com", func() {})
+	if got := <-woken; got != key("other", 1) {
+		t.Errorf("woke %s", got)
+	}
+	close(hang)
+	for range 20 {
+		<-woken
+	}
+	// One that is gone is not told of, and another of its name is not taken for it.
+	hang = make(chan struct{})
+	begin(key("gone", 1), "", func() { <-hang })
+	w.forget(key("gone", 1))
+	close(hang)
+	begin(key("gone", 1), "", func() {})
+	if got := <-woken; got != key("gone", 1) {
+		t.Errorf("woke %s", got)
+	}
+	if m := w.of(key("gone", 1), "another"); m.outcome != nil || m.task != nil {
+		t.Errorf("of another object of the name is known %+v", m)
+	}
+}
+
+// TestBackoff: longer with each failure, bounded, and forgotten with a success.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	m := &remembered{failures: map[string]failure{}}
+	w := &write{key: "deployment x"}
+	last := time.Duration(0)
+	for i := range 30 {
+		m.note(w.key, "", errors.New("no"), now)
+		due, next := m.due(w, now)
+		wait := next.Sub(now)
+		if due || wait < last || wait < minBackoff || wait > maxBackoff {
+			t.Fatalf("failure %d: due %t, waits %s after %s", i, due, wait, last)
+		}
+		last = wait
+	}
+	if last != maxBackoff {
+		t.Errorf("waits %s in the end", last)
+	}
+	m.note(w.key, "", nil, now)
+	if due, _ := m.due(w, now); !due {
+		t.Error("a success is not forgotten")
+	}
+}
+
+// BenchmarkPlan plans 500 open pull requests that are all written.
+func BenchmarkPlan(b *testing.B) {
+	var prs []v1alpha1.PullRequest
+	var groups []v1alpha1.ReleaseGroup
+	f := world(nil)
+	for n := int64(500); n > 0; n-- {
+		sha := fmt.Sprintf("%040x", n)
+		prs = append(prs, pull(n, sha))
+		if n <= 256 {
+			slug := fmt.Sprintf("feature-%d", n)
+			groups = append(groups, groupWith(n, slug, sha+" +active"))
+			f.streams[0].routes = append(f.streams[0].routes, routedTo(slug, sha, true))
+		}
+	}
+	f.pullRequests, f.streams[0].microservice.Status.ReleaseGroups = prs, groups
+	f.streams[0].routes = f.streams[0].routes[:1]
+	for range 5 {
+		carryOutAll(f, makePlan(f), 1000)
+	}
+	for b.Loop() {
+		if p := makePlan(f); len(p.records) != 500 || len(p.writes) != 0 {
+			b.Fatalf("%d records, %d writes", len(p.records), len(p.writes))
+		}
+	}
+}
