@@ -33,7 +33,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
 
-	// interval between two looks at the source, at least 5s; jittered by a tenth.
+	// interval between two looks at the source, at least 5s; jittered by a tenth, and up
+	// to four times as long while nothing is new.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"

@@ -248,7 +248,7 @@ func (o *observed) preview(st stream, images []v1alpha1.ReleaseImage) *v1alpha1.
 	}
 	return &v1alpha1.OfferedRelease{
 		SemVer: v1alpha1.SemVer{Name: name, Version: st.pr.HeadSHA}, Group: st.slug, Level: v1alpha1.LevelPreview, Images: images,
-		PullRequest: st.pr.Number, ReleaseTime: pushed, Revision: st.pr.HeadSHA, URL: o.github.link("pull", strconv.FormatInt(st.pr.Number, 10)),
+		PullRequest: st.pr.Number, Fork: st.pr.Fork, ReleaseTime: pushed, Revision: st.pr.HeadSHA, URL: o.github.link("pull", strconv.FormatInt(st.pr.Number, 10)),
 	}
 }
 

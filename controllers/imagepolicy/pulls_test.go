@@ -270,6 +270,11 @@ func TestForks(t *testing.T) {
 	same(t, "refused", verdicts(p), []string{sha("b") + " Fork", sha("a") + " Fork"})
 	p, _ = s.pass("allow")
 	same(t, "one branch of two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
+	for _, rel := range p.Status.Releases {
+		if !rel.Fork {
+			t.Errorf("%s is offered as if it were no fork's", rel.Group)
+		}
+	}
 	p, _ = s.pass("shop")
 	same(t, "offered without approval", previews(p), []string(nil))
 	s.microservice("shop", "shop", "patch-1 "+sha("a"))
