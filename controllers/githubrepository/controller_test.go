@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
@@ -40,4 +42,562 @@ func TestReadsPullRequests(t *testing.T) {
 	if next < 54*time.Second || next > time.Minute {
 		t.Errorf("next look in %s, want an interval less up to a tenth", next)
 	}
+}
+
+// many opens pull requests, and gives their numbers, highest first.
+func (s *story) many(n int) []int64 {
+	s.Helper()
+	var all []int64
+	for i := range n {
+		all = append([]int64{int64(s.repo.Open(githubtest.PullRequest{HeadRef: fmt.Sprintf("feature-%d", i)}))}, all...)
+	}
+	return all
+}
+
+// Pull requests of three pages are all known, and whatever fails loses none.
+func TestLosesNone(t *testing.T) {
+	s := begin(t)
+	all := s.many(201)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	r := s.rest("shop")
+	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), all)
+	for _, pr := range r.Status.PullRequests {
+		if pr.HeadTime == nil {
+			t.Fatalf("the head of pull request %d has no time", pr.Number)
+		}
+	}
+	known := r.Status.PullRequests
+	for name, fault := range map[string]githubtest.Fault{
+		"first page":       {Route: routePulls, Page: 1, Answer: githubtest.ServerError},
+		"second page":      {Route: routePulls, Page: 2, Answer: githubtest.BadGateway},
+		"third page":       {Route: routePulls, Page: 3, Answer: githubtest.Unavailable},
+		"no such list":     {Route: routePulls, Answer: githubtest.NotFound},
+		"no such page":     {Route: routePulls, Page: 3, Answer: githubtest.NotFound},
+		"no repository":    {Route: routeRepo, Answer: githubtest.NotFound},
+		"all is down":      {Answer: githubtest.Unavailable},
+		"secondary limit":  {Route: routePulls, Page: 2, Answer: githubtest.SecondaryLimit, RetryAfter: time.Second},
+		"too many by 429":  {Route: routePulls, Page: 3, Answer: githubtest.SecondaryLimit429, RetryAfter: time.Second},
+		"no pull requests": {Route: routePull, Answer: githubtest.NotFound},
+	} {
+		s.github.Fail(fault)
+		for _, restarts := range []bool{false, true} {
+			if restarts {
+				s.restart()
+			}
+			s.clock.Step(10 * time.Minute)
+			r, _ = s.pass("shop")
+			same(t, fmt.Sprintf("%s, restart %t", name, restarts), r.Status.PullRequests, known)
+			if name != "no pull requests" {
+				says(t, r, "Ready", "False")
+			}
+		}
+		s.github.Heal()
+		s.clock.Step(10 * time.Minute)
+		s.pass("shop")
+	}
+	s.down = true
+	s.clock.Step(10 * time.Minute)
+	r, _ = s.pass("shop")
+	same(t, "no connection", r.Status.PullRequests, known)
+	says(t, r, "Ready", "False Unreachable")
+	says(t, r, "Reconciling", "True Unreachable")
+	s.restart()
+	r, _ = s.pass("shop")
+	same(t, "no connection after a restart", r.Status.PullRequests, known)
+	s.down = false
+	r = s.look("shop")
+	same(t, "in the end", r.Status.PullRequests, known)
+	says(t, r, "Ready", "True")
+}
+
+func TestSteadyStateCostsNothing(t *testing.T) {
+	s := begin(t)
+	s.many(101)
+	s.repo.Publish(githubtest.Release{Tag: "v1.0.0"})
+	s.repo.Tag("v1.0.0")
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.policy("releases", "shop", ofReleases)
+	s.policy("tags", "shop", ofTags)
+	version := s.rest("shop").ResourceVersion
+	s.told()
+	used, writes := s.github.Used("good"), s.writes
+	s.github.ResetCounts()
+	for range 10 {
+		if got := s.look("shop").ResourceVersion; got != version {
+			t.Fatalf("a look at what did not change wrote the status: version %s, was %s", got, version)
+		}
+	}
+	same(t, "writes", s.writes, writes)
+	same(t, "used of the limit", s.github.Used("good"), used)
+	for what, n := range s.github.Counts() {
+		if what.Status != 304 {
+			t.Errorf("%d times %v", n, what)
+		}
+	}
+	same(t, "lists in ten looks of two pages", s.github.Count(routePulls, 304), 20)
+	same(t, "events", s.told(), []string(nil))
+	s.restart()
+	same(t, "version after a restart", s.look("shop").ResourceVersion, version)
+}
+
+// A pull request is closed by an answer about its number only, known for a day, and
+// open again when it is.
+func TestClosed(t *testing.T) {
+	s := begin(t)
+	s.many(2)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	before := s.rest("shop")
+	s.down = true
+	s.repo.Close(1, true)
+	closed := s.clock.Now()
+	r := s.look("shop")
+	same(t, "while GitHub is down", r.Status.PullRequests, before.Status.PullRequests)
+	s.down = false
+	s.github.Fail(githubtest.Fault{Route: routePull, Answer: githubtest.NotFound, Times: 1})
+	r = s.look("shop")
+	same(t, "while nobody answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+	same(t, "asked for what is unsettled", s.github.Count(routePull, 404), 1)
+	s.look("shop")
+	same(t, "asked again within ten minutes", s.github.Count(routePull, 200), 0)
+	s.clock.Step(unsettled)
+	r = s.look("shop")
+	want := pull(t, before, 1)
+	want.State, want.ClosedTime = "Closed", stamp(closed)
+	same(t, "closed", pull(t, r, 1), want)
+	same(t, "open ones", *r.Status.OpenPullRequests, int32(1))
+	version := r.ResourceVersion
+	same(t, "asked for what is closed", s.github.Count(routePull, 200), 1)
+	same(t, "version of later looks", s.look("shop").ResourceVersion, version)
+	same(t, "asked again for what is closed", s.github.Count(routePull, 200), 1)
+
+	s.repo.Reopen(1)
+	r = s.look("shop")
+	same(t, "opened again", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+	if pull(t, r, 1).ClosedTime != nil {
+		t.Error("what is open has a time at which it was closed")
+	}
+	s.repo.Close(1, false)
+	s.look("shop")
+	s.offer("previews", 1)
+	s.clock.Step(2 * keepClosed)
+	r = s.look("shop")
+	same(t, "closed while it is offered", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
+	s.offer("previews", 2)
+	r = s.look("shop")
+	same(t, "closed when nobody offers it", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
+}
+
+// offer makes an ImagePolicy offer a pull request alone.
+func (s *story) offer(policy string, number int64) {
+	s.Helper()
+	p := &v1alpha1.ImagePolicy{}
+	if err := env.Client.Get(s.Context(), s.key(policy), p); err != nil {
+		s.Fatal(err)
+	}
+	p.Status.Releases = []v1alpha1.OfferedRelease{{
+		Group: fmt.Sprint("feature-", number), PullRequest: number, Level: v1alpha1.LevelPreview,
+		SemVer: v1alpha1.SemVer{Name: "feature", Version: "0000000000000000000000000000000000000000"},
+		Images: []v1alpha1.ReleaseImage{{Image: "registry.example.com/shop:a@sha256:a", Digest: "sha256:a"}},
+	}}
+	if err := env.Client.Status().Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// As many as are missing are asked for a bounded number at a time.
+func TestManyClosedAtOnce(t *testing.T) {
+	s := begin(t)
+	s.many(45)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.rest("shop")
+	for n := range 45 {
+		s.repo.Close(n+1, false)
+	}
+	for _, want := range []int{25, 5, 0} {
+		s.clock.Step(goOn)
+		if want == 25 {
+			s.clock.Step(time.Minute)
+		}
+		r, _ := s.pass("shop")
+		same(t, "open", len(numbers(r, v1alpha1.PullRequestOpen)), want)
+	}
+	same(t, "requests", s.github.Count(routePull, 200), 45)
+}
+
+func TestLifeOfAPullRequest(t *testing.T) {
+	s := begin(t)
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "feature", Fork: "stranger/shop", Draft: true})
+	first := s.repo.PullRequest(n).HeadSHA
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	r, _ := s.pass("shop")
+	same(t, "draft", pull(t, r, n).Draft, true)
+
+	s.repo.SetDraft(n, false)
+	s.repo.Label(n, "preview")
+	r = s.look("shop")
+	same(t, "draft", pull(t, r, n).Draft, false)
+	same(t, "label on the first head", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
+
+	s.clock.Step(10 * time.Second)
+	second := s.repo.Push(n)
+	pushed := s.clock.Now()
+	r = s.look("shop")
+	same(t, "head", pull(t, r, n).HeadSHA, second)
+	same(t, "time of a push with a new commit", pull(t, r, n).HeadTime, stamp(pushed))
+	same(t, "a label stays on the commit of which it spoke", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
+
+	saw := s.clock.Now()
+	s.clock.Step(10 * time.Second)
+	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = first })
+	r = s.look("shop")
+	same(t, "head after a push by force", pull(t, r, n).HeadSHA, first)
+	same(t, "its time: the last look that saw another one", pull(t, r, n).HeadTime, stamp(saw))
+
+	s.repo.Label(n)
+	r = s.look("shop")
+	same(t, "label taken off", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel(nil))
+	s.repo.Label(n, "preview")
+	third := s.repo.Push(n)
+	r = s.look("shop")
+	same(t, "label put on between two looks, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
+	s.repo.Label(n)
+	s.look("shop")
+	s.repo.Label(n, "preview")
+	r = s.look("shop")
+	same(t, "label put on again", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: third}})
+
+	s.repo.DeleteFork(n)
+	s.repo.DeleteAuthor(n)
+	r = s.look("shop")
+	got := pull(t, r, n)
+	same(t, "deleted fork and ghost", fmt.Sprintf("%t %q %q", got.Fork, got.HeadRepo, got.Author), `true "" ""`)
+	says(t, r, "Ready", "True")
+}
+
+// One that was closed long ago is forgotten; what was approved of it then approves no
+// commit that it has when it comes again.
+func TestApprovalIsNotInherited(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.pass("shop")
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "stranger", Fork: "stranger/shop", Labels: []string{"approved"}})
+	r := s.look("shop")
+	same(t, "label of a new one", pull(t, r, n).Labels[0].SHA, s.repo.PullRequest(n).HeadSHA)
+	s.repo.Close(n, false)
+	s.look("shop")
+	s.clock.Step(2 * keepClosed)
+	same(t, "known", len(s.look("shop").Status.PullRequests), 1)
+	s.repo.Push(n)
+	s.repo.Reopen(n)
+	r = s.look("shop")
+	same(t, "label of one that came again", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "approved"}})
+}
+
+func TestRenamedRepository(t *testing.T) {
+	s := begin(t)
+	s.many(3)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	before := s.rest("shop")
+	s.repo.Rename("acme/store")
+	s.clock.Step(slowInterval)
+	r := s.look("shop")
+	same(t, "name", r.Status.Repository, "acme/store")
+	same(t, "known", heads(r), heads(before))
+	same(t, "repository of a head", pull(t, r, 1).HeadRepo, "acme/store")
+	says(t, r, "Ready", "True")
+	if told := s.told(); told[len(told)-1] != "Normal Renamed: the repository is acme/store now, and was acme/shop" {
+		t.Errorf("told %q", told)
+	}
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
+	r = s.look("shop")
+	same(t, "known by the new name", heads(r), heads(before))
+}
+
+// heads of the open pull requests.
+func heads(r *v1alpha1.GitHubRepository) []string {
+	var all []string
+	for _, pr := range r.Status.PullRequests {
+		if pr.State == v1alpha1.PullRequestOpen {
+			all = append(all, fmt.Sprint(headOf(pr.Number, pr.HeadSHA), " since ", pr.HeadTime))
+		}
+	}
+	return all
+}
+
+// What another repository has under the same numbers is something else.
+func TestAnotherRepository(t *testing.T) {
+	s := begin(t)
+	s.many(3)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.rest("shop")
+	other := s.github.AddRepository("acme/cart")
+	other.Open(githubtest.PullRequest{HeadRef: "cart", Labels: []string{"preview"}})
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "cart" })
+	s.github.Fail(githubtest.Fault{Route: routePulls, Answer: githubtest.ServerError})
+	r := s.look("shop")
+	same(t, "while the list fails", numbers(r, v1alpha1.PullRequestOpen), []int64{3, 2, 1})
+	s.github.Heal()
+	r = s.look("shop")
+	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
+	same(t, "head", pull(t, r, 1).HeadSHA, other.PullRequest(1).HeadSHA)
+}
+
+func TestCredentials(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef.Name = "absent" })
+	s.policy("previews", "shop", ofPulls)
+	r, next := s.pass("shop")
+	says(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: there is no Secret "absent" in this namespace`)
+	same(t, "looks again with the interval", next, time.Minute)
+	s.secret("absent", "tokens", "good")
+	says(t, s.look("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
+	same(t, "requests without a credential", len(s.github.Counts()), 0)
+
+	s.secret("absent", "token", "wrong")
+	r = s.look("shop")
+	says(t, r, "Stalled", "True Unauthorized: ")
+	same(t, "known of a repository that nobody may see", len(r.Status.PullRequests), 0)
+	s.secret("absent", "token", "good")
+	r = s.look("shop")
+	says(t, r, "Ready", "True Succeeded")
+	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+
+	s.github.RevokeToken("good")
+	r = s.look("shop")
+	says(t, r, "Ready", "False Unauthorized: ")
+	same(t, "known without a credential", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+	s.github.AddToken("rotated", githubtest.Access{})
+	s.secret("absent", "token", "rotated")
+	says(t, s.look("shop"), "Ready", "True Succeeded")
+}
+
+// Who has no right to a repository is told nothing of what somebody else's credential
+// was told.
+func TestTenantsAreApart(t *testing.T) {
+	s := begin(t)
+	s.repo.SetPrivate(true)
+	s.many(1)
+	s.github.AddRepository("evil/shop")
+	s.github.AddToken("evil", githubtest.Access{Repositories: []string{"evil/shop"}})
+	s.secret("evil", "token", "evil")
+	s.repository("shop")
+	s.repository("evil", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef.Name = "evil" })
+	s.repository("nobody", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef = nil })
+	for _, name := range []string{"shop", "evil", "nobody"} {
+		s.policy(name, name, ofPulls)
+	}
+	for range 2 {
+		r := s.look("shop")
+		same(t, "known by its owner", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+		for _, name := range []string{"evil", "nobody"} {
+			r := s.look(name)
+			says(t, r, "Ready", "False NotFound: ")
+			same(t, "known by "+name, len(r.Status.PullRequests), 0)
+			same(t, "name that is known by "+name, r.Status.Repository, "")
+		}
+	}
+}
+
+// Several that look at the same repository with the same credential ask once.
+func TestNothingIsAskedTwice(t *testing.T) {
+	s := begin(t)
+	s.many(3)
+	for _, name := range []string{"one", "two", "three"} {
+		s.repository(name)
+		for i := range 3 {
+			s.policy(fmt.Sprint(name, "-", i), name, ofPulls)
+		}
+	}
+	for range 5 {
+		s.clock.Step(time.Minute)
+		for _, name := range []string{"one", "two", "three"} {
+			r, _ := s.pass(name)
+			same(t, "known by "+name, numbers(r, v1alpha1.PullRequestOpen), []int64{3, 2, 1})
+		}
+	}
+	same(t, "lists", s.github.Count(routePulls, 200)+s.github.Count(routePulls, 304), 5)
+	same(t, "looks at commits", s.github.Count("GET /repos/{owner}/{repo}/git/commits/{commit_sha}", 200), 3)
+}
+
+func TestLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit  func(*story)
+		reason string
+		pause  time.Duration // at least
+	}{
+		"hourly limit": {func(s *story) { s.github.SetLimit("good", 5000, 0, 30*time.Minute) }, "RateLimited", 29 * time.Minute},
+		"hourly limit by 429": {func(s *story) {
+			s.github.LimitBy429()
+			s.github.SetLimit("good", 5000, 0, 30*time.Minute)
+		}, "RateLimited", 29 * time.Minute},
+		"the reserve": {func(s *story) { s.github.SetLimit("good", 5000, 499, 30*time.Minute) }, "Reserved", 29 * time.Minute},
+		"secondary limit": {func(s *story) {
+			s.github.Fail(githubtest.Fault{Answer: githubtest.SecondaryLimit, Times: 1, RetryAfter: 10 * time.Minute})
+		}, "RateLimited", 10 * time.Minute},
+		"secondary limit by 429": {func(s *story) {
+			s.github.Fail(githubtest.Fault{Answer: githubtest.SecondaryLimit429, Times: 1, RetryAfter: 10 * time.Minute})
+		}, "RateLimited", 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.many(1)
+			s.repository("shop")
+			s.repository("twin", func(r *v1alpha1.GitHubRepositorySpec) { r.Interval = "5m" })
+			s.policy("previews", "shop", ofPulls)
+			s.policy("twins", "twin", ofPulls)
+			before := s.rest("shop")
+			s.pass("twin")
+			test.limit(s)
+			s.many(1) // or a 304 would cost nothing
+			s.look("shop")
+			r := s.look("shop")
+			says(t, r, "RateLimited", "True "+test.reason)
+			says(t, r, "Reconciling", "True "+test.reason)
+			same(t, "known", pull(t, r, 1), pull(t, before, 1))
+			_, next := s.pass("shop")
+			if next < test.pause-3*time.Minute || next > 31*time.Minute {
+				t.Errorf("looks again in %s, want the end of the pause of %s", next, test.pause)
+			}
+			s.github.ResetCounts()
+			s.clock.Step(5 * time.Minute)
+			s.pass("shop")
+			twin, _ := s.pass("twin")
+			says(t, twin, "RateLimited", "True "+test.reason)
+			same(t, "requests in the pause", len(s.github.Counts()), 0)
+			s.clock.Step(next)
+			r, _ = s.pass("shop")
+			says(t, r, "RateLimited", "False NotLimited")
+			same(t, "known after the pause", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+		})
+	}
+}
+
+// Nothing is read that no ImagePolicy wants; that the credential works is seen all the
+// same.
+func TestReadsWhatIsWanted(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	for _, tag := range []string{"v1.9.0", "v1.10.0", "cart/v1.0.0", "v1.2.0"} {
+		s.repo.Tag(tag)
+	}
+	s.repo.Publish(githubtest.Release{Tag: "v1.9.0"})
+	s.clock.Step(time.Minute)
+	s.repo.Publish(githubtest.Release{Tag: "v1.10.0-rc.1", Prerelease: true})
+	s.repo.Publish(githubtest.Release{Tag: "v2.0.0", Draft: true})
+	s.repository("shop")
+	r, next := s.pass("shop")
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub answers; no ImagePolicy that may use it reads anything")
+	if next < 9*time.Minute {
+		t.Errorf("looks again in %s at what nobody reads", next)
+	}
+	same(t, "requests", len(s.github.Counts()), 1)
+
+	s.policy("tags", "shop", ofTags, func(p *v1alpha1.ImagePolicy) {
+		p.Spec.Match = &v1alpha1.Match{Name: &v1alpha1.NameMatch{From: `v(.*)`, To: "$1"}}
+	})
+	s.policy("releases", "shop", ofReleases)
+	r = s.look("shop")
+	var tags, releases []string
+	for _, tag := range r.Status.Tags {
+		tags = append(tags, tag.Name)
+	}
+	for _, release := range r.Status.Releases {
+		releases = append(releases, fmt.Sprint(release.Tag, " ", release.Prerelease))
+	}
+	same(t, "tags that a policy wants", tags, []string{"v1.10.0", "v1.9.0", "v1.2.0"})
+	same(t, "releases", releases, []string{"v1.10.0-rc.1 true", "v1.9.0 false"})
+	same(t, "lists of pull requests", s.github.Count(routePulls, 200), 0)
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 2 releases, 3 tags")
+
+	p := &v1alpha1.ImagePolicy{}
+	p.Namespace, p.Name = s.namespace, "tags"
+	if err := env.Client.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	r = s.look("shop")
+	same(t, "tags that nobody wants", len(r.Status.Tags), 0)
+	same(t, "releases", len(r.Status.Releases), 2)
+}
+
+// ImagePolicies of other namespaces are heard as far as the repository allows it.
+func TestAllowedNamespaces(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	s.repository("shop")
+	other := env.Namespace(t)
+	p := &v1alpha1.ImagePolicy{}
+	p.Namespace, p.Name = other, "previews"
+	from := ofPulls
+	from.RepositoryRef = v1alpha1.NamespacedReference{Namespace: s.namespace, Name: "shop"}
+	p.Spec.Image, p.Spec.Source = "registry.example.com/shop", &v1alpha1.ImageSource{GitHub: &from}
+	s.create(p)
+	for _, test := range []struct {
+		name    string
+		allowed *v1alpha1.AllowedNamespaces
+		reads   bool
+	}{
+		{"nothing is said", nil, false},
+		{"all", &v1alpha1.AllowedNamespaces{From: "All"}, true},
+		{"same", &v1alpha1.AllowedNamespaces{From: "Same"}, false},
+		{"by label", selector("kubernetes.io/metadata.name", other), true},
+		{"by another label", selector("kubernetes.io/metadata.name", s.namespace), false},
+	} {
+		s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.AllowedNamespaces = test.allowed })
+		s.github.ResetCounts()
+		s.look("shop")
+		if reads := s.github.Count(routePulls, 200)+s.github.Count(routePulls, 304) > 0; reads != test.reads {
+			t.Errorf("%s: reads %t", test.name, reads)
+		}
+	}
+}
+
+func selector(key, value string) *v1alpha1.AllowedNamespaces {
+	return &v1alpha1.AllowedNamespaces{From: v1alpha1.NamespacesSelector, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}
+}
+
+func TestAskedForALook(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.pass("shop")
+	s.many(1)
+	r, _ := s.pass("shop")
+	same(t, "known before the interval", len(r.Status.PullRequests), 1)
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) {
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationRequestedAt, "now")
+	})
+	s.clock.Step(time.Millisecond)
+	r, _ = s.pass("shop")
+	same(t, "known when somebody asked", len(r.Status.PullRequests), 2)
+	same(t, "handled", r.Status.LastHandledRequest, "now")
+	s.many(1)
+	s.clock.Step(time.Millisecond)
+	s.reconciler.looks.hint(s.key("shop"), nil)
+	r, _ = s.pass("shop")
+	same(t, "known after a hint", len(r.Status.PullRequests), 3)
+
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
+	s.github.ResetCounts()
+	r = s.look("shop")
+	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is set: GitHub is not asked, and what is known stays known")
+	same(t, "known while suspended", len(r.Status.PullRequests), 3)
+	s.reconciler.looks.hint(s.key("shop"), nil)
+	s.look("shop")
+	same(t, "requests while suspended", len(s.github.Counts()), 0)
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = false })
+	s.repo.Close(1, false)
+	r = s.look("shop")
+	same(t, "closed meanwhile", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
 }

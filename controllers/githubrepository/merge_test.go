@@ -1,0 +1,290 @@
+package githubrepository
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// sha of a few commits.
+func sha(n int) string { return fmt.Sprintf("%040x", n) }
+
+// drawPull draws what GitHub says of a pull request.
+func drawPull(t *rapid.T, number int, state github.State) github.PullRequest {
+	p := github.PullRequest{
+		Number: number, State: state, HeadRef: "feature", BaseRef: "main",
+		HeadSHA:        sha(rapid.IntRange(1, 4).Draw(t, "head")),
+		MergeCommitSHA: rapid.SampledFrom([]string{"", sha(8), sha(9)}).Draw(t, "merge"),
+		Labels:         rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), rapid.ID[string]).Draw(t, "labels"),
+		Title:          rapid.StringN(0, 100, 400).Draw(t, "title"),
+		CreatedAt:      epoch.Add(-time.Duration(rapid.IntRange(0, 48).Draw(t, "age")) * time.Hour),
+	}
+	if state == github.Closed {
+		p.ClosedAt = epoch.Add(-time.Minute)
+	}
+	return p
+}
+
+func drawState(t *rapid.T) github.State {
+	return rapid.SampledFrom([]github.State{github.Open, github.Closed}).Draw(t, "state")
+}
+
+// drawLook draws a look: some are listed, and some asked by number.
+func drawLook(t *rapid.T) (*pulls, memory) {
+	p := &pulls{
+		time: epoch, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{},
+		more: rapid.Bool().Draw(t, "more"),
+	}
+	for n := 1; n <= 6; n++ {
+		switch rapid.SampledFrom([]string{"listed", "asked", "neither"}).Draw(t, "where") {
+		case "listed":
+			p.listed = append(p.listed, drawPull(t, n, github.Open))
+		case "asked":
+			p.asked[int64(n)] = drawPull(t, n, drawState(t))
+		}
+	}
+	for n := range 4 {
+		if rapid.Bool().Draw(t, "dated") {
+			p.dates[sha(n+1)] = epoch.Add(time.Duration(rapid.IntRange(-100, 100).Draw(t, "date")) * time.Second)
+		}
+	}
+	m := memory{first: rapid.Bool().Draw(t, "first"), cut: rapid.Bool().Draw(t, "cut")}
+	if rapid.Bool().Draw(t, "restarted") {
+		m.saw = epoch.Add(-time.Minute)
+	}
+	return p, m
+}
+
+// drawKnown draws what several looks made known.
+func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
+	var known []v1alpha1.PullRequest
+	for range rapid.IntRange(0, 3).Draw(t, "looks") {
+		known = merge(known, first(drawLook(t)), memory{})
+	}
+	return known
+}
+
+func first(p *pulls, _ memory) *pulls { return p }
+
+func byNumber(all []v1alpha1.PullRequest) map[int64]v1alpha1.PullRequest {
+	m := map[int64]v1alpha1.PullRequest{}
+	for _, pr := range all {
+		m[pr.Number] = pr
+	}
+	return m
+}
+
+func TestMergeProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		known := drawKnown(t)
+		p, m := drawLook(t)
+		before := byNumber(known)
+		merged := merge(known, p, m)
+		after := byNumber(merged)
+		listed := map[int64]github.PullRequest{}
+		for _, g := range p.listed {
+			listed[int64(g.Number)] = g
+		}
+
+		if !slices.IsSortedFunc(merged, func(a, b v1alpha1.PullRequest) int { return int(b.Number - a.Number) }) || len(after) != len(merged) {
+			t.Fatalf("not in order, or twice: %v", merged)
+		}
+		for n, k := range before {
+			pr, there := after[n]
+			answer, asked := p.asked[n]
+			_, in := listed[n]
+			switch {
+			case !there:
+				t.Fatalf("pull request %d was lost", n)
+			case !asked && !in:
+				if d := fmt.Sprint(pr) == fmt.Sprint(k); !d {
+					t.Fatalf("pull request %d changed though nobody answered for it: %v, was %v", n, pr, k)
+				}
+			case k.State == v1alpha1.PullRequestOpen && pr.State == v1alpha1.PullRequestClosed && (!asked || answer.State != github.Closed):
+				t.Fatalf("pull request %d was closed without an answer", n)
+			case asked && answer.State == github.Closed && pr.State != v1alpha1.PullRequestClosed:
+				t.Fatalf("pull request %d stays open against an answer", n)
+			}
+		}
+		for n, pr := range after {
+			k, was := before[n]
+			if (pr.State == v1alpha1.PullRequestClosed) != (pr.ClosedTime != nil) {
+				t.Fatalf("pull request %d is %s since %v", n, pr.State, pr.ClosedTime)
+			}
+			if was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.HeadTime.Equal(k.HeadTime) {
+				t.Fatalf("the time of the head of pull request %d moved", n)
+			}
+			if pushed := was && k.HeadSHA != pr.HeadSHA; pushed && pr.HeadTime != nil && pr.HeadTime.Time.Before(m.saw) {
+				t.Fatalf("pull request %d was pushed before the look that saw another head", n)
+			}
+			for _, label := range pr.Labels {
+				i := slices.IndexFunc(k.Labels, func(l v1alpha1.PullRequestLabel) bool { return l.Name == label.Name })
+				switch {
+				case i >= 0 && k.Labels[i].SHA != label.SHA:
+					t.Fatalf("label %q of pull request %d moved to another commit", label.Name, n)
+				case i < 0 && was && label.SHA != k.HeadSHA:
+					t.Fatalf("label %q of pull request %d approves commit %s that nobody saw with it", label.Name, n, label.SHA)
+				}
+			}
+			if len([]rune(pr.Title)) > maxTitle {
+				t.Fatalf("title of %d characters", len([]rune(pr.Title)))
+			}
+		}
+		if again := merge(merged, p, m); fmt.Sprint(again) != fmt.Sprint(merged) {
+			t.Fatalf("a second time it is %v, was %v", again, merged)
+		}
+		slices.Reverse(p.listed)
+		if turned := merge(known, p, m); fmt.Sprint(turned) != fmt.Sprint(merged) {
+			t.Fatalf("in another order it is %v, was %v", turned, merged)
+		}
+	})
+}
+
+// Whatever is cut, it is the same whatever the order, and within its bounds; what
+// somebody holds goes last.
+func TestRetainProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		known := drawKnown(t)
+		held := map[int64]bool{}
+		for _, pr := range known {
+			held[pr.Number] = rapid.Bool().Draw(t, "held")
+		}
+		now := epoch.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "hours")) * time.Hour)
+		room := rapid.IntRange(0, 4000).Draw(t, "room")
+		kept, left := retain(known, held, now, room)
+		if size := sizeOf(kept); len(kept) > 0 && size > room+2 {
+			t.Fatalf("%d bytes in a room of %d", size, room)
+		}
+		shuffled := rapid.Permutation(known).Draw(t, "order")
+		if again, _ := retain(shuffled, held, now, room); fmt.Sprint(again) != fmt.Sprint(kept) {
+			t.Fatalf("in another order it keeps %v, was %v", again, kept)
+		}
+		all, none := retain(known, held, now, maxBytes)
+		if none != 0 {
+			t.Fatalf("%d have no room in all of it", none)
+		}
+		if len(all) != len(kept)+left {
+			t.Fatalf("%d are kept and %d left out of %d", len(kept), left, len(all))
+		}
+		there := byNumber(kept)
+		for _, pr := range known {
+			needed := pr.State == v1alpha1.PullRequestOpen || held[pr.Number] || now.Sub(pr.ClosedTime.Time) <= keepClosed
+			if _, ok := byNumber(all)[pr.Number]; ok != needed {
+				t.Fatalf("pull request %d is kept: %t, want %t", pr.Number, ok, needed)
+			}
+			if _, ok := there[pr.Number]; !ok && pr.State == v1alpha1.PullRequestClosed && held[pr.Number] {
+				for _, k := range kept {
+					if k.State == v1alpha1.PullRequestOpen {
+						t.Fatalf("pull request %d, whose end is news, went before %d", pr.Number, k.Number)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The status of a repository with more pull requests than have room stays below its
+// bound; those pushed last are kept.
+func TestRetainBounds(t *testing.T) {
+	t.Parallel()
+	var all []v1alpha1.PullRequest
+	for n := range 800 {
+		all = append(all, v1alpha1.PullRequest{
+			Number: int64(n), State: v1alpha1.PullRequestOpen, HeadRef: strings.Repeat("x", 255), HeadSHA: sha(n), MergeSHA: sha(n),
+			HeadTime: stamp(epoch.Add(time.Duration(n%400) * time.Minute)), BaseRef: "main", Title: strings.Repeat("é", 40),
+		})
+	}
+	kept, left := retain(all, nil, epoch, maxBytes)
+	size := sizeOf(kept)
+	if size > maxBytes || size < maxBytes-2000 || len(kept)+left != len(all) {
+		t.Errorf("%d of %d bytes for %d, and %d left out", size, maxBytes, len(kept), left)
+	}
+	oldest := slices.MinFunc(kept, func(a, b v1alpha1.PullRequest) int { return a.HeadTime.Compare(b.HeadTime.Time) })
+	for _, pr := range all {
+		if _, ok := byNumber(kept)[pr.Number]; !ok && pr.HeadTime.After(oldest.HeadTime.Time) {
+			t.Fatalf("pull request %d of %s was left out, and %d of %s kept", pr.Number, pr.HeadTime, oldest.Number, oldest.HeadTime)
+		}
+	}
+	for n := range all {
+		all[n].HeadRef, all[n].Title, all[n].MergeSHA = "x", "", ""
+	}
+	if kept, _ := retain(all, nil, epoch, maxBytes); len(kept) != maxPulls {
+		t.Errorf("%d small ones are kept, want %d", len(kept), maxPulls)
+	}
+}
+
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1)}
+	for n := range 30 {
+		g.Labels = append(g.Labels, fmt.Sprintf("%02d-%s", 29-n, strings.Repeat("é", 60)))
+	}
+	pr := merge(nil, &pulls{time: epoch, listed: []github.PullRequest{g}}, memory{first: true})[0]
+	if len(pr.Labels) != maxLabels || !strings.HasPrefix(pr.Labels[0].Name, "00-") {
+		t.Errorf("%d labels, first %q", len(pr.Labels), pr.Labels[0].Name)
+	}
+	if n := len([]rune(pr.Labels[0].Name)); n != maxLabel {
+		t.Errorf("a label has %d characters", n)
+	}
+}
+
+// A head whose date comes late is no older than the look before its push.
+func TestLateDate(t *testing.T) {
+	t.Parallel()
+	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: stamp(epoch.Add(-time.Hour))}}
+	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(2)}
+	look := &pulls{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{}}
+	saw := memory{saw: epoch.Add(-time.Minute)}
+	late := pushes(known, look, saw)
+	known = merge(known, look, saw)
+	if known[0].HeadTime != nil {
+		t.Fatalf("a head without a date has the time %s", known[0].HeadTime)
+	}
+	same(t, "commits to ask for", undated(known, look), []string{sha(2)})
+	look.time = epoch.Add(time.Minute)
+	again := pushes(known, look, memory{saw: epoch, pushes: late})
+	same(t, "pushes", maps.Collect(maps.All(again)), late)
+	look.dates[sha(2)] = epoch.Add(-24 * time.Hour) // what the committer wrote
+	got := merge(known, look, memory{saw: epoch, pushes: again})[0].HeadTime
+	same(t, "time", got, &metav1.Time{Time: epoch.Add(-time.Minute)})
+	same(t, "pushes that are left", len(pushes(known, look, memory{saw: epoch, pushes: again})), 0)
+}
+
+func TestNatural(t *testing.T) {
+	t.Parallel()
+	names := []string{"v1.10.0", "v1.9.0", "v1.9", "v1.9.0-rc.10", "v1.9.0-rc.9", "v01.9.0", "shop/v2", "é"}
+	slices.SortFunc(names, natural)
+	same(t, "order", names, []string{"shop/v2", "v1.9", "v01.9.0", "v1.9.0", "v1.9.0-rc.9", "v1.9.0-rc.10", "v1.10.0", "é"})
+}
+
+func TestTagsAreBounded(t *testing.T) {
+	t.Parallel()
+	list := &github.List[github.Tag]{}
+	for n := range 2000 {
+		list.Items = append(list.Items, github.Tag{Name: fmt.Sprintf("v0.0.%d", n), SHA: sha(n)})
+	}
+	tags, left := tagsOf(list, "")
+	same(t, "kept and left", []int{len(tags), left}, []int{maxTags, 1500})
+	same(t, "highest", tags[0].Name, "v0.0.1999")
+	for n := range list.Items {
+		list.Items[n].Name += strings.Repeat("x", 240)
+	}
+	if tags, left := tagsOf(list, ""); sizeOf(tags) > maxTagBytes || len(tags)+left != 2000 {
+		t.Errorf("%d tags of %d bytes, and %d left", len(tags), sizeOf(tags), left)
+	}
+	tags, _ = tagsOf(list, `v0\.0\.7x*`+separator+`nothing`)
+	same(t, "by pattern", len(tags), 1)
+}
