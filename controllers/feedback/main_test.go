@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -189,11 +190,16 @@ func (s *story) get() *v1alpha1.GitHubRepository {
 // edit changes the GitHubRepository, if it is there.
 func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	s.Helper()
-	if ghr := s.get(); ghr != nil {
-		change(ghr)
-		if err := env.Client.Update(context.Background(), ghr); client.IgnoreNotFound(err) != nil {
-			s.Fatal(err)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		ghr := s.get()
+		if ghr == nil {
+			return nil
 		}
+		change(ghr)
+		return client.IgnoreNotFound(env.Client.Update(context.Background(), ghr))
+	})
+	if err != nil {
+		s.Fatal(err)
 	}
 }
 
@@ -201,6 +207,12 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 // does that looks there.
 func (s *story) look() {
 	s.Helper()
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, s.lookOnce); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) lookOnce() error {
 	ghr := s.get()
 	before := ghr.DeepCopy()
 	ghr.Status.PullRequests, ghr.Status.OpenPullRequests, ghr.Status.Repository = nil, ptr.To[int32](0), "acme/shop"
@@ -220,9 +232,8 @@ func (s *story) look() {
 		ghr.Status.PullRequests = append(ghr.Status.PullRequests, pr)
 	}
 	status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionReady, "True", "Looked", "")
-	if _, err := status.Patch(s.Context(), env.Client, "looker", ghr, before, status.AtResourceVersion); err != nil {
-		s.Fatal(err)
-	}
+	_, err := status.Patch(s.Context(), env.Client, "looker", ghr, before, status.AtResourceVersion)
+	return err
 }
 
 // open opens a pull request, and gives its commit.

@@ -383,12 +383,26 @@ func TestMissingPermission(t *testing.T) {
 	}
 }
 
-func TestSecretMissing(t *testing.T) {
-	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) { spec.CredentialsSecretRef.Name = "other" })
-	s.open(feature())
-	s.settle()
-	if got := s.condition(); !strings.HasPrefix(got, `False SecretNotFound: spec.credentialsSecretRef: there is no Secret "other"`) {
-		t.Errorf("condition %q", got)
+func TestSecrets(t *testing.T) {
+	for name, test := range map[string]struct {
+		data map[string][]byte
+		want string
+	}{
+		"missing": {nil, `False SecretNotFound: spec.credentialsSecretRef: there is no Secret "other"`},
+		"empty":   {map[string][]byte{"other": []byte("x")}, "False InvalidSecret: spec.credentialsSecretRef: "},
+		"wrong":   {map[string][]byte{"token": []byte("hunter2")}, "False Unauthorized: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) { spec.CredentialsSecretRef.Name = "other" })
+			if test.data != nil {
+				s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Data: test.data})
+			}
+			s.open(feature())
+			s.settle()
+			if got := s.condition(); !strings.HasPrefix(got, test.want) || strings.Contains(got, "hunter2") {
+				t.Errorf("condition %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

@@ -302,7 +302,7 @@ func (r *Reconciler) open(ctx context.Context, ghr *v1alpha1.GitHubRepository, l
 	}
 	credential, err := github.ReadCredential(secret.Data, ghr.Spec.Owner)
 	if err != nil {
-		return nil, err
+		return nil, status.NewTerminal("InvalidSecret", fmt.Errorf("spec.credentialsSecretRef: %w", err))
 	}
 	c, err := r.pool.Client(github.Config{BaseURL: ghr.Spec.BaseURL, Credential: credential})
 	if err != nil {
