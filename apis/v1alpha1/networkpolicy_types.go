@@ -9,7 +9,11 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains need a spec.provider that routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be left out only when there is one port"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || p.protocol == 'HTTP' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP: TCP and UDP ports are reached through the Services"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP, HTTPS, GRPC or TLS: TCP and UDP have no hosts, use spec.listeners"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: a port of protocol TLS takes neither path nor canaryMatches: nobody but the pods can read what is encrypted"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path goes with ports of protocol HTTP or HTTPS: use canaryMatches[].grpc to choose calls"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners need a spec.provider that routes them"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
 type NetworkPolicySpec struct {
@@ -24,7 +28,7 @@ type NetworkPolicySpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=12
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (protocols HTTP and TCP), and once over UDP"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (all protocols but UDP), and once over UDP"
 	Ports []NetworkPort `json:"ports"`
 
 	// provider that routes domains and splits traffic. Absent: Services only,
@@ -38,6 +42,22 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
 
+	// listeners of Gateways whose connections and datagrams are routed to releases:
+	// those of ports with protocol TCP or UDP.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Listeners []Listener `json:"listeners,omitempty"`
+
+	// timeouts of requests to domains. Absent: the gateway's own.
+	// +optional
+	Timeouts *RouteTimeouts `json:"timeouts,omitempty"`
+
+	// sessionAffinity keeps a caller with the release, or pod, that answered it first.
+	// +optional
+	SessionAffinity *SessionAffinity `json:"sessionAffinity,omitempty"`
+
 	// adoptFrom takes over a Service that callers use now.
 	// +optional
 	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
@@ -50,15 +70,19 @@ type NetworkPolicySpec struct {
 }
 
 // PortProtocol is what is spoken on a port.
-// +kubebuilder:validation:Enum=HTTP;TCP;UDP
+// +kubebuilder:validation:Enum=HTTP;HTTPS;GRPC;TLS;TCP;UDP
 type PortProtocol string
 
-// The protocols. Domains route HTTP ports; TCP and UDP ports are reached
-// through the Services.
+// The protocols. Domains route HTTP, HTTPS (to pods that encrypt), GRPC and TLS (to
+// pods that decrypt, by the name that the client asks for); listeners route TCP and
+// UDP.
 const (
-	ProtocolHTTP PortProtocol = "HTTP"
-	ProtocolTCP  PortProtocol = "TCP"
-	ProtocolUDP  PortProtocol = "UDP"
+	ProtocolHTTP  PortProtocol = "HTTP"
+	ProtocolHTTPS PortProtocol = "HTTPS"
+	ProtocolGRPC  PortProtocol = "GRPC"
+	ProtocolTLS   PortProtocol = "TLS"
+	ProtocolTCP   PortProtocol = "TCP"
+	ProtocolUDP   PortProtocol = "UDP"
 )
 
 // NetworkPort is a port of a Service.
@@ -84,7 +108,8 @@ type NetworkPort struct {
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
-	// appProtocol of the Service's port, for example "kubernetes.io/h2c".
+	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Default:
+	// "https" with protocol HTTPS, "kubernetes.io/h2c" with GRPC, else none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -94,12 +119,13 @@ type NetworkPort struct {
 // NetworkProvider routes domains: exactly one member is set.
 // +kubebuilder:validation:XValidation:rule="has(self.gateway)",message="spec.provider: set gateway"
 type NetworkProvider struct {
-	// gateway writes HTTPRoutes of the Gateway API.
+	// gateway writes routes of the Gateway API: HTTPRoutes, GRPCRoutes, TLSRoutes,
+	// TCPRoutes and UDPRoutes, by the protocols of the ports.
 	// +optional
 	Gateway *GatewayProvider `json:"gateway,omitempty"`
 }
 
-// GatewayProvider writes HTTPRoutes of the Gateway API.
+// GatewayProvider writes routes of the Gateway API.
 type GatewayProvider struct {
 	// parentRefs are the Gateways that serve the domains. They must allow routes
 	// from this namespace.
@@ -108,6 +134,175 @@ type GatewayProvider struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	ParentRefs []ParentReference `json:"parentRefs"`
+
+	// filters that every request to a domain goes through, in this order. They are
+	// those of HTTPRoute and GRPCRoute.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.filter(f, has(f.requestHeaderModifier)).size() <= 1 && self.filter(f, has(f.responseHeaderModifier)).size() <= 1 && self.filter(f, has(f.urlRewrite)).size() <= 1",message="spec.provider.gateway.filters: only extensionRef may be there more than once"
+	Filters []RouteFilter `json:"filters,omitempty"`
+}
+
+// RouteFilter changes requests or answers: exactly one member is set.
+// +kubebuilder:validation:XValidation:rule="[has(self.requestHeaderModifier), has(self.responseHeaderModifier), has(self.urlRewrite), has(self.extensionRef)].filter(x, x).size() == 1",message="spec.provider.gateway.filters[]: set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"
+type RouteFilter struct {
+	// requestHeaderModifier changes headers of requests.
+	// +optional
+	RequestHeaderModifier *HeaderModifier `json:"requestHeaderModifier,omitempty"`
+
+	// responseHeaderModifier changes headers of answers.
+	// +optional
+	ResponseHeaderModifier *HeaderModifier `json:"responseHeaderModifier,omitempty"`
+
+	// urlRewrite changes the host and path that the pods see. GRPCRoutes have none.
+	// +optional
+	URLRewrite *URLRewrite `json:"urlRewrite,omitempty"`
+
+	// extensionRef names an object of the gateway's own kinds, in the policy's
+	// namespace.
+	// +optional
+	ExtensionRef *ExtensionReference `json:"extensionRef,omitempty"`
+}
+
+// HeaderModifier changes headers.
+// +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
+type HeaderModifier struct {
+	// set headers, whatever they were.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Set []HeaderValue `json:"set,omitempty"`
+
+	// add values to headers.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Add []HeaderValue `json:"add,omitempty"`
+
+	// remove headers by name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Remove []string `json:"remove,omitempty"`
+}
+
+// HeaderValue is a header.
+type HeaderValue struct {
+	// name of the header.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	Name string `json:"name"`
+
+	// value of the header.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value"`
+}
+
+// URLRewrite changes what the pods see of a URL.
+// +kubebuilder:validation:XValidation:rule="has(self.hostname) || has(self.replacePrefixMatch)",message="spec.provider.gateway.filters[].urlRewrite: set hostname or replacePrefixMatch"
+type URLRewrite struct {
+	// hostname in place of the domain.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Hostname string `json:"hostname,omitempty"`
+
+	// replacePrefixMatch in place of the domain's path. It does not go with a
+	// canaryMatches[].path of type Exact.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
+	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
+}
+
+// ExtensionReference names an object of a gateway's own kinds.
+type ExtensionReference struct {
+	// group of the API.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group"`
+
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][-A-Za-z0-9]*$`
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// RouteTimeouts bound requests. "0s" is no bound.
+// +kubebuilder:validation:XValidation:rule="!has(self.request) || !has(self.backendRequest) || duration(self.request) == duration('0s') || duration(self.backendRequest) <= duration(self.request)",message="spec.timeouts: backendRequest must not be above request"
+type RouteTimeouts struct {
+	// request is the time that a whole request may take.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:MaxLength=32
+	Request string `json:"request,omitempty"`
+
+	// backendRequest is the time that one try of a pod may take; at most request.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:MaxLength=32
+	BackendRequest string `json:"backendRequest,omitempty"`
+}
+
+// SessionAffinity keeps callers where they were: exactly one member is set.
+// +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
+type SessionAffinity struct {
+	// cookie that the gateway sets. It needs the experimental channel of the Gateway
+	// API, and a gateway that implements sessionPersistence.
+	// +optional
+	Cookie *AffinityCookie `json:"cookie,omitempty"`
+
+	// clientIP is the caller's address, at the Services: gateways pick pods
+	// themselves.
+	// +optional
+	ClientIP *AffinityClientIP `json:"clientIP,omitempty"`
+}
+
+// AffinityCookie is a cookie that a gateway sets.
+type AffinityCookie struct {
+	// name of the cookie. Absent: the gateway's own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	Name string `json:"name,omitempty"`
+
+	// lifetime of the cookie. Absent: until the browser ends.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:MaxLength=32
+	Lifetime string `json:"lifetime,omitempty"`
+}
+
+// AffinityClientIP is affinity by a caller's address.
+type AffinityClientIP struct {
+	// timeoutSeconds after the last connection. Default: 10800.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // ParentReference names a Gateway, or one of its listeners.
@@ -133,6 +328,7 @@ type ParentReference struct {
 
 // Domain is a host, and the releases that it leads to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value.startsWith(self.path))",message="spec.domains[].canaryMatches[].path.value must start with the domain's path"
 // +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that is pinned to a version leads nowhere else"
 type Domain struct {
 	// domain is a host name, or a template of one with the bare fields
@@ -156,6 +352,14 @@ type Domain struct {
 	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
 	Path string `json:"path,omitempty"`
 
+	// parentRefs are the Gateways, or listeners, that serve this domain. Absent: those
+	// of spec.provider.gateway.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	ParentRefs []ParentReference `json:"parentRefs,omitempty"`
+
 	// groups that the domain leads to. Absent: each group its own domain where the
 	// template holds a field of the group, else the newest group.
 	// +optional
@@ -175,7 +379,7 @@ type Domain struct {
 }
 
 // CanaryMatch chooses requests: all that it names must fit.
-// +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie)",message="spec.domains[].canaryMatches[]: set headers, queryParams or cookie"
+// +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set headers, queryParams, cookie, path, method or grpc"
 // +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
 type CanaryMatch struct {
 	// headers that a request must have.
@@ -195,6 +399,62 @@ type CanaryMatch struct {
 	// cookie that a request must have, with exactly this value.
 	// +optional
 	Cookie *MatchCookie `json:"cookie,omitempty"`
+
+	// path that a request must have, below the domain's.
+	// +optional
+	Path *MatchPath `json:"path,omitempty"`
+
+	// method that a request must have.
+	// +optional
+	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;DELETE;CONNECT;OPTIONS;TRACE;PATCH
+	Method string `json:"method,omitempty"`
+
+	// grpc is the call that a request must be, on a port of protocol GRPC. Such a port
+	// takes no queryParams, path and method.
+	// +optional
+	GRPC *MatchGRPC `json:"grpc,omitempty"`
+}
+
+// PathType says how a path is compared.
+// +kubebuilder:validation:Enum=Exact;PathPrefix
+type PathType string
+
+const (
+	// PathExact compares the whole path.
+	PathExact PathType = "Exact"
+	// PathPrefix compares the path's first elements.
+	PathPrefix PathType = "PathPrefix"
+)
+
+// MatchPath is a path.
+type MatchPath struct {
+	// value of the path.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
+	Value string `json:"value"`
+
+	// type of the comparison. Default: PathPrefix.
+	// +optional
+	Type PathType `json:"type,omitempty"`
+}
+
+// MatchGRPC is a call of gRPC.
+// +kubebuilder:validation:XValidation:rule="has(self.service) || has(self.method)",message="spec.domains[].canaryMatches[].grpc: set service or method"
+type MatchGRPC struct {
+	// service with its package, for example "shop.v1.Cart".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z_0-9]*([.][A-Za-z_][A-Za-z_0-9]*)*$`
+	Service string `json:"service,omitempty"`
+
+	// method of the service.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z_0-9]*$`
+	Method string `json:"method,omitempty"`
 }
 
 // MatchType says how a value is compared.
@@ -286,6 +546,38 @@ type DomainRelease struct {
 	Version string `json:"version"`
 }
 
+// Listener is a listener of a Gateway, and the releases that its connections or
+// datagrams go to.
+// +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.listeners[]: set at most one of groups and release"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.listeners[].groups.policy must be Newest or Named: a listener leads to one group at a time"
+type Listener struct {
+	// name of the entry.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// port is the name of the port in spec.ports.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Port string `json:"port"`
+
+	// parentRef is the listener: a Gateway and its sectionName.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is needed: the name of the Gateway's listener"
+	ParentRef ParentReference `json:"parentRef"`
+
+	// groups of which one gets the listener: the newest, or the first of those that
+	// are named. Absent: the newest.
+	// +optional
+	Groups *DomainGroups `json:"groups,omitempty"`
+
+	// release pins the listener to a version.
+	// +optional
+	Release *DomainRelease `json:"release,omitempty"`
+}
+
 // DomainBackend is a release behind a domain.
 type DomainBackend struct {
 	// release is the name of the VersionedMicroservice.
@@ -321,6 +613,32 @@ type DomainStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
 	// programmed says that every parent accepted the route as written.
+	Programmed bool `json:"programmed"`
+	// reason in one CamelCase word, where it is not programmed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// message in words: names the field or the parent, and the mend.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// ListenerStatus is one entry of spec.listeners.
+type ListenerStatus struct {
+	// name of the entry.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// group that the listener leads to, by slug.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Group string `json:"group,omitempty"`
+	// backends with their weights.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Backends []DomainBackend `json:"backends,omitempty"`
+	// programmed says that the parent accepted the route as written.
 	Programmed bool `json:"programmed"`
 	// reason in one CamelCase word, where it is not programmed.
 	// +optional
@@ -433,6 +751,13 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=512
 	Domains []DomainStatus `json:"domains,omitempty"`
 
+	// listeners, as spec.listeners names them.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Listeners []ListenerStatus `json:"listeners,omitempty"`
+
 	// adopted is how far the policy is with the Service that it adopts.
 	// +optional
 	Adopted *AdoptedService `json:"adopted,omitempty"`
@@ -454,6 +779,9 @@ const (
 	// ConditionCanaryUnmatched says that a step asks for chosen requests, and no
 	// domain says which.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
+	// ConditionSettingsNotApplied says that a setting of the specification has no field
+	// in what the API server knows of the routes.
+	ConditionSettingsNotApplied = "SettingsNotApplied"
 	// ConditionServiceAdopted says that the Service which the policy adopts follows
 	// the active release.
 	ConditionServiceAdopted = "ServiceAdopted"

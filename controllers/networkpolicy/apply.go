@@ -134,16 +134,15 @@ func surplus(f *facts, out *decision) []client.Object {
 // announce emits the events of a status that was written, from what changed in it.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	const action = "Route"
-	for kind, good := range map[string]metav1.ConditionStatus{
-		v1alpha1.ConditionAccepted:       metav1.ConditionTrue,
-		v1alpha1.ConditionResolvedRefs:   metav1.ConditionTrue,
-		v1alpha1.ConditionProgrammed:     metav1.ConditionTrue,
-		v1alpha1.ConditionNameConflict:   metav1.ConditionFalse,
-		v1alpha1.ConditionDomainShared:   metav1.ConditionFalse,
-		v1alpha1.ConditionServiceAdopted: metav1.ConditionTrue,
-	} {
-		r.Events.Transition(policy, before.Conditions, now.Conditions, kind, good, action)
-	}
+	r.Events.Transitions(policy, before.Conditions, now.Conditions, action,
+		status.Told{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionNameConflict, Good: metav1.ConditionFalse},
+		status.Told{Kind: v1alpha1.ConditionDomainShared, Good: metav1.ConditionFalse},
+		status.Told{Kind: v1alpha1.ConditionServiceAdopted, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionSettingsNotApplied, Good: metav1.ConditionFalse},
+	)
 	if now.Summary.Split != before.Summary.Split && now.Summary.Split != "" {
 		r.Events.Normal(policy, "TrafficMoved", action, "the traffic is split "+now.Summary.Split)
 	}

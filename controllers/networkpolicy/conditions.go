@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -29,7 +30,7 @@ func (p problem) stalls() bool {
 
 // classes of the reasons of domains: to which condition they belong.
 var (
-	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonNotRoutable, reasonTooManyDomains, reasonGatewayAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
+	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonNotRoutable, reasonNotSupported, reasonTooManyDomains, reasonGatewayAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
 )
 
@@ -52,6 +53,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	r.nameConflict(now)
 	r.domainShared(now)
 	r.canaryUnmatched(now)
+	r.settingsNotApplied(now)
 	r.serviceAdopted(now)
 	first := spec
 	for _, p := range []*problem{refs, traffic} {
@@ -70,6 +72,9 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 }
 
 func (r *reporter) programmedText(now *v1alpha1.NetworkPolicyStatus) string {
+	if now.Summary.Domains == "" && len(now.Listeners) > 0 {
+		return "the listeners lead to the active releases"
+	}
 	if now.Summary.Domains == "" {
 		return "the Services lead to the active releases"
 	}
@@ -104,6 +109,11 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 			return &problem{d.Reason, d.Message}
 		}
 	}
+	for _, l := range now.Listeners {
+		if slices.Contains(reasons, l.Reason) {
+			return &problem{l.Reason, l.Message}
+		}
+	}
 	return nil
 }
 
@@ -123,6 +133,11 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 			continue
 		}
 		return &problem{d.Reason, d.Message}
+	}
+	for _, l := range now.Listeners {
+		if l.Reason != "" {
+			return &problem{l.Reason, l.Message}
+		}
 	}
 	active := false
 	for _, g := range r.out.groups {
@@ -195,6 +210,15 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 			}
 		}
 	}
+	if moves {
+		for i, l := range r.policy.Spec.Listeners {
+			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
+				status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
+					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: name its groups, or use versioning.groupBy Major or All in the ImagePolicy", i, l.Name))
+				return
+			}
+		}
+	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
 }
 
@@ -212,6 +236,22 @@ func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 		}
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionCanaryUnmatched)
+}
+
+// settingsNotApplied says which setting has no effect on the routes.
+func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
+	if r.microservice == nil {
+		return
+	}
+	var routes []providers.Route
+	for _, route := range r.out.routes {
+		routes = append(routes, route.Route)
+	}
+	if p := r.view.Unapplied(routes); p != nil {
+		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionSettingsNotApplied, metav1.ConditionTrue, p.Reason, p.Message)
+		return
+	}
+	status.Remove(&now.Conditions, v1alpha1.ConditionSettingsNotApplied)
 }
 
 // serviceAdopted says how far the adoption of the user's Service is.

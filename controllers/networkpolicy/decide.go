@@ -334,17 +334,48 @@ func (d *decider) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 // routeKey tells which rows share routes.
 type routeKey struct {
 	target, path, port string
-	// matches tells canaryMatches apart; "": none.
-	matches string
+	// protocol, so that routes of two kinds never meet in a name; "": HTTP and HTTPS.
+	protocol v1alpha1.PortProtocol
+	// matches tells canaryMatches apart, and parents those of single domains; "": none.
+	matches, parents string
+}
+
+func keyOf(r *row) routeKey {
+	key := routeKey{target: r.target, path: r.path, port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
+	if r.listener != "" {
+		return key // Its name says it all.
+	}
+	for _, p := range r.parents {
+		key.parents += fmt.Sprintf("/%s/%s/%s", p.Namespace, p.Name, p.SectionName)
+	}
+	return key.plain()
+}
+
+// listenerKey is the key of the one route of a listener.
+func listenerKey(name string, port v1alpha1.NetworkPort) routeKey {
+	return routeKey{target: "listener/" + name, port: port.Name, protocol: port.Protocol}
+}
+
+// plain leaves out the protocols of HTTPRoutes: a port may change between them without
+// a new route.
+func (k routeKey) plain() routeKey {
+	if k.protocol == v1alpha1.ProtocolHTTP || k.protocol == v1alpha1.ProtocolHTTPS {
+		k.protocol = ""
+	}
+	return k
 }
 
 // name of the index-th route of the key.
 func (k routeKey) name(policy string, index int) string {
-	target := k.target
+	target, port := k.target, k.port
 	if k.matches != "" {
 		target += "/" + k.matches
 	}
-	return resources.RouteName(policy, target, k.path, k.port, index)
+	target += k.parents
+	if k.protocol != "" {
+		port += "/" + string(k.protocol)
+	}
+	return resources.RouteName(policy, target, k.path, port, index)
 }
 
 // addRoutes puts the rows into routes.
@@ -362,14 +393,19 @@ func (d *decider) addRoutes(out *decision) {
 			continue // Nothing that could answer has a ready endpoint, and nothing did.
 		}
 		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
-			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("spec.domains[%d].release.version: release %q has no ready endpoint yet", r.entry, r.pinned))
+			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
 			continue
 		}
-		key := routeKey{r.target, r.path, r.port.Name, resources.MatchesKey(r.matches)}
+		if problem := d.view.Unsupported(providers.Route{Protocol: r.port.Protocol, Matches: r.matches}); problem != nil {
+			r.fail(problem.Reason, r.field+"."+problem.Message)
+			continue
+		}
+		key := keyOf(r)
 		buckets[key] = append(buckets[key], r)
 	}
 	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b routeKey) int {
-		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port), cmp.Compare(a.matches, b.matches))
+		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port), cmp.Compare(a.matches, b.matches),
+			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.parents, b.parents))
 	})
 	for _, key := range keys {
 		for i, rows := range d.allocate(key, buckets[key]) {
@@ -384,11 +420,18 @@ func (d *decider) addRoutes(out *decision) {
 	})
 }
 
+// serves says whether a live route is for what a row names.
+func (d *decider) serves(route *providers.Live, r *row) bool {
+	if r.listener != "" {
+		return route.Name == listenerKey(r.listener, r.port).name(d.policy.Name, 0)
+	}
+	return route.Path == r.path && slices.Contains(route.Hostnames, r.host)
+}
+
 // carriesPin says whether a live route leads the row's host to its release already.
 func (d *decider) carriesPin(r *row) bool {
 	for _, route := range d.live {
-		if !route.Leaving && route.Pinned() && route.Path == r.path &&
-			slices.Contains(route.Hostnames, r.host) && d.backendsOf(route)[r.pinned] > 0 {
+		if !route.Leaving && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
 			return true
 		}
 	}
@@ -473,10 +516,12 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 	first := rows[0]
 	g := groups[first.group.Slug]
 	out := &routeDecision{slug: g.slug, rows: rows, Route: providers.Route{
-		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group),
+		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group), Parents: first.parents,
 	}}
 	for _, r := range rows {
-		out.Hostnames = append(out.Hostnames, r.host)
+		if r.host != "" {
+			out.Hostnames = append(out.Hostnames, r.host)
+		}
 	}
 	weights := g.weights
 	if first.pinned != "" {
@@ -491,7 +536,7 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 		if g.matched != "" && len(first.matches) > 0 {
 			out.Canary, out.Matches = d.releaseService(g.matched), first.matches
 		}
-		if g.mirrored != "" {
+		if g.mirrored != "" && readable(first.port.Protocol) {
 			out.Mirror, out.MirrorPercent = d.releaseService(g.mirrored), g.mirrorPercent
 		}
 	}
@@ -500,6 +545,11 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 	}
 	out.objects = d.view.Build(out.Route)
 	return out
+}
+
+// readable says whether gateways see single requests of a protocol.
+func readable(p v1alpha1.PortProtocol) bool {
+	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }
 
 // routeStamp is the stamp of a route that is there already. A route that holds what
@@ -521,11 +571,11 @@ func (d *decider) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 // and no written object names it.
 func (d *decider) obsolete(out *decision) {
 	wanted := map[string]*routeDecision{}
-	byHost := map[string]*routeDecision{}
+	byHost := map[string][]*routeDecision{}
 	for _, r := range out.routes {
 		wanted[r.Name] = r
 		for _, host := range r.Hostnames {
-			byHost[host+r.Path] = r
+			byHost[host] = append(byHost[host], r)
 		}
 	}
 	vanished := d.vanished()
@@ -545,8 +595,11 @@ func (d *decider) obsolete(out *decision) {
 		}
 		replaced := true
 		for _, host := range route.Hostnames {
-			if by := byHost[host+route.Path]; by != nil {
-				replaced = replaced && d.verdict(by).Accepted
+			for _, by := range byHost[host] {
+				// A route of another protocol may have no path.
+				if by.Path == route.Path || by.Path == "" || route.Path == "" {
+					replaced = replaced && d.verdict(by).Accepted
+				}
 			}
 		}
 		if replaced {

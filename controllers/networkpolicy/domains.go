@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -27,6 +28,7 @@ const (
 	reasonGatewayAPIMissing   = providers.ReasonAPIMissing
 	reasonGatewayUnprogrammed = providers.ReasonUnprogrammed
 	reasonNotRoutable         = "PortNotRoutable"
+	reasonNotSupported        = providers.ReasonNotSupported
 	reasonTooManyDomains      = "TooManyDomains"
 	reasonPending             = providers.ReasonPending
 	reasonNameConflict        = "NameConflict"
@@ -36,13 +38,20 @@ const (
 // maxRows is the number of rendered hosts that a policy's status holds.
 const maxRows = 512
 
-// row is one rendered host and what it leads to.
+// row is one rendered host, or one listener, and what it leads to.
 type row struct {
-	// entry is the index in spec.domains.
+	// entry is the index in spec.domains or spec.listeners, and field names it.
 	entry int
+	field string
 	host  string
 	path  string
 	port  v1alpha1.NetworkPort
+	// listener is the name of the entry of spec.listeners; "": the row is a host.
+	listener string
+	// claim is the listener in the form of a host.
+	claim string
+	// parents that the entry names for itself.
+	parents []providers.Parent
 	// target tells which rows may share a route: those that lead to the same thing
 	// now and always.
 	target string
@@ -64,7 +73,31 @@ type row struct {
 
 // routable says whether a route is to carry the row.
 func (r *row) routable() bool {
-	return r.host != "" && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
+	return (r.host != "" || r.listener != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
+}
+
+// pathOfTLS stands for the path where a host is served by TLS listeners, which do not
+// see one. No path is like it.
+const pathOfTLS = "TLS"
+
+// holds is the host and path that nobody else may have; the listener, where there is no
+// host.
+func (r *row) holds() (host, path string) {
+	if r.listener != "" {
+		return r.claim, ""
+	}
+	if r.port.Protocol == v1alpha1.ProtocolTLS {
+		return r.host, pathOfTLS
+	}
+	return r.host, cmp.Or(r.path, "/")
+}
+
+// source is the field that says what the row leads to.
+func (r *row) source() string {
+	if r.listener != "" {
+		return r.field
+	}
+	return r.field + ".domain"
 }
 
 var (
@@ -147,14 +180,45 @@ func (d *decider) rows() []*row {
 		last.reason = reasonTooManyDomains
 		last.message = fmt.Sprintf("spec.domains render to more than %d hosts: remove entries, or name groups", maxRows)
 	}
+	for i, entry := range d.policy.Spec.Listeners {
+		rows = append(rows, d.listenerRow(i, entry))
+	}
 	d.keepInvalid(rows)
 	d.settleClaims(rows)
 	return rows
 }
 
+// listenerRow is the row of a listener: that of a domain without a host.
+func (d *decider) listenerRow(i int, entry v1alpha1.Listener) *row {
+	r := row{
+		entry: i, field: fmt.Sprintf("spec.listeners[%d]", i), listener: entry.Name, claim: listenerHost(d.policy, entry),
+		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.policy, i)},
+	}
+	as := v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release}
+	out := &r
+	if entry.Release != nil {
+		out = d.pinRow(r, as)
+	} else {
+		out = d.groupRows(r, as)[0]
+	}
+	// One name for all that it leads to: two routes on one listener would be in each
+	// other's way.
+	out.target = "listener/" + entry.Name
+	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
+		out.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has no protocol TCP or UDP: route it by spec.domains", out.field, out.port.Name))
+	}
+	if missing := d.view.Missing(out.port.Protocol); missing != nil {
+		out.fail(missing.Reason, missing.Message)
+	}
+	return out
+}
+
 func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
-	base := row{entry: i, path: entry.Path, port: d.portOf(entry), matches: entry.CanaryMatches}
-	if base.path == "" {
+	base := row{
+		entry: i, field: fmt.Sprintf("spec.domains[%d]", i), path: entry.Path, port: d.portOf(entry.Port),
+		matches: entry.CanaryMatches, parents: providers.DomainParents(d.policy, i),
+	}
+	if p := base.port.Protocol; base.path == "" && (p == "" || p == v1alpha1.ProtocolHTTP || p == v1alpha1.ProtocolHTTPS) {
 		base.path = "/"
 	}
 	var rows []*row
@@ -165,7 +229,7 @@ func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
 	}
 	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
 		for _, r := range rows {
-			r.fail(reasonNotRoutable, fmt.Sprintf("spec.domains[%d].port %q has protocol %s: a domain needs a port with protocol HTTP", i, base.port.Name, p))
+			r.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has protocol %s, which has no hosts: route it by spec.listeners", base.field, base.port.Name, p))
 		}
 	}
 	if missing := d.view.Missing(base.port.Protocol); missing != nil {
@@ -182,9 +246,9 @@ func (r *row) fail(reason, message string) {
 	}
 }
 
-func (d *decider) portOf(entry v1alpha1.Domain) v1alpha1.NetworkPort {
+func (d *decider) portOf(name string) v1alpha1.NetworkPort {
 	for _, p := range d.policy.Spec.Ports {
-		if p.Name == entry.Port {
+		if p.Name == name {
 			return p
 		}
 	}
@@ -216,16 +280,16 @@ func (d *decider) groupRows(base row, entry v1alpha1.Domain) []*row {
 	if policy == v1alpha1.GroupsNamed {
 		r.target = "named/" + strings.Join(names, ",")
 	}
-	r.group = d.choose(candidates, d.carriedBy(entry, r.path))
+	r.group = d.choose(candidates, d.carriedBy(r, entry))
 	if r.group == nil && templated(entry.Domain) {
 		return d.missingGroups(base, entry, names)
 	}
 	r = d.renderRow(r, entry)
 	if r.group == nil {
-		r.fail(reasonNoActiveRelease, "there is no release group yet that the domain could lead to")
+		r.fail(reasonNoActiveRelease, "there is no release group yet that it could lead to")
 		if policy == v1alpha1.GroupsNamed {
 			r.reason = reasonGroupNotFound
-			r.message = fmt.Sprintf("spec.domains[%d].groups.names: none of %q is a release group of Microservice %q", base.entry, names, microserviceName(d.policy))
+			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, microserviceName(d.policy))
 		}
 	}
 	return []*row{&r}
@@ -236,13 +300,16 @@ func (d *decider) renderRow(r row, entry v1alpha1.Domain) row {
 	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
 		return r // There is no version to name yet.
 	}
+	if r.listener != "" {
+		return r
+	}
 	host, err := render(entry.Domain, d.policy, r.group)
 	if err != nil {
 		mend := "write a host name"
 		if templated(entry.Domain) {
 			mend = "use {{.ReleaseGroupName}}, which always is a DNS label, or shorten the rest"
 		}
-		r.fail(reasonInvalidDomain, fmt.Sprintf("spec.domains[%d].domain: %v: %s", r.entry, err, mend))
+		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, mend))
 		return r
 	}
 	r.host = host
@@ -261,7 +328,7 @@ func (d *decider) missingGroups(base row, entry v1alpha1.Domain, names []string)
 			continue
 		}
 		r := base
-		r.fail(reasonGroupNotFound, fmt.Sprintf("spec.domains[%d].groups.names: %q is no release group of Microservice %q", base.entry, name, microserviceName(d.policy)))
+		r.fail(reasonGroupNotFound, fmt.Sprintf("%s.groups.names: %q is no release group of Microservice %q", base.field, name, microserviceName(d.policy)))
 		rows = append(rows, &r)
 	}
 	return rows
@@ -274,9 +341,10 @@ func (d *decider) pinRow(base row, entry v1alpha1.Domain) *row {
 	r.pin, r.target = true, "version/"+entry.Release.Version
 	r.group, r.pinned = d.pinned(entry.Release.Version)
 	if r.pinned == "" {
-		host, _ := render(entry.Domain, d.policy, nil)
-		r.host = host
-		r.fail(reasonPinnedUnavailable, fmt.Sprintf("spec.domains[%d].release.version: no release of version %q is active, canary or kept: name one that is, or wait until it is deployed", r.entry, entry.Release.Version))
+		if r.listener == "" {
+			r.host, _ = render(entry.Domain, d.policy, nil)
+		}
+		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or kept: name one that is, or wait until it is deployed", r.field, entry.Release.Version))
 		return &r
 	}
 	r = d.renderRow(r, entry)
@@ -365,7 +433,14 @@ func (d *decider) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 // carriedBy is the slug of the group to which a live route leads the host of a
 // shared domain. Where the host itself depends on the group, the report of the
 // last pass tells.
-func (d *decider) carriedBy(entry v1alpha1.Domain, path string) string {
+func (d *decider) carriedBy(r row, entry v1alpha1.Domain) string {
+	path := r.path
+	if r.listener != "" {
+		if live := d.live[listenerKey(r.listener, r.port).name(d.policy.Name, 0)]; live != nil && !live.Leaving {
+			return live.Group()
+		}
+		return ""
+	}
 	if templated(entry.Domain) {
 		for _, g := range d.liveGroups() {
 			if host, err := render(entry.Domain, d.policy, g); err == nil {
@@ -419,27 +494,35 @@ func (d *decider) keepInvalid(rows []*row) {
 	}
 }
 
-// settleClaims turns down hosts that an older policy holds, or an earlier entry.
+// settleClaims turns down hosts and listeners that an older policy holds, or an earlier
+// entry.
 func (d *decider) settleClaims(rows []*row) {
-	own := map[string]int{}
+	own := map[string]*row{}
 	for _, r := range rows {
-		if r.host == "" {
+		host, path := r.holds()
+		if host == "" {
 			continue
 		}
-		key := r.host + r.path
+		what, mend := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
+		if r.listener != "" {
+			what, mend = fmt.Sprintf("the listener of %s.parentRef", r.field), "name another listener"
+		}
 		for _, c := range d.claims {
-			if c.host == r.host && c.path == r.path {
+			if c.host == host && c.path == path {
 				r.kept = false
-				r.fail(reasonDomainConflict, fmt.Sprintf("spec.domains[%d].domain: %q with path %q is held by networkpolicies.hlnr.io %q, which is older: use another host or path", r.entry, r.host, r.path, c.policy))
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by networkpolicies.hlnr.io %q, which is older: %s", r.source(), what, c.policy, mend))
 			}
 		}
-		if first, taken := own[key]; taken {
+		if first := own[host+path]; first != nil {
+			if r.listener == "" {
+				mend += ", or {{.ReleaseGroupName}}"
+			}
 			r.kept = false
-			r.fail(reasonDomainConflict, fmt.Sprintf("spec.domains[%d].domain: %q with path %q is held by spec.domains[%d] already: use another host or path, or {{.ReleaseGroupName}}", r.entry, r.host, r.path, first))
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, first.field, mend))
 			continue
 		}
 		if r.reason == "" || r.kept {
-			own[key] = r.entry
+			own[host+path] = r
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,11 +26,7 @@ var indexes = map[string]client.IndexerFunc{
 		return []string{microserviceName(o.(*v1alpha1.NetworkPolicy))}
 	},
 	indexHost: func(o client.Object) []string {
-		var hosts []string
-		for _, d := range o.(*v1alpha1.NetworkPolicy).Status.Domains {
-			hosts = append(hosts, d.Domain)
-		}
-		return union(hosts, nil)
+		return held(o.(*v1alpha1.NetworkPolicy))
 	},
 	indexReferent: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
@@ -54,13 +51,30 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	}
 }
 
+// held are the hosts that a policy renders, and its listeners in the same form.
+func held(p *v1alpha1.NetworkPolicy) []string {
+	var out []string
+	for _, d := range p.Status.Domains {
+		out = append(out, d.Domain)
+	}
+	for _, l := range p.Spec.Listeners {
+		out = append(out, listenerHost(p, l))
+	}
+	return union(out, nil)
+}
+
+// listenerHost is a listener in the form of a host, which no host has.
+func listenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
+	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
+}
+
 // byHosts enqueues the other policies that render a host which a policy renders.
 func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.Request {
 	self := client.ObjectKeyFromObject(o)
 	seen := map[types.NamespacedName]bool{self: true}
 	var out []reconcile.Request
-	for _, d := range o.(*v1alpha1.NetworkPolicy).Status.Domains {
-		for _, request := range r.requests(ctx, client.MatchingFields{indexHost: d.Domain}) {
+	for _, host := range held(o.(*v1alpha1.NetworkPolicy)) {
+		for _, request := range r.requests(ctx, client.MatchingFields{indexHost: host}) {
 			if !seen[request.NamespacedName] {
 				seen[request.NamespacedName] = true
 				out = append(out, request)

@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,13 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 // AddToScheme adds the kinds that providers write and read to a scheme.
-func AddToScheme(s *runtime.Scheme) error { return gatewayv1.Install(s) }
+func AddToScheme(s *runtime.Scheme) error {
+	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s))
+}
 
 // NewCache is cache.New, of what providers write only with the objects that bear label
 // v1alpha1.LabelPolicy. That is so for the kinds that the API server has now; one that

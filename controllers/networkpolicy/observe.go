@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -101,12 +102,13 @@ func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
 	seen := map[string]bool{"": true}
 	var others []v1alpha1.NetworkPolicy
 	for _, row := range newDecider(f).rows() {
-		if seen[row.host] {
+		host, _ := row.holds()
+		if seen[host] {
 			continue
 		}
-		seen[row.host] = true
+		seen[host] = true
 		var list v1alpha1.NetworkPolicyList
-		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: row.host}); err != nil {
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}); err != nil {
 			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 		}
 		others = append(others, list.Items...)
@@ -129,7 +131,17 @@ func claimsOf(f *facts, others []v1alpha1.NetworkPolicy) []claim {
 			// Who only names a host, and has no route that the Gateway took, holds nothing:
 			// else anybody could keep a host from its owner.
 			if d.URL != "" && (d.Programmed || d.Reason == reasonPending) {
-				out = append(out, claim{host: d.Domain, path: cmp.Or(d.Path, "/"), policy: o.Namespace + "/" + o.Name})
+				path := cmp.Or(d.Path, "/")
+				if strings.HasPrefix(d.URL, "tls://") {
+					path = pathOfTLS
+				}
+				out = append(out, claim{host: d.Domain, path: path, policy: o.Namespace + "/" + o.Name})
+			}
+		}
+		for _, s := range o.Status.Listeners {
+			i := slices.IndexFunc(o.Spec.Listeners, func(l v1alpha1.Listener) bool { return l.Name == s.Name })
+			if i >= 0 && (s.Programmed || s.Reason == reasonPending) {
+				out = append(out, claim{host: listenerHost(o, o.Spec.Listeners[i]), policy: o.Namespace + "/" + o.Name})
 			}
 		}
 	}

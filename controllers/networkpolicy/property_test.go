@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -27,6 +28,10 @@ type history struct {
 }
 
 func (h history) play() {
+	h.w.policy.Spec.Ports = append(h.w.policy.Spec.Ports,
+		v1alpha1.NetworkPort{Name: "calls", Port: 81, Protocol: v1alpha1.ProtocolGRPC}, v1alpha1.NetworkPort{Name: "secret", Port: 443, Protocol: v1alpha1.ProtocolTLS},
+		v1alpha1.NetworkPort{Name: "tcp", Port: 5432, Protocol: v1alpha1.ProtocolTCP}, v1alpha1.NetworkPort{Name: "udp", Port: 53, Protocol: v1alpha1.ProtocolUDP})
+	h.w.policy.Spec.Domains[0].Port = "http"
 	h.write()
 	for range rapid.IntRange(1, 25).Draw(h.T, "length") {
 		switch rapid.IntRange(0, 7).Draw(h.T, "event") {
@@ -40,6 +45,7 @@ func (h history) play() {
 			h.w.now = h.w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(h.T, "seconds")) * time.Second)
 		case 6:
 			h.w.policy.Spec.Domains = h.domains()
+			h.w.policy.Spec.Listeners = h.listeners()
 			h.w.policy.Generation++
 		case 7:
 			if h.w.gateways["infra/public"] == nil {
@@ -110,15 +116,48 @@ func (h history) domains() []v1alpha1.Domain {
 		{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
 		{Domain: "named.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
 		{Domain: "shop.example.com", Path: "/api"},
+		{Domain: "{{.ReleaseGroupName}}.calls.example.com", Port: "calls"},
+		{Domain: "shop.example.com", Port: "secret"},
+	}
+	for i := range all {
+		if all[i].Port == "" {
+			all[i].Port = "http"
+		}
 	}
 	n := rapid.IntRange(0, len(all)).Draw(h.T, "domains")
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
 }
 
+func (h history) listeners() []v1alpha1.Listener {
+	at := func(section string) v1alpha1.ParentReference {
+		return v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: section}
+	}
+	all := []v1alpha1.Listener{
+		{Name: "tcp", Port: "tcp", ParentRef: at("tcp")},
+		{Name: "udp", Port: "udp", ParentRef: at("udp"), Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
+		{Name: "pin", Port: "tcp", ParentRef: at("pin"), Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
+		{Name: "again", Port: "tcp", ParentRef: at("tcp")},
+	}
+	n := rapid.IntRange(0, len(all)).Draw(h.T, "listeners")
+	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order of listeners")[:n])
+}
+
+// routes of all kinds.
+func (h history) routes() map[string]client.Object {
+	out := map[string]client.Object{}
+	for name, o := range h.w.routes {
+		out[name] = o
+	}
+	for name, o := range h.w.others {
+		out[name] = o
+	}
+	return out
+}
+
 // pass makes one pass and holds what every pass must hold.
 func (h history) pass() {
 	f := h.w.facts()
-	routes, stamps := h.w.routes, map[string]resources.Stamp{}
+	routes, stamps := h.routes(), map[string]resources.Stamp{}
 	named := map[string]bool{}
 	for name, route := range routes {
 		stamps[name], _ = resources.StampOf(route)
@@ -133,7 +172,7 @@ func (h history) pass() {
 			h.Fatalf("Service %s is deleted while a route names it", name)
 		}
 	}
-	for name, route := range h.w.routes {
+	for name, route := range h.routes() {
 		s, _ := resources.StampOf(route)
 		if old, ok := stamps[name]; ok && old.Group == s.Group && old.Revision > s.Revision {
 			h.Fatalf("route %s goes back from revision %d to %d", name, old.Revision, s.Revision)
@@ -179,7 +218,7 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 			h.Fatalf("group %s is confirmed at %d, the ledger is at %d", g.Slug, g.Revision, ledger.TrafficRevision)
 		}
 	}
-	for name, route := range h.w.routes {
+	for name, route := range h.routes() {
 		for _, release := range d.releasesOf(readRoute(route).Services) {
 			if !reported[release] {
 				h.Fatalf("route %s names %s, which is in no references", name, release)

@@ -50,7 +50,7 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 	if f.microservice != nil {
 		now.Groups = r.groupReports()
 		now.Adopted = r.adoptionReport(now.Adopted)
-		now.Domains = r.domainReports()
+		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
 		now.Summary.Split = r.split(now.Summary.Split)
 	}
@@ -305,7 +305,34 @@ func (r *reporter) fresh(at time.Time) bool {
 func (r *reporter) domainReports() []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
 	for _, row := range r.out.rows {
-		out = append(out, r.domainReport(row))
+		if row.listener == "" {
+			out = append(out, r.domainReport(row))
+		}
+	}
+	return out
+}
+
+// listenerReports are the rows without a host.
+func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
+	var out []v1alpha1.ListenerStatus
+	for _, row := range r.out.rows {
+		if row.listener == "" {
+			continue
+		}
+		var prev *v1alpha1.DomainStatus
+		for _, p := range r.policy.Status.Listeners {
+			if p.Name == row.listener {
+				prev = &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
+			}
+		}
+		now := v1alpha1.DomainStatus{Reason: row.reason, Message: status.Line(row.message)}
+		if row.group != nil {
+			now.Group = row.group.Slug
+		}
+		now = r.routed(row, now, prev, nil)
+		out = append(out, v1alpha1.ListenerStatus{
+			Name: row.listener, Group: now.Group, Backends: now.Backends, Programmed: now.Programmed, Reason: now.Reason, Message: now.Message,
+		})
 	}
 	return out
 }
@@ -319,20 +346,24 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 		out.Domain = r.policy.Spec.Domains[row.entry].Domain
 		return out
 	}
-	route := r.routeOf(row)
-	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path}
+	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path, Parents: row.parents}
 	var unserved *providers.Problem
 	out.URL, unserved = r.view.Serves(asked, row.host)
 	if row.group != nil {
 		out.Group = row.group.Slug
 	}
+	return r.routed(row, out, r.previous(out.Domain, out.Path, row.port.Protocol == v1alpha1.ProtocolTLS), unserved)
+}
+
+// routed completes the report of a row by what is known of its route.
+func (r *reporter) routed(row *row, out v1alpha1.DomainStatus, prev *v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
+	route := r.routeOf(row)
 	if route == nil {
 		if out.Reason == "" {
 			out.Reason, out.Message = r.whyUnrouted(row)
 		}
 		return out
 	}
-	prev := r.previous(out.Domain, out.Path)
 	v := r.routeState(route)
 	if v.Pending && prev != nil && prev.Programmed && r.fresh(r.routeWritten(route)) {
 		return *prev
@@ -345,7 +376,7 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 		return out
 	}
 	if unserved != nil {
-		out.Reason, out.Message = unserved.Reason, status.Line(fmt.Sprintf("spec.domains[%d].domain: %s", row.entry, unserved.Message))
+		out.Reason, out.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
 		return out
 	}
 	out.Programmed = true
@@ -359,9 +390,10 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 	return out
 }
 
-func (r *reporter) previous(domain, path string) *v1alpha1.DomainStatus {
+func (r *reporter) previous(domain, path string, tls bool) *v1alpha1.DomainStatus {
 	for i := range r.policy.Status.Domains {
-		if p := &r.policy.Status.Domains[i]; p.Domain == domain && p.Path == path {
+		p := &r.policy.Status.Domains[i]
+		if p.Domain == domain && p.Path == path && strings.HasPrefix(p.URL, "tls:") == tls {
 			return p
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -31,7 +32,13 @@ type world struct {
 	ms       *v1alpha1.Microservice
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
-	written  map[string]time.Time
+	// others are the routes of other kinds than HTTPRoute.
+	others map[string]client.Object
+	// lacks are kinds that the API server does not know; served says in which version,
+	// and channel, it serves those that it serves in another way than the newest.
+	lacks   map[string]bool
+	served  map[string]providers.Served
+	written map[string]time.Time
 	// pods that are ready, by release; a release without an entry has none.
 	ready    map[string]int
 	gateways map[string]*gatewayv1.Gateway
@@ -65,7 +72,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
 			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
 		},
-		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, ready: map[string]int{}, written: map[string]time.Time{},
+		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
 		foreign:  map[string]bool{}, lag: map[string]string{},
 	}
@@ -80,6 +87,22 @@ func gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gate
 		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "public", Generation: 1},
 		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "traefik", Listeners: []gatewayv1.Listener{l}},
 	}
+}
+
+// openGateway has listeners of all protocols, which take routes from all namespaces.
+func openGateway() *gatewayv1.Gateway {
+	g := gateway(80, gatewayv1.HTTPProtocolType, "")
+	all := &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
+	g.Spec.Listeners[0].AllowedRoutes = all
+	tls := gatewayv1.Listener{Name: "tls", Port: 443, Protocol: gatewayv1.TLSProtocolType, AllowedRoutes: all}
+	tls.TLS = &gatewayv1.ListenerTLSConfig{Mode: new(gatewayv1.TLSModePassthrough)}
+	g.Spec.Listeners = append(g.Spec.Listeners, tls)
+	for i, name := range []gatewayv1.SectionName{"first", "second", "pinned"} {
+		g.Spec.Listeners = append(g.Spec.Listeners, gatewayv1.Listener{
+			Name: name, Port: gatewayv1.PortNumber(9000 + i), Protocol: gatewayv1.TCPProtocolType, AllowedRoutes: all,
+		})
+	}
+	return g
 }
 
 // group of releases; each is "name version status weight", promoted in order of
@@ -138,7 +161,16 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	}
 	if !w.noAPI {
 		for _, kind := range allKinds() {
+			if w.lacks[kind.Kind] {
+				continue
+			}
 			s.Served[kind.Kind] = providers.Served{Version: kind.Versions[0]}
+			if how, ok := w.served[kind.Kind]; ok {
+				s.Served[kind.Kind] = how
+			}
+		}
+		for _, name := range sortedKeys(w.others) {
+			s.Objects = append(s.Objects, w.others[name])
 		}
 		for _, name := range sortedKeys(w.routes) {
 			s.Objects = append(s.Objects, w.routes[name])
@@ -182,7 +214,12 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		}
 		w.services[s.Name] = built
 	}
+	w.others = maps.Clone(w.others)
 	for _, route := range out.routes {
+		if _, http := route.objects[0].(*gatewayv1.HTTPRoute); !http {
+			w.carryOther(route, done)
+			continue
+		}
 		next := route.objects[0].(*gatewayv1.HTTPRoute).DeepCopy()
 		old, ok := w.routes[route.Name]
 		if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && gatewayapi.Same(old, next) {
@@ -203,12 +240,32 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 	for _, name := range out.deleteRoutes {
 		w.writes++
 		delete(w.routes, name)
+		delete(w.others, name)
 	}
 	for _, name := range out.deleteServices {
 		w.writes++
 		delete(w.services, name)
 	}
 	return done
+}
+
+// carryOther writes a route of another kind than HTTPRoute.
+func (w *world) carryOther(route *routeDecision, done writes) {
+	next := route.objects[0].DeepCopyObject().(client.Object)
+	old, ok := w.others[route.Name]
+	if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && gatewayapi.Same(old, next) {
+		return
+	}
+	next.SetGeneration(1)
+	next.SetUID(types.UID(route.Name))
+	if ok {
+		setAnswers(next, answersOf(old))
+		next.SetGeneration(old.GetGeneration() + 1)
+	}
+	w.written[route.Name] = w.now
+	done.changed[routeName(route.Name)] = true
+	w.writes++
+	w.others[route.Name] = next
 }
 
 // accept lets all parents that exist accept all routes.
@@ -225,6 +282,55 @@ func (w *world) accept() {
 		routes[name] = route
 	}
 	w.routes = routes
+	others := map[string]client.Object{}
+	for name, o := range w.others {
+		o = o.DeepCopyObject().(client.Object)
+		var answers []gatewayv1.RouteParentStatus
+		for _, p := range parentsOf(o) {
+			if w.gateways[refNamespace(p, o.GetNamespace())+"/"+string(p.Name)] != nil {
+				answers = append(answers, answer(p, o.GetGeneration(), metav1.ConditionTrue, "Accepted"))
+			}
+		}
+		setAnswers(o, answers)
+		others[name] = o
+	}
+	w.others = others
+}
+
+// parentsOf a route of any kind.
+func parentsOf(o client.Object) []gatewayv1.ParentReference {
+	parents, _ := common(o)
+	return parents.ParentRefs
+}
+
+func answersOf(o client.Object) []gatewayv1.RouteParentStatus { _, s := common(o); return s.Parents }
+
+func setAnswers(o client.Object, answers []gatewayv1.RouteParentStatus) {
+	_, s := common(o)
+	s.Parents = answers
+}
+
+// common are the parts that routes of all kinds have.
+func common(o client.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+	switch r := o.(type) {
+	case *gatewayv1.HTTPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.GRPCRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.TLSRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1alpha2.TLSRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.TCPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1alpha2.TCPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.UDPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1alpha2.UDPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	}
+	panic(fmt.Sprintf("%T is no route", o))
 }
 
 func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {
@@ -238,10 +344,10 @@ func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.Condi
 func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	w.t.Helper()
 	for range 12 {
-		before, unanswered := w.writes, mustJSON(w.routes)
+		before, unanswered := w.writes, mustJSON(w.routes)+mustJSON(w.others)
 		w.pass()
 		w.accept()
-		if w.writes == before && mustJSON(w.routes) == unanswered {
+		if w.writes == before && mustJSON(w.routes)+mustJSON(w.others) == unanswered {
 			return w.policy.Status
 		}
 	}
@@ -271,6 +377,26 @@ func (w *world) check() {
 			}
 		}
 		if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
+			w.t.Fatalf("route %s has %d hosts", name, n)
+		}
+	}
+	for name, route := range w.others {
+		sum := 0
+		for _, weight := range readRoute(route).Weights {
+			sum += weight
+			if weight <= 0 {
+				w.t.Fatalf("route %s gives a Service weight %d", name, weight)
+			}
+		}
+		if sum != 100 {
+			w.t.Fatalf("weights of route %s add up to %d", name, sum)
+		}
+		for service := range servicesOf(route) {
+			if w.services[service] == nil {
+				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+			}
+		}
+		if n := len(hostsOf(route)); n > 16 {
 			w.t.Fatalf("route %s has %d hosts", name, n)
 		}
 	}

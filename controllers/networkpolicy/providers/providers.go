@@ -5,6 +5,7 @@ package providers
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -41,9 +42,13 @@ type Provider interface {
 type View interface {
 	// Missing says which kind the API server lacks to route a protocol; nil: none.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported says what of a route this provider cannot express although the
-	// specification asks for it; nil: nothing. Such a route is not written.
+	// Unsupported says which matches of a route this provider cannot express; nil: none.
+	// Such a route is not written, because it would lead requests astray. The message
+	// begins with the field below the domain or listener.
 	Unsupported(Route) *Problem
+	// Unapplied says which setting of the specification has no effect on these routes,
+	// which are written without it; nil: none.
+	Unapplied([]Route) *Problem
 	// Live are the routes that the scene's objects carry, by name.
 	Live() map[string]*Live
 	// Build gives the objects of a route as they are applied, in the order of writing.
@@ -139,6 +144,20 @@ type Parent struct {
 	v1alpha1.ParentReference
 }
 
+// DomainParents are those that the i-th domain names for itself.
+func DomainParents(p *v1alpha1.NetworkPolicy, i int) []Parent {
+	var out []Parent
+	for j, ref := range p.Spec.Domains[i].ParentRefs {
+		out = append(out, Parent{Field: fmt.Sprintf("spec.domains[%d].parentRefs[%d]", i, j), ParentReference: ref})
+	}
+	return out
+}
+
+// ListenerParent is the one that the i-th listener names.
+func ListenerParent(p *v1alpha1.NetworkPolicy, i int) Parent {
+	return Parent{Field: fmt.Sprintf("spec.listeners[%d].parentRef", i), ParentReference: p.Spec.Listeners[i].ParentRef}
+}
+
 // Backend is a Service and its share of the traffic.
 type Backend struct {
 	Service string
@@ -210,6 +229,8 @@ const (
 	ReasonNoMatchingListener = "NoMatchingListener"
 	// ReasonAPIMissing: the API server lacks a kind.
 	ReasonAPIMissing = "GatewayAPIMissing"
+	// ReasonNotSupported: the provider has nothing for what the specification asks.
+	ReasonNotSupported = "NotSupported"
 	// ReasonUnprogrammed: what serves routes says of itself that it does not.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )

@@ -37,6 +37,7 @@ type noRoutes struct{}
 
 func (noRoutes) Missing(v1alpha1.PortProtocol) *Problem { return nil }
 func (noRoutes) Unsupported(Route) *Problem             { return nil }
+func (noRoutes) Unapplied([]Route) *Problem             { return nil }
 func (noRoutes) Live() map[string]*Live                 { return nil }
 func (noRoutes) Build(Route) []client.Object            { return nil }
 func (noRoutes) Verdict(Route, []client.Object) Verdict { return Verdict{Accepted: true} }

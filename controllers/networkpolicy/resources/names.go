@@ -57,6 +57,15 @@ func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 		if m.Cookie != nil {
 			parts = append(parts, "cookie", m.Cookie.Name, m.Cookie.Value)
 		}
+		if m.Path != nil {
+			parts = append(parts, "path", string(cmp.Or(m.Path.Type, v1alpha1.PathPrefix)), m.Path.Value)
+		}
+		if m.Method != "" {
+			parts = append(parts, "method", m.Method)
+		}
+		if m.GRPC != nil {
+			parts = append(parts, "grpc", m.GRPC.Service, m.GRPC.Method)
+		}
 	}
 	return digest(parts...)
 }

@@ -1,6 +1,8 @@
 package resources
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -35,7 +37,7 @@ func (s Service) Build(policy *v1alpha1.NetworkPolicy, microservice string) *cor
 	for _, p := range policy.Spec.Ports {
 		ports = append(ports, servicePort(p))
 	}
-	return &corev1.Service{
+	out := &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: policy.Namespace, Name: s.Name, Labels: labels, Annotations: s.Stamp.Annotations(),
@@ -45,6 +47,8 @@ func (s Service) Build(policy *v1alpha1.NetworkPolicy, microservice string) *cor
 			Ports:    ports,
 		},
 	}
+	affinity(policy, &out.Spec)
+	return out
 }
 
 func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
@@ -57,10 +61,26 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 	if p.Protocol == v1alpha1.ProtocolUDP {
 		port.Protocol = corev1.ProtocolUDP
 	}
-	if p.AppProtocol != "" {
+	switch {
+	case p.AppProtocol != "":
 		port.AppProtocol = &p.AppProtocol
+	case p.Protocol == v1alpha1.ProtocolHTTPS:
+		port.AppProtocol = new("https")
+	case p.Protocol == v1alpha1.ProtocolGRPC:
+		port.AppProtocol = new("kubernetes.io/h2c")
 	}
 	return port
+}
+
+// affinityTimeout is the default of Kubernetes, which is written out.
+const affinityTimeout = 10800
+
+// affinity by the caller's address, where the policy asks for it.
+func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
+	if a := policy.Spec.SessionAffinity; a != nil && a.ClientIP != nil {
+		s.SessionAffinity = corev1.ServiceAffinityClientIP
+		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(cmp.Or(a.ClientIP.TimeoutSeconds, affinityTimeout))}}
+	}
 }
 
 // Labels of the children of a policy: what they are found by, and the group that they

@@ -52,7 +52,7 @@ func mergeRows(tables ...map[string]row) map[string]row {
 	return out
 }
 
-var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows, togetherRows, discoveryRows, repositoryRows)
+var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows, togetherRows, discoveryRows, repositoryRows, routingRows, headerRows())
 
 var imagePolicyRows = map[string]row{
 	"imgp smallest":                     {kind: "ImagePolicy"},
@@ -348,7 +348,7 @@ var networkPolicyRows = map[string]row{
 	"hnp domain's port unclear":             {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 81}], domains: [{domain: shop.example.com}]}`, refused: "spec.domains[].port must be the name of one of spec.ports"},
 	"hnp domain's port unknown":             {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, port: web}]}`, refused: "spec.domains[].port must be the name of one of spec.ports"},
 	"hnp canary matches":                    {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{headers: [{name: X-User, value: beta}, {name: region, value: "eu-.*", type: RegularExpression}]}, {cookie: {name: canary, value: always}, queryParams: [{name: v, value: "2"}]}]}]}`},
-	"hnp canary match empty":                {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{}]}]}`, refused: "set headers, queryParams or cookie"},
+	"hnp canary match empty":                {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{}]}]}`, refused: "set headers, queryParams, cookie, path, method or grpc"},
 	"hnp canary match with a pin":           {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, release: {version: 1.0.0}, canaryMatches: [{cookie: {name: a, value: b}}]}]}`, refused: "set at most one of canaryMatches and release"},
 	"hnp canary match header twice":         {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{headers: [{name: X-A, value: a}, {name: x-a, value: b}]}]}]}`, refused: "names must differ"},
 	"hnp canary match cookie twice":         {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, canaryMatches: [{headers: [{name: cookie, value: a}], cookie: {name: a, value: b}}]}]}`, refused: "set cookie or a header Cookie"},

@@ -165,17 +165,28 @@ func (v *view) Health() *providers.Problem {
 // Serves gives the address of a host, as a browser would reach it through the first
 // listener that fits.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
-	l, found, known := v.listener(r, host)
+	wanted := listenerProtocols(r.Protocol)
+	l, found, known := v.listener(r, host, wanted)
 	var problem *providers.Problem
 	if known && !found {
+		names := make([]string, 0, len(wanted))
+		for _, p := range slices.Backward(wanted) {
+			names = append(names, string(p))
+		}
 		problem = &providers.Problem{Reason: providers.ReasonNoMatchingListener, Message: fmt.Sprintf(
-			"no HTTP or HTTPS listener of the Gateways has a hostname for %q: add one, or change the domain", host)}
+			"no %s listener of the Gateways has a hostname for %q: add one, or change the domain", strings.Join(names, " or "), host)}
 	}
 	scheme, port, path := "http", "", r.Path
+	if r.Protocol == v1alpha1.ProtocolTLS {
+		scheme = "tls"
+	}
 	if found {
 		usual := gatewayv1.PortNumber(80)
-		if l.Protocol == gatewayv1.HTTPSProtocolType {
+		switch l.Protocol {
+		case gatewayv1.HTTPSProtocolType:
 			scheme, usual = "https", 443
+		case gatewayv1.TLSProtocolType:
+			usual = 443
 		}
 		if l.Port != usual {
 			port = fmt.Sprintf(":%d", l.Port)
@@ -187,9 +198,18 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return scheme + "://" + host + port + path, problem
 }
 
-// listener of a parent that takes a host; HTTPS goes before HTTP. known is false where
-// a Gateway does not exist, which could have one.
-func (v *view) listener(r providers.Route, host string) (l gatewayv1.Listener, found, known bool) {
+// listenerProtocols are those of the listeners that serve a port's protocol, the
+// preferred one first.
+func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType {
+	if protocol == v1alpha1.ProtocolTLS {
+		return []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}
+	}
+	return []gatewayv1.ProtocolType{gatewayv1.HTTPSProtocolType, gatewayv1.HTTPProtocolType}
+}
+
+// listener of a parent that takes a host; the first of the protocols goes before the
+// others. known is false where a Gateway does not exist, which could have one.
+func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (l gatewayv1.Listener, found, known bool) {
 	known = true
 	for _, p := range v.parents(r) {
 		g := v.gateway(p.ParentReference)
@@ -201,13 +221,11 @@ func (v *view) listener(r providers.Route, host string) (l gatewayv1.Listener, f
 			if p.SectionName != "" && string(candidate.Name) != p.SectionName || !takes(deref(candidate.Hostname), host) {
 				continue
 			}
-			switch candidate.Protocol {
-			case gatewayv1.HTTPSProtocolType:
+			switch i := slices.Index(wanted, candidate.Protocol); {
+			case i == 0:
 				return candidate, true, true
-			case gatewayv1.HTTPProtocolType:
-				if !found {
-					l, found = candidate, true
-				}
+			case i > 0 && !found:
+				l, found = candidate, true
 			}
 		}
 	}

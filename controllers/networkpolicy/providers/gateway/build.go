@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -23,7 +24,50 @@ func (v *view) Build(r providers.Route) []client.Object {
 	if old := v.live[r.Name]; old != nil {
 		common.ParentRefs = append(common.ParentRefs, v.parentsToKeep(r, old.Objects[0])...)
 	}
-	return []client.Object{v.httpRoute(r, common)}
+	return []client.Object{v.build(r, common)}
+}
+
+// build makes the route in the version that the API server serves.
+func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) client.Object {
+	kind := kindOf(r.Protocol)
+	version := v.Served[kind.Kind].Version
+	about := metav1.TypeMeta{APIVersion: kind.Group + "/" + version, Kind: kind.Kind}
+	alpha := version == gatewayv1alpha2.GroupVersion.Version
+	switch kind.Kind {
+	case grpcKind.Kind:
+		return v.grpcRoute(r, common, about)
+	case tlsKind.Kind:
+		rule := gatewayv1.TLSRouteRule{BackendRefs: backends(r)}
+		if alpha {
+			return &gatewayv1alpha2.TLSRoute{TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1alpha2.TLSRouteSpec{
+				CommonRouteSpec: common, Hostnames: hostnames(r), Rules: []gatewayv1alpha2.TLSRouteRule{gatewayv1alpha2.TLSRouteRule(rule)},
+			}}
+		}
+		return &gatewayv1.TLSRoute{TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1.TLSRouteSpec{
+			CommonRouteSpec: common, Hostnames: hostnames(r), Rules: []gatewayv1.TLSRouteRule{rule},
+		}}
+	case tcpKind.Kind:
+		rule := gatewayv1.TCPRouteRule{BackendRefs: backends(r)}
+		if alpha {
+			return &gatewayv1alpha2.TCPRoute{TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1alpha2.TCPRouteSpec{
+				CommonRouteSpec: common, Rules: []gatewayv1alpha2.TCPRouteRule{gatewayv1alpha2.TCPRouteRule(rule)},
+			}}
+		}
+		return &gatewayv1.TCPRoute{TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1.TCPRouteSpec{
+			CommonRouteSpec: common, Rules: []gatewayv1.TCPRouteRule{rule},
+		}}
+	case udpKind.Kind:
+		rule := gatewayv1.UDPRouteRule{BackendRefs: backends(r)}
+		if alpha {
+			return &gatewayv1alpha2.UDPRoute{TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1alpha2.UDPRouteSpec{
+				CommonRouteSpec: common, Rules: []gatewayv1alpha2.UDPRouteRule{gatewayv1alpha2.UDPRouteRule(rule)},
+			}}
+		}
+		return &gatewayv1.UDPRoute{TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1.UDPRouteSpec{
+			CommonRouteSpec: common, Rules: []gatewayv1.UDPRouteRule{rule},
+		}}
+	}
+	return v.httpRoute(r, common, about)
 }
 
 func (v *view) meta(r providers.Route) metav1.ObjectMeta {
@@ -62,62 +106,6 @@ func hostnames(r providers.Route) []gatewayv1.Hostname {
 	return out
 }
 
-func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec) client.Object {
-	route := &gatewayv1.HTTPRoute{
-		TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: httpKind.Kind}, ObjectMeta: v.meta(r),
-		Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: common, Hostnames: hostnames(r)},
-	}
-	if rule := matchRule(r); rule != nil {
-		route.Spec.Rules = append(route.Spec.Rules, *rule)
-	}
-	route.Spec.Rules = append(route.Spec.Rules, weightRule(r))
-	return route
-}
-
-// weightRule splits all requests by weight. Of the rules of a route it is the last.
-func weightRule(r providers.Route) gatewayv1.HTTPRouteRule {
-	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(r)}}}
-	for _, b := range backends(r) {
-		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: b})
-	}
-	if r.Mirror != "" {
-		mirror := &gatewayv1.HTTPRequestMirrorFilter{BackendRef: object(r, r.Mirror)}
-		if r.MirrorPercent < 100 {
-			mirror.Percent = new(r.MirrorPercent)
-		}
-		rule.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: mirror}}
-	}
-	return rule
-}
-
-// matchRule leads chosen requests to the canary; nil where none are chosen.
-func matchRule(r providers.Route) *gatewayv1.HTTPRouteRule {
-	if r.Canary == "" || len(r.Matches) == 0 {
-		return nil
-	}
-	rule := &gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend(r, r.Canary, 100)}}}
-	for _, m := range r.Matches {
-		rule.Matches = append(rule.Matches, httpMatch(r, m))
-	}
-	return rule
-}
-
-func httpMatch(r providers.Route, m v1alpha1.CanaryMatch) gatewayv1.HTTPRouteMatch {
-	match := gatewayv1.HTTPRouteMatch{Path: pathMatch(r)}
-	for _, h := range headers(m) {
-		match.Headers = append(match.Headers, gatewayv1.HTTPHeaderMatch{
-			Type: new(gatewayv1.HeaderMatchType(h.Type)), Name: gatewayv1.HTTPHeaderName(h.Name), Value: h.Value,
-		})
-	}
-	for _, q := range m.QueryParams {
-		match.QueryParams = append(match.QueryParams, gatewayv1.HTTPQueryParamMatch{
-			Type: new(gatewayv1.QueryParamMatchType(providers.MatchType(q.Type))), Name: gatewayv1.HTTPHeaderName(q.Name), Value: q.Value,
-		})
-	}
-	slices.SortFunc(match.QueryParams, func(a, b gatewayv1.HTTPQueryParamMatch) int { return cmp.Compare(a.Name, b.Name) })
-	return match
-}
-
 // headers that a request must have, its cookie included, in order of their names.
 func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
 	var out []v1alpha1.MatchValue
@@ -135,10 +123,6 @@ func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
 // cookiePattern finds one cookie among those of a Cookie header (RFC 6265, 4.2.1).
 func cookiePattern(name, value string) string {
 	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
-}
-
-func pathMatch(r providers.Route) *gatewayv1.HTTPPathMatch {
-	return &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: new(r.Path)}
 }
 
 func backends(r providers.Route) []gatewayv1.BackendRef {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -42,7 +43,10 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := []providers.Kind{gatewayKind}
 	for _, port := range p.Spec.Ports {
-		if kind := kindOf(port.Protocol); !slices.ContainsFunc(out, func(k providers.Kind) bool { return k.Kind == kind.Kind }) {
+		kind := kindOf(port.Protocol)
+		routed := slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.Port == port.Name || d.Port == "" && len(p.Spec.Ports) == 1 }) ||
+			slices.ContainsFunc(p.Spec.Listeners, func(l v1alpha1.Listener) bool { return l.Port == port.Name })
+		if routed && !slices.ContainsFunc(out, func(k providers.Kind) bool { return k.Kind == kind.Kind }) {
 			out = append(out, kind)
 		}
 	}
@@ -90,14 +94,69 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range []providers.Kind{gatewayKind, kindOf(protocol)} {
 		if _, served := v.Served[kind.Kind]; !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"spec.provider.gateway: the API server does not know %s of %s/%s: install the Gateway API, or leave spec.provider out", kind.Kind, kind.Group, kind.Versions[0])}
+				"spec.provider.gateway: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), mendMissing(kind))}
 		}
 	}
 	return nil
 }
 
-// Unsupported finds nothing: all that a route says has a field.
-func (v *view) Unsupported(providers.Route) *providers.Problem { return nil }
+func mendMissing(kind providers.Kind) string {
+	if len(kind.Versions) == 1 {
+		return "install the Gateway API, or leave spec.provider out"
+	}
+	return "install it from the experimental channel of the Gateway API, or from a release that has it in the standard channel, or take what needs it out of the specification"
+}
+
+// Unsupported names matches that gRPC does not have.
+func (v *view) Unsupported(r providers.Route) *providers.Problem {
+	for i, m := range r.Matches {
+		field := ""
+		switch grpc := r.Protocol == v1alpha1.ProtocolGRPC; {
+		case grpc && len(m.QueryParams) > 0:
+			field = "queryParams"
+		case grpc && m.Path != nil:
+			field = "path"
+		case grpc && m.Method != "":
+			field = "method"
+		case !grpc && m.GRPC != nil:
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].grpc goes with a port of protocol GRPC: use path", i)}
+		}
+		if field != "" {
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].%s does not go with a port of protocol GRPC: use headers or grpc", i, field)}
+		}
+	}
+	return nil
+}
+
+// Unapplied names a setting for which these routes have no field.
+func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
+	spec := v.Policy.Spec
+	for _, r := range routes {
+		kind := kindOf(r.Protocol)
+		text := ""
+		switch requests := kind.Kind == httpKind.Kind || kind.Kind == grpcKind.Kind; {
+		case spec.SessionAffinity != nil && spec.SessionAffinity.ClientIP != nil:
+			text = fmt.Sprintf("spec.sessionAffinity.clientIP holds for callers of the Services only: %ss have no affinity by address; use cookie for domains", kind.Kind)
+		case requests && spec.SessionAffinity != nil && !v.Served[kind.Kind].Experimental:
+			text = fmt.Sprintf("spec.sessionAffinity.cookie: this %s has no sessionPersistence: install the experimental channel of the Gateway API, or take the field out", kind.Kind)
+		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
+			text = "spec.timeouts: GRPCRoutes have none: set deadlines in the callers"
+		case kind.Kind == grpcKind.Kind && slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool { return f.URLRewrite != nil }):
+			text = "spec.provider.gateway.filters[].urlRewrite: GRPCRoutes have none: give HTTP and GRPC policies of their own"
+		}
+		if text != "" {
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
+		}
+	}
+	return nil
+}
+
+func (v *view) filters() []v1alpha1.RouteFilter {
+	if p := v.Policy.Spec.Provider; p != nil && p.Gateway != nil {
+		return p.Gateway.Filters
+	}
+	return nil
+}
 
 // Referent names the first Gateway that does not exist, or the kind where the API
 // server does not know it.
@@ -152,8 +211,18 @@ func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	return out
 }
 
-// allParents are those of the provider and those of single routes.
-func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent { return ownParents(p) }
+// allParents are those of the provider and those of single domains and listeners. Where
+// there are listeners alone, those of the provider serve nothing, and still are named.
+func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
+	out := ownParents(p)
+	for i := range p.Spec.Domains {
+		out = append(out, providers.DomainParents(p, i)...)
+	}
+	for i := range p.Spec.Listeners {
+		out = append(out, providers.ListenerParent(p, i))
+	}
+	return out
+}
 
 // gateway that a parent names; nil where it does not exist.
 func (v *view) gateway(p v1alpha1.ParentReference) *gatewayv1.Gateway {

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -14,12 +16,29 @@ import (
 var (
 	gatewayKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}
 	httpKind    = providers.Kind{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Versions: []string{"v1"}}
+	grpcKind    = providers.Kind{Group: gatewayv1.GroupName, Kind: "GRPCRoute", Versions: []string{"v1"}}
+	// The others were experimental as v1alpha2 until Gateway API 1.5 (TLSRoute) and 1.6.
+	tlsKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "TLSRoute", Versions: []string{"v1", "v1alpha2"}}
+	tcpKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "TCPRoute", Versions: []string{"v1", "v1alpha2"}}
+	udpKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "UDPRoute", Versions: []string{"v1", "v1alpha2"}}
 
-	routeKinds = []providers.Kind{httpKind}
+	routeKinds = []providers.Kind{httpKind, grpcKind, tlsKind, tcpKind, udpKind}
 )
 
 // kindOf the routes of a protocol.
-func kindOf(v1alpha1.PortProtocol) providers.Kind { return httpKind }
+func kindOf(protocol v1alpha1.PortProtocol) providers.Kind {
+	switch protocol {
+	case v1alpha1.ProtocolGRPC:
+		return grpcKind
+	case v1alpha1.ProtocolTLS:
+		return tlsKind
+	case v1alpha1.ProtocolTCP:
+		return tcpKind
+	case v1alpha1.ProtocolUDP:
+		return udpKind
+	}
+	return httpKind
+}
 
 // parts of a route, whatever its kind.
 type parts struct {
@@ -42,15 +61,57 @@ func partsOf(o client.Object) (p parts, ok bool) {
 		for i, rule := range r.Spec.Rules {
 			p.rule(backendsOf(rule), i == len(r.Spec.Rules)-1)
 			for _, f := range rule.Filters {
-				if f.RequestMirror != nil {
-					p.services[string(f.RequestMirror.BackendRef.Name)] = true
-				}
+				p.mirror(f.RequestMirror)
 			}
+		}
+	case *gatewayv1.GRPCRoute:
+		p.parents, p.hosts, p.answers = r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents
+		for i, rule := range r.Spec.Rules {
+			p.rule(grpcBackends(rule), i == len(r.Spec.Rules)-1)
+			for _, f := range rule.Filters {
+				p.mirror(f.RequestMirror)
+			}
+		}
+	case *gatewayv1.TLSRoute:
+		p.parents, p.hosts, p.answers = r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents
+		for _, rule := range r.Spec.Rules {
+			p.rule(rule.BackendRefs, true)
+		}
+	case *gatewayv1alpha2.TLSRoute:
+		p.parents, p.hosts, p.answers = r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents
+		for _, rule := range r.Spec.Rules {
+			p.rule(rule.BackendRefs, true)
+		}
+	case *gatewayv1.TCPRoute:
+		p.parents, p.answers = r.Spec.ParentRefs, r.Status.Parents
+		for _, rule := range r.Spec.Rules {
+			p.rule(rule.BackendRefs, true)
+		}
+	case *gatewayv1alpha2.TCPRoute:
+		p.parents, p.answers = r.Spec.ParentRefs, r.Status.Parents
+		for _, rule := range r.Spec.Rules {
+			p.rule(rule.BackendRefs, true)
+		}
+	case *gatewayv1.UDPRoute:
+		p.parents, p.answers = r.Spec.ParentRefs, r.Status.Parents
+		for _, rule := range r.Spec.Rules {
+			p.rule(rule.BackendRefs, true)
+		}
+	case *gatewayv1alpha2.UDPRoute:
+		p.parents, p.answers = r.Spec.ParentRefs, r.Status.Parents
+		for _, rule := range r.Spec.Rules {
+			p.rule(rule.BackendRefs, true)
 		}
 	default:
 		return p, false
 	}
 	return p, true
+}
+
+func (p *parts) mirror(m *gatewayv1.HTTPRequestMirrorFilter) {
+	if m != nil {
+		p.services[string(m.BackendRef.Name)] = true
+	}
 }
 
 // rule adds the backends of a rule. The last one splits by weight: one with more
@@ -91,9 +152,18 @@ func backendsOf(rule gatewayv1.HTTPRouteRule) []gatewayv1.BackendRef {
 	return out
 }
 
-// pathOf is the path prefix of a route of ours: that of the rule that splits.
+func grpcBackends(rule gatewayv1.GRPCRouteRule) []gatewayv1.BackendRef {
+	out := make([]gatewayv1.BackendRef, 0, len(rule.BackendRefs))
+	for _, b := range rule.BackendRefs {
+		out = append(out, b.BackendRef)
+	}
+	return out
+}
+
+// pathOf is the path prefix of a route of ours: that of the rule that splits, which is
+// the last.
 func pathOf(route *gatewayv1.HTTPRoute) string {
-	for _, rule := range route.Spec.Rules {
+	for _, rule := range slices.Backward(route.Spec.Rules) {
 		for _, m := range rule.Matches {
 			if m.Path != nil && m.Path.Value != nil {
 				return *m.Path.Value
@@ -111,19 +181,49 @@ func sameRules(old, want client.Object) bool {
 	case *gatewayv1.HTTPRoute:
 		old, ok := old.(*gatewayv1.HTTPRoute)
 		return ok && slices.EqualFunc(old.Spec.Rules, want.Spec.Rules, sameHTTPRule)
+	case *gatewayv1.GRPCRoute:
+		old, ok := old.(*gatewayv1.GRPCRoute)
+		return ok && slices.EqualFunc(old.Spec.Rules, want.Spec.Rules, sameGRPCRule)
 	}
-	return false
+	// The others have one rule, of backends alone.
+	had, _ := partsOf(old)
+	has, ok := partsOf(want)
+	return ok && fmt.Sprintf("%T", old) == fmt.Sprintf("%T", want) && slices.EqualFunc(had.split, has.split, sameBackend)
+}
+
+func sameGRPCRule(old, want gatewayv1.GRPCRouteRule) bool {
+	return equality.Semantic.DeepEqual(old.Matches, want.Matches) && sameSession(old.SessionPersistence, want.SessionPersistence) &&
+		slices.EqualFunc(grpcBackends(old), grpcBackends(want), sameBackend) &&
+		slices.EqualFunc(old.Filters, want.Filters, func(a, b gatewayv1.GRPCRouteFilter) bool {
+			a.RequestMirror, b.RequestMirror = plain(a.RequestMirror), plain(b.RequestMirror)
+			return equality.Semantic.DeepEqual(a, b)
+		})
 }
 
 func sameHTTPRule(old, want gatewayv1.HTTPRouteRule) bool {
-	return equality.Semantic.DeepEqual(old.Matches, want.Matches) &&
+	return equality.Semantic.DeepEqual(old.Matches, want.Matches) && sameSession(old.SessionPersistence, want.SessionPersistence) &&
+		(want.Timeouts == nil || equality.Semantic.DeepEqual(old.Timeouts, want.Timeouts)) &&
 		slices.EqualFunc(old.BackendRefs, want.BackendRefs, func(a, b gatewayv1.HTTPBackendRef) bool {
 			return sameBackend(a.BackendRef, b.BackendRef) && len(a.Filters) == len(b.Filters)
 		}) &&
 		slices.EqualFunc(old.Filters, want.Filters, func(a, b gatewayv1.HTTPRouteFilter) bool {
-			x, y := deref(a.RequestMirror), deref(b.RequestMirror)
-			return a.Type == b.Type && sameObject(x.BackendRef, y.BackendRef) && deref(x.Percent) == deref(y.Percent)
+			a.RequestMirror, b.RequestMirror = plain(a.RequestMirror), plain(b.RequestMirror)
+			return equality.Semantic.DeepEqual(a, b)
 		})
+}
+
+// plain is what we write of a mirror.
+func plain(m *gatewayv1.HTTPRequestMirrorFilter) *gatewayv1.HTTPRequestMirrorFilter {
+	if m == nil {
+		return nil
+	}
+	return &gatewayv1.HTTPRequestMirrorFilter{
+		BackendRef: gatewayv1.BackendObjectReference{Name: m.BackendRef.Name, Port: m.BackendRef.Port}, Percent: m.Percent,
+	}
+}
+
+func sameSession(old, want *gatewayv1.SessionPersistence) bool {
+	return want == nil || old != nil && deref(old.SessionName) == deref(want.SessionName) && deref(old.AbsoluteTimeout) == deref(want.AbsoluteTimeout)
 }
 
 func sameBackend(a, b gatewayv1.BackendRef) bool {

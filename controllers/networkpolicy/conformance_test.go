@@ -1,0 +1,256 @@
+package networkpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// stage is where the conformance suite plays: in memory, or on an API server.
+type stage interface {
+	// ledger writes the groups of the Microservice.
+	ledger(groups ...v1alpha1.ReleaseGroup)
+	// serve makes releases ready.
+	serve(releases ...string)
+	// edit changes the policy.
+	edit(change func(*v1alpha1.NetworkPolicySpec))
+	// confirmed waits until a group is confirmed at a revision with these references.
+	confirmed(slug string, revision int64, references ...string)
+	// split of what a host, or a listener by its name, leads to: "1.0.0=90 1.1.0=10",
+	// in order of the versions; "" where nothing does.
+	split(entry string) string
+	// active is the version that the Service of a group leads to.
+	active(slug string) string
+	// objects are the names of all that the policy owns.
+	objects() []string
+	// remove deletes the policy, and what it owns with it.
+	remove()
+}
+
+// conformance is what the suite needs to know of a provider, and of a protocol.
+type conformance struct {
+	// spec sets the provider and ports of a policy, and leads entries to what target
+	// says. Without a target they follow the newest group.
+	spec func(spec *v1alpha1.NetworkPolicySpec, entries ...entry)
+	// whole says that the provider cannot split.
+	whole bool
+}
+
+// entry is a host or listener of a policy.
+type entry struct {
+	name string
+	// version that it is pinned to; "": it follows.
+	version string
+}
+
+// conform plays the story of a service: whatever a provider is made of, its objects
+// carry the same at each step.
+func conform(t *testing.T, c conformance, s stage) {
+	t.Helper()
+	const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
+	split := func(step, entry, wanted string) {
+		t.Helper()
+		if c.whole {
+			wanted = "" // There are Services alone.
+		}
+		want(t, step+": split of "+entry, s.split(entry), wanted)
+	}
+	releases := func(weighted ...string) []string {
+		if c.whole {
+			return weighted[:1] // Only the active one is behind the group's Service.
+		}
+		return slices.Sorted(slices.Values(weighted))
+	}
+
+	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}, entry{name: second}) })
+	s.serve("a")
+	s.confirmed("1-x", 1, "a")
+	split("first release", first, "1.0.0=100")
+	split("first release", second, "1.0.0=100")
+	want(t, "Service", s.active("1-x"), "1.0.0")
+
+	s.serve("b")
+	for i, weight := range []int{10, 50} {
+		s.ledger(group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		s.confirmed("1-x", int64(2+i), releases("a", "b")...)
+		for _, entry := range []string{first, second} {
+			want(t, "Service beside a canary", s.active("1-x"), "1.0.0")
+			split(fmt.Sprintf("weight %d", weight), entry, fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight))
+		}
+	}
+
+	s.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.confirmed("1-x", 4, "a")
+	split("abort", first, "1.0.0=100")
+
+	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.confirmed("1-x", 5, releases("a", "b")...)
+	s.ledger(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.confirmed("1-x", 6, "b")
+	split("promotion", first, "1.1.0=100")
+	want(t, "Service after the promotion", s.active("1-x"), "1.1.0")
+
+	// A pin of the Microservice makes a kept release the active one again.
+	s.ledger(group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
+	s.confirmed("1-x", 7, "a")
+	split("pin", first, "1.0.0=100")
+	want(t, "Service of a pin", s.active("1-x"), "1.0.0")
+	s.ledger(group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.confirmed("1-x", 8, "b")
+	split("unpin", first, "1.1.0=100")
+
+	if !c.whole {
+		s.edit(func(spec *v1alpha1.NetworkPolicySpec) {
+			c.spec(spec, entry{name: first}, entry{name: second}, entry{name: pinned, version: "1.0.0"})
+		})
+		s.confirmed("1-x", 8, "a", "b")
+		split("pinned domain", pinned, "1.0.0=100")
+		split("beside the pinned domain", first, "1.1.0=100")
+	}
+
+	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}) })
+	s.confirmed("1-x", 8, "b")
+	split("without the second", first, "1.1.0=100")
+	want(t, "split of what is named no longer", s.split(second)+s.split(pinned), "")
+
+	s.remove()
+	want(t, "what a removal leaves", strings.Join(s.objects(), " "), "")
+}
+
+// providerCases are the providers, and of the Gateway API each kind of route.
+func providerCases() map[string]conformance {
+	parents := []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}
+	hosts := func(protocol v1alpha1.PortProtocol) conformance {
+		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
+			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
+			spec.Ports, spec.Domains = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil
+			for _, e := range entries {
+				d := v1alpha1.Domain{Domain: e.name}
+				if e.version != "" {
+					d.Release = &v1alpha1.DomainRelease{Version: e.version}
+				}
+				spec.Domains = append(spec.Domains, d)
+			}
+		}}
+	}
+	listeners := func(protocol v1alpha1.PortProtocol) conformance {
+		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
+			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
+			spec.Ports, spec.Domains, spec.Listeners = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil, nil
+			for _, e := range entries {
+				l := v1alpha1.Listener{Name: listenerOf(e.name), Port: "main", ParentRef: v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: listenerOf(e.name)}}
+				if e.version != "" {
+					l.Release = &v1alpha1.DomainRelease{Version: e.version}
+				}
+				spec.Listeners = append(spec.Listeners, l)
+			}
+		}}
+	}
+	return map[string]conformance{
+		"services": {whole: true, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
+			spec.Provider, spec.Domains = nil, nil
+			spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080}}
+		}},
+		"gateway HTTP":  hosts(v1alpha1.ProtocolHTTP),
+		"gateway HTTPS": hosts(v1alpha1.ProtocolHTTPS),
+		"gateway GRPC":  hosts(v1alpha1.ProtocolGRPC),
+		"gateway TLS":   hosts(v1alpha1.ProtocolTLS),
+		"gateway TCP":   listeners(v1alpha1.ProtocolTCP),
+		"gateway UDP":   listeners(v1alpha1.ProtocolUDP),
+	}
+}
+
+// listenerOf is the listener that stands for a host in the suite.
+func listenerOf(host string) string {
+	name, _, _ := strings.Cut(host, ".")
+	return name
+}
+
+func TestConformance(t *testing.T) {
+	for name, c := range providerCases() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy.Spec.Domains = nil
+			w.gateways["infra/public"] = openGateway()
+			conform(t, c, &inMemory{t, w})
+		})
+	}
+}
+
+// inMemory plays the suite without an API server.
+type inMemory struct {
+	t *testing.T
+	w *world
+}
+
+func (s *inMemory) ledger(groups ...v1alpha1.ReleaseGroup) { s.w.ledger(groups...) }
+
+func (s *inMemory) serve(releases ...string) {
+	for _, r := range releases {
+		s.w.ready[r] = 1
+	}
+}
+
+func (s *inMemory) edit(change func(*v1alpha1.NetworkPolicySpec)) {
+	change(&s.w.policy.Spec)
+	s.w.policy.Generation++
+}
+
+func (s *inMemory) confirmed(slug string, revision int64, references ...string) {
+	s.t.Helper()
+	s.w.settle()
+	g := s.w.traffic(slug)
+	if g.Revision != revision || !slices.Equal(g.References, references) {
+		s.t.Fatalf("group %s: revision %d with %v, want %d with %v: %s", slug, g.Revision, g.References, revision, references, mustJSON(s.w.policy.Status))
+	}
+}
+
+func (s *inMemory) active(slug string) string { return activeVersion(newDecider(s.w.facts()), slug) }
+
+func activeVersion(d *decider, slug string) string {
+	return d.ledger.versionOf(d.selected(resources.GroupServiceName(d.policy.Name, slug)))
+}
+
+func (s *inMemory) split(entry string) string { return splitOfEntry(newDecider(s.w.facts()), entry) }
+
+// splitOfEntry is the split of the live route that serves a host, or the listener that
+// stands for it.
+func splitOfEntry(d *decider, entry string) string {
+	var parts []string
+	for _, r := range d.rows() {
+		if r.host != entry && (r.listener == "" || r.listener != listenerOf(entry)) {
+			continue
+		}
+		for _, live := range d.live {
+			if !d.serves(live, r) {
+				continue
+			}
+			for release, weight := range d.backendsOf(live) {
+				parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(release), weight))
+			}
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func (s *inMemory) objects() []string {
+	return slices.Concat(sortedKeys(s.w.services), sortedKeys(s.w.routes), sortedKeys(s.w.others))
+}
+
+// remove takes away what the last pass of a closing group leaves: owner references
+// collect nothing here.
+func (s *inMemory) remove() {
+	g := group("1-x", 9, "b 1.1.0 deprecated 0")
+	g.Phase = v1alpha1.GroupClosing
+	s.w.ledger(g)
+	s.w.settle()
+	s.w.ledger()
+	s.w.settle()
+	delete(s.w.services, "shop") // The policy's own Service stays as long as the policy.
+}

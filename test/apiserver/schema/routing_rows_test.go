@@ -1,0 +1,178 @@
+package schema_test
+
+import "strings"
+
+// domain is a patch of a NetworkPolicy with one domain, whose other fields are given.
+func domain(fields string) string {
+	return `spec: {domains: [{domain: shop.example.com, ` + fields + `}]}`
+}
+
+// match is a patch with one entry of canaryMatches.
+func match(fields string) string { return domain(`canaryMatches: [{` + fields + `}]`) }
+
+// onPort is a patch with one port of a protocol and one domain on it.
+func onPort(protocol, fields string) string {
+	return `spec: {ports: [{name: main, port: 443, protocol: ` + protocol + `}], domains: [{domain: shop.example.com` + fields + `}]}`
+}
+
+// listened is a patch with a TCP port and one listener, which fields may add to.
+func listened(fields string) string {
+	return listeners(`{name: a, port: tcp, parentRef: {name: public, sectionName: tcp}` + fields + `}`)
+}
+
+func listeners(items ...string) string {
+	return `spec: {ports: [{name: http, port: 80}, {name: tcp, port: 5432, protocol: TCP}, {name: udp, port: 53, protocol: UDP}, {name: tls, port: 443, protocol: TLS}], listeners: [` + strings.Join(items, ", ") + `]}`
+}
+
+// filter is a patch with filters.
+func filter(items ...string) string {
+	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [` + strings.Join(items, ", ") + `]}}}`
+}
+
+const (
+	matchField    = "spec.domains[0].canaryMatches[0]."
+	listenerField = "spec.listeners[0]."
+	filterField   = "spec.provider.gateway.filters[0]."
+	setOneFilter  = "set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"
+	service       = `extensionRef: {group: traefik.io, kind: Middleware, name: a}`
+)
+
+// routingRows are what a NetworkPolicy says of protocols, listeners, matches, filters,
+// timeouts and affinity.
+var routingRows = map[string]row{
+	"hnp protocol HTTPS":                  {kind: "NetworkPolicy", patch: onPort("HTTPS", ", path: /a")},
+	"hnp protocol GRPC":                   {kind: "NetworkPolicy", patch: onPort("GRPC", "")},
+	"hnp protocol TLS":                    {kind: "NetworkPolicy", patch: onPort("TLS", "")},
+	"hnp domain on TCP":                   {kind: "NetworkPolicy", patch: onPort("TCP", ""), refused: "must name a port of protocol HTTP, HTTPS, GRPC or TLS"},
+	"hnp domain on UDP":                   {kind: "NetworkPolicy", patch: onPort("UDP", ""), refused: "must name a port of protocol HTTP, HTTPS, GRPC or TLS"},
+	"hnp path on TLS":                     {kind: "NetworkPolicy", patch: onPort("TLS", ", path: /a"), refused: "a port of protocol TLS takes neither path nor canaryMatches"},
+	"hnp matches on TLS":                  {kind: "NetworkPolicy", patch: onPort("TLS", ", canaryMatches: [{method: GET}]"), refused: "a port of protocol TLS takes neither path nor canaryMatches"},
+	"hnp path on GRPC":                    {kind: "NetworkPolicy", patch: onPort("GRPC", ", path: /a"), refused: "spec.domains[].path goes with ports of protocol HTTP or HTTPS"},
+	"hnp path beside GRPC":                {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 81, protocol: GRPC}, {name: c, port: 82, protocol: TLS}], domains: [{domain: a.example.com, port: a, path: /x}]}`},
+	"hnp calls on GRPC":                   {kind: "NetworkPolicy", patch: onPort("GRPC", `, canaryMatches: [{grpc: {service: shop.v1.Cart, method: Add}}]`)},
+	"hnp call empty":                      {kind: "NetworkPolicy", patch: match("grpc: {}"), refused: "set service or method"},
+	"hnp call's service with a slash":     {kind: "NetworkPolicy", patch: match(`grpc: {service: shop/v1}`), refused: matchField + "grpc.service"},
+	"hnp call's service empty":            {kind: "NetworkPolicy", patch: match(`grpc: {service: ""}`), refused: matchField + "grpc.service"},
+	"hnp call's service long":             {kind: "NetworkPolicy", patch: match(`grpc: {service: ` + long(1025) + `}`), refused: matchField + "grpc.service: Too long"},
+	"hnp call's method with a dot":        {kind: "NetworkPolicy", patch: match(`grpc: {method: a.b}`), refused: matchField + "grpc.method"},
+	"hnp call's method empty":             {kind: "NetworkPolicy", patch: match(`grpc: {method: ""}`), refused: matchField + "grpc.method"},
+	"hnp call's method long":              {kind: "NetworkPolicy", patch: match(`grpc: {method: ` + long(1025) + `}`), refused: matchField + "grpc.method: Too long"},
+	"hnp match by path":                   {kind: "NetworkPolicy", patch: match("path: {value: /v2}")},
+	"hnp match by whole path":             {kind: "NetworkPolicy", patch: match("path: {value: /v2, type: Exact}")},
+	"hnp match by path, other type":       {kind: "NetworkPolicy", patch: match("path: {value: /v2, type: RegularExpression}"), refused: matchField + "path.type: Unsupported value"},
+	"hnp match by path, no slash":         {kind: "NetworkPolicy", patch: match("path: {value: v2}"), refused: matchField + "path.value"},
+	"hnp match by path, none":             {kind: "NetworkPolicy", patch: match("path: {type: Exact}"), refused: matchField + "path.value: Required value"},
+	"hnp match by path, long":             {kind: "NetworkPolicy", patch: match("path: {value: /" + long(512) + "}"), refused: matchField + "path.value: Too long"},
+	"hnp match below the path":            {kind: "NetworkPolicy", patch: domain("path: /cart, canaryMatches: [{path: {value: /cart/v2}}]")},
+	"hnp match beside the path":           {kind: "NetworkPolicy", patch: domain("path: /cart, canaryMatches: [{path: {value: /v2}}]"), refused: "canaryMatches[].path.value must start with the domain's path"},
+	"hnp match by method":                 {kind: "NetworkPolicy", patch: match("method: POST")},
+	"hnp match by method in lower":        {kind: "NetworkPolicy", patch: match("method: post"), refused: matchField + "method: Unsupported value"},
+	"hnp domain's parents":                {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: private, namespace: infra, sectionName: web}]")},
+	"hnp domain's parents none":           {kind: "NetworkPolicy", patch: domain("parentRefs: []"), refused: "spec.domains[0].parentRefs"},
+	"hnp domain's parents too many":       {kind: "NetworkPolicy", patch: domain("parentRefs: " + numbered("{name: g#}", 9)), refused: "spec.domains[0].parentRefs: Too many"},
+	"hnp domain's parent without a name":  {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: \"\"}]"), refused: "spec.domains[0].parentRefs[0].name"},
+	"hnp domain's parent, empty":          {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a, namespace: \"\"}]"), refused: "spec.domains[0].parentRefs[0].namespace"},
+	"hnp domain's parent, no listener":    {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a, sectionName: \"\"}]"), refused: "spec.domains[0].parentRefs[0].sectionName"},
+	"hnp listener":                        {kind: "NetworkPolicy", patch: listened("")},
+	"hnp listener over UDP":               {kind: "NetworkPolicy", patch: listeners(`{name: a, port: udp, parentRef: {name: public, sectionName: dns}}`)},
+	"hnp listeners, most":                 {kind: "NetworkPolicy", patch: listeners(strings.Trim(numbered(`{name: l#, port: tcp, parentRef: {name: public, sectionName: s#}}`, 16), "[]"))},
+	"hnp listeners, too many":             {kind: "NetworkPolicy", patch: listeners(strings.Trim(numbered(`{name: l#, port: tcp, parentRef: {name: public, sectionName: s#}}`, 17), "[]")), refused: "spec.listeners: Too many"},
+	"hnp listener twice":                  {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tcp, parentRef: {name: public, sectionName: a}}`, `{name: a, port: tcp, parentRef: {name: public, sectionName: b}}`), refused: "Duplicate value"},
+	"hnp listener of a newest group":      {kind: "NetworkPolicy", patch: listened(", groups: {policy: Newest}")},
+	"hnp listener of a named group":       {kind: "NetworkPolicy", patch: listened(", groups: {policy: Named, names: [1.x]}")},
+	"hnp listener of each group":          {kind: "NetworkPolicy", patch: listened(", groups: {policy: Each}"), refused: "spec.listeners[].groups.policy must be Newest or Named"},
+	"hnp listener of groups without one":  {kind: "NetworkPolicy", patch: listened(", groups: {}"), refused: listenerField + "groups.policy: Required value"},
+	"hnp listener of no name":             {kind: "NetworkPolicy", patch: listened(", groups: {policy: Named}"), refused: "names goes with policy Named"},
+	"hnp listener of too many groups":     {kind: "NetworkPolicy", patch: listened(", groups: {policy: Named, names: " + numbered("g#", 33) + "}"), refused: listenerField + "groups.names: Too many"},
+	"hnp listener of an empty name":       {kind: "NetworkPolicy", patch: listened(`, groups: {policy: Named, names: [""]}`), refused: listenerField + "groups.names[0]"},
+	"hnp listener of a long name":         {kind: "NetworkPolicy", patch: listened(`, groups: {policy: Named, names: [` + long(254) + `]}`), refused: listenerField + "groups.names[0]: Too long"},
+	"hnp listener of a group twice":       {kind: "NetworkPolicy", patch: listened(`, groups: {policy: Named, names: [a, a]}`), refused: "Duplicate value"},
+	"hnp listener of another policy":      {kind: "NetworkPolicy", patch: listened(`, groups: {policy: Oldest}`), refused: listenerField + "groups.policy: Unsupported value"},
+	"hnp listener pinned":                 {kind: "NetworkPolicy", patch: listened(", release: {version: 1.0.0}")},
+	"hnp listener pinned to nothing":      {kind: "NetworkPolicy", patch: listened(", release: {}"), refused: listenerField + "release.version: Required value"},
+	"hnp listener pinned, empty":          {kind: "NetworkPolicy", patch: listened(`, release: {version: ""}`), refused: listenerField + "release.version"},
+	"hnp listener pinned, long":           {kind: "NetworkPolicy", patch: listened(`, release: {version: ` + long(129) + `}`), refused: listenerField + "release.version: Too long"},
+	"hnp listener pinned and of a group":  {kind: "NetworkPolicy", patch: listened(", release: {version: 1.0.0}, groups: {policy: Newest}"), refused: "spec.listeners[]: set at most one of groups and release"},
+	"hnp listener of an HTTP port":        {kind: "NetworkPolicy", patch: listeners(`{name: a, port: http, parentRef: {name: public, sectionName: a}}`), refused: "spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP"},
+	"hnp listener of a TLS port":          {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tls, parentRef: {name: public, sectionName: a}}`), refused: "spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP"},
+	"hnp listener of no port":             {kind: "NetworkPolicy", patch: listeners(`{name: a, port: none, parentRef: {name: public, sectionName: a}}`), refused: "spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP"},
+	"hnp listener's port absent":          {kind: "NetworkPolicy", patch: listeners(`{name: a, parentRef: {name: public, sectionName: a}}`), refused: listenerField + "port: Required value"},
+	"hnp listener's port long":            {kind: "NetworkPolicy", patch: listeners(`{name: a, port: ` + long(64) + `, parentRef: {name: public, sectionName: a}}`), refused: listenerField + "port: Too long"},
+	"hnp listener's port empty":           {kind: "NetworkPolicy", patch: listeners(`{name: a, port: "", parentRef: {name: public, sectionName: a}}`), refused: listenerField + "port"},
+	"hnp listener's name in upper":        {kind: "NetworkPolicy", patch: listeners(`{name: A, port: tcp, parentRef: {name: public, sectionName: a}}`), refused: listenerField + "name"},
+	"hnp listener's name long":            {kind: "NetworkPolicy", patch: listeners(`{name: ` + long(64) + `, port: tcp, parentRef: {name: public, sectionName: a}}`), refused: listenerField + "name: Too long"},
+	"hnp listener's name absent":          {kind: "NetworkPolicy", patch: listeners(`{port: tcp, parentRef: {name: public, sectionName: a}}`), refused: listenerField + "name: Required value"},
+	"hnp listener without a parent":       {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tcp}`), refused: listenerField + "parentRef: Required value"},
+	"hnp listener without a section":      {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tcp, parentRef: {name: public}}`), refused: "spec.listeners[].parentRef.sectionName is needed"},
+	"hnp listener without a provider":     {kind: "NetworkPolicy", patch: strings.Replace(listened(""), "spec: {", "spec: {provider: null, ", 1), refused: "spec.listeners need a spec.provider"},
+	"hnp filters":                         {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: X-A, value: a}], add: [{name: X-B, value: b}], remove: [X-C]}}`)},
+	"hnp filters of all kinds":            {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {remove: [a]}}", "{responseHeaderModifier: {remove: [a]}}", "{urlRewrite: {hostname: a.example.com, replacePrefixMatch: /a}}", "{"+service+"}", "{"+service+"}")},
+	"hnp filter empty":                    {kind: "NetworkPolicy", patch: filter("{}"), refused: setOneFilter},
+	"hnp filter of two":                   {kind: "NetworkPolicy", patch: filter("{responseHeaderModifier: {remove: [a]}, " + service + "}"), refused: setOneFilter},
+	"hnp filter twice":                    {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {remove: [a]}}", "{requestHeaderModifier: {remove: [b]}}"), refused: "only extensionRef may be there more than once"},
+	"hnp filters too many":                {kind: "NetworkPolicy", patch: filter(strings.Trim(strings.Repeat("{"+service+"}, ", 9), ", ")), refused: "spec.provider.gateway.filters: Too many"},
+	"hnp header filter empty":             {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {}}"), refused: "set at least one of set, add and remove"},
+	"hnp header filter sets nothing":      {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {set: []}}"), refused: filterField + "requestHeaderModifier.set"},
+	"hnp header filter adds nothing":      {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {add: []}}"), refused: filterField + "requestHeaderModifier.add"},
+	"hnp header filter removes nothing":   {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {remove: []}}"), refused: filterField + "requestHeaderModifier.remove"},
+	"hnp header filter sets twice":        {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {set: [{name: a, value: a}, {name: a, value: b}]}}"), refused: "Duplicate value"},
+	"hnp header filter removes twice":     {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {remove: [a, a]}}"), refused: "Duplicate value"},
+	"hnp header filter sets too many":     {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {set: " + numbered("{name: a#, value: a}", 17) + "}}"), refused: "requestHeaderModifier.set: Too many"},
+	"hnp header filter adds too many":     {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {add: " + numbered("{name: a#, value: a}", 17) + "}}"), refused: "requestHeaderModifier.add: Too many"},
+	"hnp header filter removes too many":  {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {remove: " + numbered("a#", 17) + "}}"), refused: "requestHeaderModifier.remove: Too many"},
+	"hnp header filter's name":            {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: "a b", value: a}]}}`), refused: "requestHeaderModifier.set[0].name"},
+	"hnp header filter's name long":       {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: ` + long(129) + `, value: a}]}}`), refused: "requestHeaderModifier.set[0].name: Too long"},
+	"hnp header filter's value long":      {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: a, value: ` + long(1025) + `}]}}`), refused: "requestHeaderModifier.set[0].value: Too long"},
+	"hnp header filter's value empty":     {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: a, value: ""}]}}`), refused: "requestHeaderModifier.set[0].value"},
+	"hnp rewrite empty":                   {kind: "NetworkPolicy", patch: filter("{urlRewrite: {}}"), refused: "urlRewrite: set hostname or replacePrefixMatch"},
+	"hnp rewrite to a bad host":           {kind: "NetworkPolicy", patch: filter("{urlRewrite: {hostname: \"*.a\"}}"), refused: filterField + "urlRewrite.hostname"},
+	"hnp rewrite to a long host":          {kind: "NetworkPolicy", patch: filter("{urlRewrite: {hostname: " + long(254) + "}}"), refused: filterField + "urlRewrite.hostname: Too long"},
+	"hnp rewrite to no path":              {kind: "NetworkPolicy", patch: filter("{urlRewrite: {replacePrefixMatch: a}}"), refused: filterField + "urlRewrite.replacePrefixMatch"},
+	"hnp rewrite to a long path":          {kind: "NetworkPolicy", patch: filter("{urlRewrite: {replacePrefixMatch: /" + long(512) + "}}"), refused: filterField + "urlRewrite.replacePrefixMatch: Too long"},
+	"hnp extension without a group":       {kind: "NetworkPolicy", patch: filter("{extensionRef: {kind: A, name: a}}"), refused: filterField + "extensionRef.group: Required value"},
+	"hnp extension without a kind":        {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: a, name: a}}"), refused: filterField + "extensionRef.kind: Required value"},
+	"hnp extension without a name":        {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: a, kind: A}}"), refused: filterField + "extensionRef.name: Required value"},
+	"hnp extension of a bad kind":         {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: a, kind: a.b, name: a}}"), refused: filterField + "extensionRef.kind"},
+	"hnp extension of a long kind":        {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: a, kind: " + long(64) + ", name: a}}"), refused: filterField + "extensionRef.kind: Too long"},
+	"hnp extension of a long group":       {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: " + long(254) + ", kind: A, name: a}}"), refused: filterField + "extensionRef.group: Too long"},
+	"hnp extension of a long name":        {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: a, kind: A, name: " + long(254) + "}}"), refused: filterField + "extensionRef.name: Too long"},
+	"hnp timeouts":                        {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 1m30s, backendRequest: 500ms}}`},
+	"hnp timeout without end":             {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 0s}}`},
+	"hnp timeout a number":                {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: "10"}}`, refused: "spec.timeouts.request"},
+	"hnp timeout in days":                 {kind: "NetworkPolicy", patch: `spec: {timeouts: {backendRequest: 1d}}`, refused: "spec.timeouts.backendRequest"},
+	"hnp timeout of a pod above all":      {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 1s, backendRequest: 2s}}`, refused: "spec.timeouts: backendRequest must not be above request"},
+	"hnp timeout of a pod, none for all":  {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 0s, backendRequest: 2s}}`},
+	"hnp affinity by cookie":              {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: sticky, lifetime: 1h}}}`},
+	"hnp affinity by some cookie":         {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {}}}`},
+	"hnp affinity by address":             {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {clientIP: {timeoutSeconds: 86400}}}`},
+	"hnp affinity by nothing":             {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {}}`, refused: "spec.sessionAffinity: set exactly one of cookie and clientIP"},
+	"hnp affinity by both":                {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {}, clientIP: {}}}`, refused: "spec.sessionAffinity: set exactly one of cookie and clientIP"},
+	"hnp affinity's cookie with a space":  {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: "a b"}}}`, refused: "spec.sessionAffinity.cookie.name"},
+	"hnp affinity's cookie long":          {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: ` + long(129) + `}}}`, refused: "spec.sessionAffinity.cookie.name: Too long"},
+	"hnp affinity's lifetime in days":     {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {lifetime: 1d}}}`, refused: "spec.sessionAffinity.cookie.lifetime"},
+	"hnp affinity's timeout too long":     {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {clientIP: {timeoutSeconds: 86401}}}`, refused: "spec.sessionAffinity.clientIP.timeoutSeconds"},
+	"hnp affinity's timeout not positive": {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {clientIP: {timeoutSeconds: -1}}}`, refused: "spec.sessionAffinity.clientIP.timeoutSeconds"},
+	"hnp listener's parent, no name":      {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tcp, parentRef: {name: "", sectionName: a}}`), refused: listenerField + "parentRef.name"},
+	"hnp listener's parent, no namespace": {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tcp, parentRef: {name: a, namespace: "", sectionName: a}}`), refused: listenerField + "parentRef.namespace"},
+	"hnp listener's parent, no section":   {kind: "NetworkPolicy", patch: listeners(`{name: a, port: tcp, parentRef: {name: a, sectionName: ""}}`), refused: listenerField + "parentRef.sectionName"},
+	"hnp listener with a typo":            {kind: "NetworkPolicy", patch: listened(", sectionNmae: a"), refused: `unknown field "` + listenerField + `sectionNmae"`},
+}
+
+// headerRows are the bounds of the headers that both filters change.
+func headerRows() map[string]row {
+	out := map[string]row{}
+	for _, field := range []string{"requestHeaderModifier", "responseHeaderModifier"} {
+		at := func(name, value, refused string) {
+			out["hnp "+field+" "+name] = row{kind: "NetworkPolicy", patch: filter("{" + field + ": {" + value + "}}"), refused: filterField + field + "." + refused}
+		}
+		for _, list := range []string{"set", "add"} {
+			at(list+" too many", list+": "+numbered("{name: a#, value: a}", 17), list+": Too many")
+			at(list+" name long", list+": [{name: "+long(129)+", value: a}]", list+"[0].name: Too long")
+			at(list+" value long", list+": [{name: a, value: "+long(1025)+"}]", list+"[0].value: Too long")
+		}
+		at("remove too many", "remove: "+numbered("a#", 17), "remove: Too many")
+		at("remove empty", `remove: [""]`, "remove[0]")
+		at("remove long", "remove: ["+long(257)+"]", "remove[0]: Too long")
+	}
+	return out
+}
