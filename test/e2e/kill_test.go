@@ -30,13 +30,20 @@ var (
 // TestDemoSurvivesKills plays the demo, over and over, while the manager's process is ended with SIGKILL at seeded moments
 // at least 15 s apart, until that has happened often enough. Each demo must end with the verdict PASSED, which says that no
 // request failed.
-func TestDemoSurvivesKills(t *testing.T) {
+func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
+
+// TestPreviewsSurviveKills does the same with the story of previews. Its verdict also says that GitHub was told of each
+// commit exactly once.
+func TestPreviewsSurviveKills(t *testing.T) { survivesKills(t, "previews", max(1, *kills/4)) }
+
+func survivesKills(t *testing.T, story string, wanted int) {
+	t.Helper()
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("run again with -seed %d", *seed)
 	ctx, cancel := context.WithCancel(t.Context())
-	k := &killer{random: rand.New(rand.NewPCG(*seed, 0)), wanted: *kills, done: make(chan struct{}), ended: make(chan error, 1)}
+	k := &killer{random: rand.New(rand.NewPCG(*seed, 0)), wanted: wanted, done: make(chan struct{}), ended: make(chan error, 1)}
 	go func() { k.ended <- k.run(ctx) }()
 	defer func() {
 		cancel()
@@ -51,7 +58,7 @@ func TestDemoSurvivesKills(t *testing.T) {
 	}()
 	for n := 1; !k.enough(); n++ {
 		began := time.Now()
-		out, err := demo(ctx)
+		out, err := demo(ctx, story)
 		path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("demo-%d.log", n))
 		if writeErr := os.WriteFile(path, out, 0o644); writeErr != nil {
 			t.Fatal(writeErr)
@@ -71,9 +78,9 @@ func TestDemoSurvivesKills(t *testing.T) {
 	}
 }
 
-// demo plays the demo once.
-func demo(ctx context.Context) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(env.root, "bin", "demo"), "-kubectl", env.kubectl, "-patience", "10m")
+// demo plays a story of the demo once.
+func demo(ctx context.Context, story string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(env.root, "bin", "demo"), "-story", story, "-kubectl", env.kubectl, "-patience", "10m")
 	cmd.Dir = env.root
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

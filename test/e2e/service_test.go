@@ -379,22 +379,26 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// answers waits until the gateway serves a host.
-func answers(t *testing.T, host string) {
-	t.Helper()
+// web reaches the gateway, whatever the host.
+func web() *http.Client {
 	dialer := &net.Dialer{Timeout: time.Second}
-	web := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, network, env.Gateway)
 		},
 	}}
+}
+
+// answers waits until the gateway serves a host.
+func answers(t *testing.T, host string) {
+	t.Helper()
 	wait(t, host+" to answer", func(ctx context.Context) (bool, string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
 		if err != nil {
 			return false, "", harness.Permanent(err)
 		}
-		res, err := web.Do(req)
+		res, err := web().Do(req)
 		if err != nil {
 			return false, "", err
 		}
@@ -405,9 +409,14 @@ func answers(t *testing.T, host string) {
 // load begins to send requests to the service's domain, once it answers.
 func (s *service) load(rate float64, noKeepAlive bool) *harness.Load {
 	s.t.Helper()
-	answers(s.t, s.host())
+	return s.loadOn(s.host(), rate, noKeepAlive)
+}
+
+func (s *service) loadOn(host string, rate float64, noKeepAlive bool) *harness.Load {
+	s.t.Helper()
+	answers(s.t, host)
 	l, err := harness.StartLoad(context.Background(), harness.LoadConfig{
-		Gateway: env.Gateway, Host: s.host(), Rate: rate, Duration: time.Hour, NoKeepAlive: noKeepAlive,
+		Gateway: env.Gateway, Host: host, Rate: rate, Duration: time.Hour, NoKeepAlive: noKeepAlive,
 	})
 	if err != nil {
 		s.t.Fatal(err)

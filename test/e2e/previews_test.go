@@ -1,0 +1,228 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+)
+
+// Names of TestPreviews at the server that stands in for GitHub.
+const (
+	hubToken   = "e2e-token"
+	hubSecret  = "e2e-webhook-secret"
+	hooksHost  = "hooks.previews.localhost"
+	hubBranch  = "feature/cart"
+	previewOf1 = "feature-cart-1"
+)
+
+// hub is a server that stands in for GitHub in the network of the cluster. Its webhook's deliveries come in through the
+// gateway.
+type hub struct {
+	*githubtest.Server
+	t    *testing.T
+	url  string
+	hook string // where deliveries go
+	sent atomic.Int32
+	took atomic.Int32
+}
+
+func newHub(t *testing.T, hook string) *hub {
+	t.Helper()
+	h := &hub{t: t, hook: hook}
+	var err error
+	if h.Server, err = githubtest.New(githubtest.Options{OnEvent: h.deliver}); err != nil {
+		t.Fatal(err)
+	}
+	host, _, err := net.SplitHostPort(env.RegistryInternal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := env.ListenInside(net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.url = "http://" + listener.Addr().String()
+	server := &http.Server{Handler: h.Server, ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-ended
+		for _, failure := range h.Failures() {
+			t.Errorf("GitHub was asked what its reference does not describe: %s", failure)
+		}
+	})
+	h.AddToken(hubToken, githubtest.Access{Login: "heighliner-e2e"})
+	return h
+}
+
+func (h *hub) deliver(d githubtest.Delivery) {
+	h.sent.Add(1)
+	code, err := d.Send(context.Background(), web(), h.hook, []byte(hubSecret))
+	if err == nil && code == http.StatusAccepted {
+		h.took.Add(1)
+	}
+}
+
+// TestPreviews plays the life of a pull request with a webhook, an outage of GitHub and a killed manager: with an interval
+// of ten minutes it is the deliveries that make it quick, and nothing that GitHub does not say takes a preview away.
+func TestPreviews(t *testing.T) {
+	s := newService(t, "previews")
+	hook := fmt.Sprintf("http://%s/github/%s/%s", hooksHost, s.namespace, appName)
+	h := newHub(t, hook)
+	repo := h.AddRepository("acme/app")
+	s.exposeWebhooks()
+	s.images.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
+		RepositoryRef: v1alpha1.NamespacedReference{Name: appName}, PullRequests: &v1alpha1.GitHubPullRequests{},
+	}}
+	s.images.Spec.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}"}}
+	ghr := &v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: appName}, Spec: v1alpha1.GitHubRepositorySpec{
+		Owner: "acme", Repo: "app", BaseURL: h.url, Interval: "10m",
+		CredentialsSecretRef: &v1alpha1.Reference{Name: "github"}, WebhookSecretRef: &v1alpha1.Reference{Name: "webhook"},
+		Feedback: &v1alpha1.Feedback{},
+	}}
+	s.create(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}, StringData: map[string]string{"token": hubToken}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook"}, StringData: map[string]string{"secret": hubSecret}},
+		ghr, s.images, s.ms, s.network,
+	)
+	wait(t, "deliveries to be taken", func(ctx context.Context) (bool, string, error) {
+		code, err := repo.Ping().Send(ctx, web(), hook, []byte(hubSecret))
+		return code == http.StatusAccepted, fmt.Sprint(code, err), nil
+	})
+	for name, secret := range map[string]string{"a wrong signature": "other", "no signature": ""} {
+		if code, err := repo.Ping().Send(t.Context(), web(), hook, []byte(secret)); err != nil || code != http.StatusUnauthorized {
+			t.Errorf("a delivery with %s: %d, %v, want 401", name, code, err)
+		}
+	}
+
+	opened := time.Now()
+	n := repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
+	head := func() string { return repo.PullRequest(n).HeadSHA }
+	s.deployed(repo, head(), "queued")
+	t.Logf("a pull request was known %s after it was opened, with an interval of %s", time.Since(opened).Round(100*time.Millisecond), ghr.Spec.Interval)
+	built := func() { s.push(fmt.Sprintf("pr-%d-%.7s", n, head()), "VERSION", head()[:7]) }
+	built()
+	s.preview(head())
+	l := s.loadOn(previewOf1+"."+s.name+".localhost", 30, false)
+	s.sees(l, head()[:7])
+	l.Mark("first commit")
+	s.deployed(repo, head(), "success")
+
+	l.Mark("a push, while the manager is killed")
+	former := head()
+	k := &killer{}
+	repo.Push(n)
+	if err := k.kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	built()
+	// The delivery may have been lost with the manager: the next one has a look at its start.
+	s.preview(head())
+	s.sees(l, head()[:7])
+	s.deployed(repo, head(), "success")
+	s.deployed(repo, former, "inactive")
+
+	l.Mark("closed while GitHub is out")
+	h.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
+	repo.Close(n, true)
+	time.Sleep(20 * time.Second) // in which nothing is to happen
+	s.preview(head())
+	l.Mark("GitHub is back")
+	report := l.Stop()
+	if report.Total.Failed > 0 || report.Total.Sent == 0 {
+		t.Errorf("%d of %d requests failed", report.Total.Failed, report.Total.Sent)
+	}
+	t.Logf("%d of %d requests failed", report.Total.Failed, report.Total.Sent)
+	h.Heal()
+	back := time.Now()
+	if code, err := repo.PullRequestEvent(n, "closed").Send(t.Context(), web(), hook, []byte(hubSecret)); err != nil || code != http.StatusAccepted {
+		t.Errorf("the delivery sent again: %d, %v", code, err)
+	}
+	s.until("the preview to go", func(ms *v1alpha1.Microservice) (bool, string) {
+		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
+	})
+	wait(t, "releases and pods to go", func(ctx context.Context) (bool, string, error) {
+		var releases v1alpha1.VersionedMicroserviceList
+		var pods corev1.PodList
+		if err := env.Client.List(ctx, &releases, client.InNamespace(s.namespace)); err != nil {
+			return false, "", err
+		}
+		err := env.Client.List(ctx, &pods, client.InNamespace(s.namespace))
+		return len(releases.Items)+len(pods.Items) == 0, fmt.Sprintf("%d releases, %d pods", len(releases.Items), len(pods.Items)), err
+	})
+	t.Logf("the preview was gone %s after GitHub was back", time.Since(back).Round(100*time.Millisecond))
+	s.deployed(repo, head(), "inactive")
+	made := map[string]int{}
+	for _, d := range repo.Deployments() {
+		if made[d.SHA]++; made[d.SHA] > 1 {
+			t.Errorf("%d Deployments at GitHub for commit %.7s", made[d.SHA], d.SHA)
+		}
+	}
+	if comments := repo.Comments(n); len(comments) != 1 {
+		t.Errorf("%d comments on the pull request, want one", len(comments))
+	}
+	t.Logf("%d of %d deliveries were taken", h.took.Load(), h.sent.Load())
+}
+
+// exposeWebhooks leads a host of the gateway to the manager's Service for deliveries.
+func (s *service) exposeWebhooks() {
+	s.t.Helper()
+	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: "e2e-webhooks"}}
+	infra, port := gatewayv1.Namespace("infra"), gatewayv1.PortNumber(80)
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public", Namespace: &infra}}
+	route.Spec.Hostnames = []gatewayv1.Hostname{hooksHost}
+	backend := gatewayv1.HTTPBackendRef{}
+	backend.Name, backend.Port = "heighliner-webhooks", &port
+	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
+	if err := env.Client.Delete(s.t.Context(), route.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		s.t.Fatal(err)
+	}
+	s.create(route)
+	s.t.Cleanup(func() {
+		if err := env.Client.Delete(context.Background(), route); err != nil {
+			s.t.Errorf("delete the route of webhooks: %v", err)
+		}
+	})
+}
+
+// preview waits until a commit is active in the group of pull request 1, and nothing is under way.
+func (s *service) preview(sha string) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("%.7s to be the preview", sha), func(ms *v1alpha1.Microservice) (bool, string) {
+		for _, g := range ms.Status.ReleaseGroups {
+			if g.Slug == previewOf1 {
+				return g.Active == sha && g.Run == nil && g.Phase == v1alpha1.GroupLive, fmt.Sprintf("%s is active, %s", g.Active, g.Phase)
+			}
+		}
+		return false, "no group"
+	})
+}
+
+// deployed waits until GitHub was told the state of a commit.
+func (s *service) deployed(repo *githubtest.Repository, sha, state string) {
+	s.t.Helper()
+	wait(s.t, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
+		last := ""
+		for _, d := range repo.Deployments() {
+			if d.SHA == sha {
+				last = d.State()
+			}
+		}
+		return last == state, fmt.Sprintf("%q", last), nil
+	})
+}
