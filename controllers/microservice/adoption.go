@@ -135,10 +135,12 @@ func replicas(d *appsv1.Deployment) int32 {
 	return *d.Spec.Replicas
 }
 
-// servesSomewhere says that a group has an active release that is available.
+// servesSomewhere says that a group has an active release that is available. A preview
+// takes over from nobody.
 func servesSomewhere(ms *v1alpha1.Microservice) bool {
-	for i := range ms.Status.ReleaseGroups {
-		g := &ms.Status.ReleaseGroups[i]
+	groups := streams(ms)
+	for i := range groups {
+		g := &groups[i]
 		if row := activeRow(g); g.Phase == v1alpha1.GroupLive && row != nil && row.Available {
 			return true
 		}

@@ -223,3 +223,24 @@ func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	}
 	same(t, "found by its number", len(list.Items), 1)
 }
+
+// TestPreviewsTakeOverFromNobody keeps a Deployment of before while only a preview serves.
+func TestPreviewsTakeOverFromNobody(t *testing.T) {
+	t.Parallel()
+	serving := func(level v1alpha1.ReleaseLevel) v1alpha1.ReleaseGroup {
+		return v1alpha1.ReleaseGroup{Slug: string(level), Level: level, Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{Status: v1alpha1.ReleaseActive, Available: true}}}
+	}
+	for name, test := range map[string]struct {
+		groups []v1alpha1.ReleaseGroup
+		want   bool
+	}{
+		"nothing":               {nil, false},
+		"a preview":             {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelPreview)}, false},
+		"a release":             {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelRelease)}, true},
+		"a release and preview": {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelCandidate), serving(v1alpha1.LevelPreview)}, true},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Status.ReleaseGroups = test.groups
+		same(t, name, servesSomewhere(ms), test.want)
+	}
+}

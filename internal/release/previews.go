@@ -44,7 +44,7 @@ func (b *book) places() {
 		b.noteHead(g)
 		old := b.tooOld(g)
 		switch {
-		case g.Phase == Live && b.ends(g.Slug): // in this plan
+		case b.ends(g.Slug): // in this plan
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoPlace}
 		case g.Phase == Live && old:

@@ -399,6 +399,26 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.phase("too old by now", "pr-7", "Expired MaxAge")
 	}},
+	{"rule 31: the record is lost just when a preview that is too old left the routes", func(h tale) {
+		h.reviewed()
+		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
+		h.advance(time.Hour)
+		h.plan(h.leaders[0], lags{})
+		for h.perform(h.leaders[0]) {
+		}
+		h.phase("too old", "pr-7", "Expired MaxAge")
+		h.neighbours()
+		h.loseRecord()
+		h.run(time.Second)
+		if len(h.objects) != 1 {
+			h.fail("it is not drained")
+		}
+		h.run(time.Hour)
+		h.phase("drained", "pr-7", "Expired MaxAge")
+		if len(h.objects) > 0 {
+			h.fail("it is not taken down")
+		}
+	}},
 	{"rule 31: the record is lost, with one expired and one that waits", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
