@@ -130,9 +130,8 @@ var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{
 			g.Generation, g.DeletionTimestamp, g.Finalizers, g.Annotations[v1alpha1.AnnotationRequestedAt],
-			g.Status.Repository, g.Status.OpenPullRequests == nil, g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
+			g.Status.Repository, looked(g), g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
 			meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionFeedbackReady),
-			meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionTruncated),
 		}
 	})
 	policyChanged = changed(func(p *v1alpha1.ImagePolicy) any {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -17,9 +18,8 @@ import (
 // observe collects what a plan is made of; records and comments are those of ghr.
 func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*facts, error) {
 	f := &facts{
-		feedback: ghr.Spec.Feedback,
-		looked: ghr.Status.OpenPullRequests != nil &&
-			!meta.IsStatusConditionTrue(ghr.Status.Conditions, v1alpha1.ConditionTruncated),
+		feedback:     ghr.Spec.Feedback,
+		looked:       looked(ghr),
 		pullRequests: ghr.Status.PullRequests,
 		tags:         ghr.Status.Tags,
 		records:      ghr.Status.Feedback,
@@ -56,6 +56,16 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 		return strings.Compare(a.microservice.Namespace+"/"+a.microservice.Name, b.microservice.Namespace+"/"+b.microservice.Name)
 	})
 	return f, nil
+}
+
+// tooManyPulls is the reason of condition Truncated that says that not all pull
+// requests are in the status.
+const tooManyPulls = "TooManyPullRequests"
+
+// looked says that the status has all open pull requests.
+func looked(ghr *v1alpha1.GitHubRepository) bool {
+	c := meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionTruncated)
+	return ghr.Status.OpenPullRequests != nil && (c == nil || c.Status != metav1.ConditionTrue || c.Reason != tooManyPulls)
 }
 
 // observeStreams adds the Microservices of an ImagePolicy.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // commit makes a full SHA of one letter.
@@ -247,6 +248,29 @@ func TestHeadOf(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestLooked: only a list that is whole says what is not on it.
+func TestLooked(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		counted bool
+		reason  string
+		want    bool
+	}{
+		"never": {}, "whole": {true, "", true}, "tags cut": {true, "TooManyTags", true}, "pull requests cut": {true, tooManyPulls, false},
+	} {
+		ghr := &v1alpha1.GitHubRepository{}
+		if test.counted {
+			ghr.Status.OpenPullRequests = ptr.To[int32](1)
+		}
+		if test.reason != "" {
+			status.Set(&ghr.Status.Conditions, 1, v1alpha1.ConditionTruncated, metav1.ConditionTrue, test.reason, "")
+		}
+		if got := looked(ghr); got != test.want {
+			t.Errorf("%s: looked %t, want %t", name, got, test.want)
+		}
 	}
 }
 
