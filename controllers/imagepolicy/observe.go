@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -42,8 +43,9 @@ type observed struct {
 	platforms []string
 	// minAge of what is offered for the first time; 0: none.
 	minAge time.Duration
-	// gated says that the specification changed since the status was decided, and now
-	// judges what images are: what is offered is judged once more.
+	// gated says that the specification judges what images are, and that it is not known
+	// to have judged what is offered: it changed, or was not Ready since. That is judged
+	// once more.
 	gated bool
 	// unverified leaves signatures out.
 	unverified bool
@@ -101,8 +103,8 @@ func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	if err := o.compile(); err != nil {
 		o.problem = status.NewTerminal(v1alpha1.ReasonInvalidSpec, err)
 	}
-	o.gated = policy.Status.ObservedGeneration != policy.Generation &&
-		(policy.Spec.Verify != nil || policy.Spec.Match != nil && len(policy.Spec.Match.Labels) > 0)
+	o.gated = (policy.Spec.Verify != nil || policy.Spec.Match != nil && len(policy.Spec.Match.Labels) > 0) &&
+		(policy.Status.ObservedGeneration != policy.Generation || !meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady))
 	o.question = question{
 		origin:    originOf(policy, o),
 		timeout:   min(maxLook, policy.Spec.Timeout.Std(registry.DefaultTimeout)),

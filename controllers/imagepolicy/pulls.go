@@ -72,7 +72,7 @@ func scanPulls(o *observed, a *asker) scanned {
 		return s
 	}
 	if a.scanner == nil {
-		s.unasked = a.unasked || a.failed == nil && slices.ContainsFunc(due, func(st stream) bool { return !a.heads[st.pr.Number].knows(st.pr) })
+		s.unasked = a.failed == nil && (a.unasked || slices.ContainsFunc(due, func(st stream) bool { return !a.heads[st.pr.Number].knows(st.pr) }))
 		return s
 	}
 	for budget := maxHeads; len(due) > 0 && budget > 0 && s.failures < maxFailures; {
@@ -93,10 +93,7 @@ func scanPulls(o *observed, a *asker) scanned {
 			return pr.Number == number && pr.State == v1alpha1.PullRequestOpen && h.knows(&pr)
 		})
 	})
-	// What was found is in heads; answers about tags would be asked again anyway.
-	clear(a.images)
-	clear(a.details)
-	clear(a.verified)
+	clear(a.images) // what was found is in heads, and the others are asked for again
 	return s
 }
 
@@ -183,6 +180,10 @@ func (o *observed) streams(p *pulled) []stream {
 // offer gives what is offered of a pull request; nil for nothing. wants says that the
 // registry is to be asked for its head commit.
 func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.OfferedRelease, wants bool) {
+	if o.gated && !o.quiet() && st.former != nil && s.again(o, a, st) {
+		st.former = nil
+		s.pulled.excluded[st.slug] = true
+	}
 	former := func() *v1alpha1.OfferedRelease {
 		if st.former == nil {
 			return nil
@@ -190,6 +191,10 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 		return ptr.To(*st.former)
 	}
 	if st.unknown || o.chooser == nil {
+		return former(), false
+	}
+	if st.pr.HeadSHA == "" {
+		s.reject(st.pr, version.VerdictExists, "its head commit is not known")
 		return former(), false
 	}
 	if choice := o.chooser.Choose(st.pr); !choice.Taken() {
@@ -206,19 +211,41 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 	switch {
 	case known && len(h.images) > 0:
 		return o.preview(st, h.images), false
-	case known && o.gated && final(h.refusal):
-		s.reject(st.pr, h.refusal.Verdict, h.refusal.Reason)
-		s.pulled.excluded[st.slug] = true
-		return nil, wants
 	case st.former != nil && st.former.Revision == st.pr.HeadSHA:
-		s.undecided = s.undecided || o.gated && !known
-		return o.preview(st, st.former.Images), wants && (a.impatient || o.gated)
+		return o.preview(st, st.former.Images), wants && a.impatient
 	case known:
 		s.reject(st.pr, h.refusal.Verdict, h.refusal.Reason)
 	default:
 		s.reject(st.pr, version.VerdictExists, "no image yet: the registry was not asked for it")
 	}
 	return former(), wants
+}
+
+// again judges what is offered once more, and says that it is taken back. Its images
+// are there: only what they are counts.
+func (s *scanned) again(o *observed, a *asker, st stream) bool {
+	if !s.looked || s.failures >= maxFailures {
+		s.undecided = true
+		return false
+	}
+	pr := *st.pr
+	pr.HeadSHA = st.former.Revision
+	vars := preview.VarsOf(&pr)
+	vars.Tag = tagOf(st.former.Images)
+	refusal := s.labelled(o, a, st.former.Images[0].Digest, vars)
+	for i, image := range st.former.Images {
+		if refusal == nil {
+			refusal = s.signed(o, a, i, image.Digest)
+		}
+	}
+	if final(refusal) {
+		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // else it is refused as the head commit
+			s.reject(&pr, refusal.Verdict, refusal.Reason)
+		}
+		return true
+	}
+	s.undecided = s.undecided || refusal != nil
+	return false
 }
 
 // countsOf counts rejections by verdict, in the order of the verdicts' names.

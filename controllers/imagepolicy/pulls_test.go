@@ -462,6 +462,37 @@ func TestLimitOfPullRequests(t *testing.T) {
 	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
 }
 
+// A registry that asks for a pause is left alone by looks at pull requests too.
+func TestPullRequestsHeedAPause(t *testing.T) {
+	s := begin(t)
+	for _, name := range []string{"shop", "web"} {
+		s.policy(name, pulls(nil))
+	}
+	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")), pull(3, "three", sha("3")), pull(4, "four", sha("4")), pull(5, "five", sha("5")))
+	s.push("sha-1111111")
+	s.server.Fail(registrytest.Head, 1, registrytest.Status(429, "TOOMANYREQUESTS", "Retry-After", "60"))
+	s.pass("shop")
+	asked := s.server.Total()
+	for range 5 {
+		s.pass("web")
+		s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+			st.PullRequests[4].HeadSHA = fmt.Sprintf("%040x", s.clock.Now().Unix())
+		})
+		p, next := s.pass("shop")
+		if got := condition(p, "RateLimited"); !strings.HasPrefix(got, "True TooManyRequests: ") {
+			t.Errorf("RateLimited is %q", got)
+		}
+		if next > 61*time.Second {
+			t.Errorf("the next look is in %s", next)
+		}
+		s.clock.Step(11 * time.Second)
+	}
+	same(t, "requests in the pause", s.server.Total()-asked, 0)
+	s.clock.Step(11 * time.Second)
+	p, _ := s.pass("shop")
+	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
+}
+
 // One head commit whose tag cannot be read does not stop the others.
 func TestOneBadImageStopsNoOther(t *testing.T) {
 	s := begin(t)

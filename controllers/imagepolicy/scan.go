@@ -55,11 +55,11 @@ type scanned struct {
 	missing map[string]bool
 	// gone are held versions whose absence was proven twice.
 	gone []version.Held
-	// excluded are offered versions that a changed specification takes back for what
+	// excluded are offered versions that the specification takes back for what
 	// their image is, or that their source marks as pre-releases now.
 	excluded []version.Held
 	// undecided says that of something that is offered it is not known yet whether the
-	// changed specification admits it.
+	// specification admits what it is. The policy is not Ready until then.
 	undecided bool
 	// err is the first one of the list or of an image; what was offered stays.
 	err error

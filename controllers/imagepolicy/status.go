@@ -117,6 +117,12 @@ func setConditions(o *observed, s scanned, out outcome) {
 		status.Stalled(conds, gen, reason, message+"; what is offered stays offered")
 	case o.stale != nil && o.stale.Class == status.Terminal:
 		status.Stalled(conds, gen, o.stale.Reason, o.stale.Error()+"; what is offered stays offered")
+	case s.undecided:
+		reason, message := "Looking", "the look at the registry is not done"
+		if s.err != nil {
+			reason, message = failure(s.err)
+		}
+		status.Reconciling(conds, gen, reason, message+"; what is offered stays offered, and is judged by this specification once that is possible")
 	case s.unasked && len(out.releases) == 0:
 		status.Reconciling(conds, gen, "Looking", "the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
 	case len(out.releases) == 0 && s.err != nil:

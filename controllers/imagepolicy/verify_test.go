@@ -1,6 +1,7 @@
 package imagepolicy
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -104,6 +105,41 @@ func TestVerifyThatIsAskedForLater(t *testing.T) {
 	same(t, "image", s.look("shop").Status.Releases[0].Images, before)
 }
 
+// A key that comes late, and a registry that does not answer then, let nothing through
+// that is not signed.
+func TestVerifyWithAKeyThatComesLate(t *testing.T) {
+	for source, edit := range map[string]func(*v1alpha1.ImagePolicySpec){"registry": func(*v1alpha1.ImagePolicySpec) {}, "pull requests": pulls(nil)} {
+		t.Run(source, func(t *testing.T) {
+			s := begin(t)
+			s.opens(pull(1, "one", sha("1")))
+			s.push("1.0.0", "sha-1111111")
+			s.policy("shop", edit)
+			p, _ := s.pass("shop")
+			same(t, "offered", len(p.Status.Releases), 1)
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
+			p = s.look("shop")
+			same(t, "offered without a key", len(p.Status.Releases), 1)
+			same(t, "generation", p.Status.ObservedGeneration, p.Generation)
+			s.server.Fail(registrytest.Get, -1, registrytest.Status(503, "UNAVAILABLE"))
+			s.server.Fail(registrytest.Head, -1, registrytest.Status(503, "UNAVAILABLE"))
+			s.keys(map[string][]byte{"cosign.pub": cosigntest.NewKey(t).PEM(t)})
+			for range 3 {
+				p = s.look("shop")
+				same(t, "offered without an answer", len(p.Status.Releases), 1)
+				if got := condition(p, "Ready"); !strings.HasPrefix(got, "False Unreachable: ") {
+					t.Errorf("Ready is %q", got)
+				}
+			}
+			s.server.Heal()
+			for range 3 {
+				p = s.look("shop")
+				same(t, "offered", len(p.Status.Releases), 0)
+				same(t, "refused", p.Status.Candidates[0].Verdict, "Verify")
+			}
+		})
+	}
+}
+
 func TestVerifyPullRequests(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
@@ -120,8 +156,27 @@ func TestVerifyPullRequests(t *testing.T) {
 		same(t, "when signatures are asked for", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in two-2: Excluded"})
 		same(t, "refused", verdicts(p), []string{sha("2") + " Verify"})
 	}
+	// A former commit is judged as well.
+	s.policy("web", pulls(nil))
+	s.pass("web")
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+		for i := range st.PullRequests {
+			st.PullRequests[i].HeadSHA = sha(fmt.Sprint(7 + i))
+		}
+	})
+	p, _ := s.pass("web")
+	same(t, "former commits", previews(p), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+	s.edit("web", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
+	for range 2 {
+		same(t, "former commits that are signed", previews(s.look("web")), []string{"one-1 1111 sha-1111111"})
+	}
+	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+		for i := range st.PullRequests {
+			st.PullRequests[i].HeadSHA = sha(fmt.Sprint(1 + i))
+		}
+	})
 	key.Sign(t, s.server, path, second)
-	p := s.look("shop")
+	p = s.look("shop")
 	same(t, "when it is signed", append(previews(p), taken(p)...), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 }
 
