@@ -49,16 +49,32 @@ func (s *scanned) find(o *observed, a *asker, tag string, vars preview.Vars) ([]
 		}
 		images = append(images, found)
 	}
-	vars.Tag = cmp.Or(vars.Tag, tag)
-	if refusal := s.labelled(o, a, images[0].Digest, vars); refusal != nil {
+	if refusal := s.judge(o, a, images, vars); refusal != nil {
 		return nil, refusal
 	}
+	return images, nil
+}
+
+// judge judges images, which exist, by what they are.
+func (s *scanned) judge(o *observed, a *asker, images []v1alpha1.ReleaseImage, vars preview.Vars) *version.Refusal {
+	if !s.looked || s.failures >= maxFailures {
+		return refuse(version.VerdictExists, "the registry could not be asked for the image")
+	}
+	vars.Tag = cmp.Or(vars.Tag, tagOf(images))
+	if refusal := s.labelled(o, a, images[0].Digest, vars); refusal != nil {
+		return refusal
+	}
+	return s.allSigned(o, a, images)
+}
+
+// allSigned judges the signatures of images.
+func (s *scanned) allSigned(o *observed, a *asker, images []v1alpha1.ReleaseImage) *version.Refusal {
 	for i := range images {
 		if refusal := s.signed(o, a, i, images[i].Digest); refusal != nil {
-			return nil, refusal
+			return refusal
 		}
 	}
-	return images, nil
+	return nil
 }
 
 // exists asks for the image of a tag in one repository.

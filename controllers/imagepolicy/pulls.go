@@ -224,20 +224,9 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 // again judges what is offered once more, and says that it is taken back. Its images
 // are there: only what they are counts.
 func (s *scanned) again(o *observed, a *asker, st stream) bool {
-	if !s.looked || s.failures >= maxFailures {
-		s.undecided = true
-		return false
-	}
 	pr := *st.pr
 	pr.HeadSHA = st.former.Revision
-	vars := preview.VarsOf(&pr)
-	vars.Tag = tagOf(st.former.Images)
-	refusal := s.labelled(o, a, st.former.Images[0].Digest, vars)
-	for i, image := range st.former.Images {
-		if refusal == nil {
-			refusal = s.signed(o, a, i, image.Digest)
-		}
-	}
+	refusal := s.judge(o, a, st.former.Images, preview.VarsOf(&pr))
 	if final(refusal) {
 		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // else it is refused as the head commit
 			s.reject(&pr, refusal.Verdict, refusal.Reason)

@@ -222,20 +222,26 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 
 // resolve finds the images of a tag that is to be offered. A tag that is new and
 // does not exist, or not for the platform, is refused; one that was offered before
-// keeps its images when the registry has no better ones, unless the specification
-// changed and they are none that it admits. One of which nothing is known yet has no
+// keeps its images when the registry has no better ones, unless these are judged once
+// more and the specification does not admit them. One of which nothing is known yet has no
 // images.
 func (s *scanned) resolve(o *observed, a *asker, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
-	failures := s.failures
 	images, refusal := s.find(o, a, rel.Tag, o.vars(rel))
 	switch {
 	case refusal == nil:
 		s.images[rel.Tag] = images
-	case o.gated && final(refusal) && len(before.Images) > 0:
-		s.excluded = append(s.excluded, version.Held{Group: before.Group, Version: before.SemVer.Version, Tag: rel.Tag})
-		return refusal
 	case len(before.Images) > 0:
-		s.undecided = s.undecided || o.gated && (refusal == unknown || s.failures > failures || s.failures >= maxFailures || !s.looked)
+		if o.gated {
+			again := s.judge(o, a, before.Images, o.vars(rel))
+			if o.github != nil && rel.Name == "" && again != nil && again.Verdict == version.VerdictLabels {
+				again = s.allSigned(o, a, before.Images) // GitHub does not name it now: what its labels are to be is not known
+			}
+			if final(again) {
+				s.excluded = append(s.excluded, version.Held{Group: before.Group, Version: before.SemVer.Version, Tag: rel.Tag})
+				return again
+			}
+			s.undecided = s.undecided || again != nil
+		}
 		s.images[rel.Tag] = before.Images
 	case refusal == unknown:
 	default:

@@ -140,6 +140,24 @@ func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 	}
 }
 
+// What is offered is judged by its digest, wherever its tag is meanwhile.
+func TestVerifyWhatATagLeft(t *testing.T) {
+	s := begin(t)
+	key := cosigntest.NewKey(t)
+	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
+	key.Sign(t, s.server, path, s.server.Push(t, path, "1.0.0"))
+	s.push("1.1.0", "1.2.0")
+	s.policy("shop")
+	before, _ := s.pass("shop")
+	s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64") // not signed
+	s.server.Delete(s, path, "1.1.0")
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
+	for range 2 {
+		p := s.look("shop")
+		same(t, "offered", p.Status.Releases, before.Status.Releases[2:])
+	}
+}
+
 func TestVerifyPullRequests(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
