@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -341,7 +342,8 @@ func TestDefaultIsAccepted(t *testing.T) {
 }
 
 // TestManagerFollowsTheNamespace: the policy of config/default names the
-// ServiceAccount that config/default makes.
+// ServiceAccount that config/default makes, and the list of domains is in its
+// namespace.
 func TestManagerFollowsTheNamespace(t *testing.T) {
 	out, err := env.Kubectl(t, "", "kustomize", filepath.Join(apiserver.Root(t), "config", "default"))
 	if err != nil {
@@ -358,6 +360,11 @@ func TestManagerFollowsTheNamespace(t *testing.T) {
 			accounts++
 			if user := "system:serviceaccount:" + object.GetNamespace() + ":" + object.GetName(); user != apiserver.ManagerUser {
 				t.Errorf("the manager is %s, want %s", user, apiserver.ManagerUser)
+			}
+		case "ValidatingAdmissionPolicyBinding":
+			list, found, err := unstructured.NestedString(object.Object, "spec", "paramRef", "namespace")
+			if err != nil || found && "system:serviceaccount:"+list+":heighliner" != apiserver.ManagerUser {
+				t.Errorf("binding %q reads its list in namespace %q (%v), want the manager's", object.GetName(), list, err)
 			}
 		case "ValidatingAdmissionPolicy":
 			if object.GetName() != "decisions.hlnr.io" {
