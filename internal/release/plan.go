@@ -391,17 +391,18 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 // closed says that the source of a group is closed, and that what is left of it has
 // been kept for long enough.
 func (b *book) closed(slug string) bool {
-	for _, w := range b.o.Withdrawn {
-		if w.Slug != slug || w.Version != "" || w.Reason != Closed {
-			continue
-		}
-		end := w.Time.Add(b.o.Spec.Previews.KeepAfterClose)
-		if !b.now.Before(end) {
-			return true
-		}
-		b.wakeAt(end)
+	if !b.groupWithdrawn(slug, Closed) {
+		return false
 	}
-	return false
+	var last time.Time
+	for _, w := range b.o.Withdrawn {
+		if w.Slug == slug && w.Version == "" && w.Reason == Closed && w.Time.After(last) {
+			last = w.Time
+		}
+	}
+	end := last.Add(b.o.Spec.Previews.KeepAfterClose)
+	b.wakeAt(end)
+	return !b.now.Before(end)
 }
 
 // excluded says that the specification no longer makes a group; what is closed is not
