@@ -221,14 +221,23 @@ func (m remembered) fresh(q question) bool {
 	return m.look != nil && !m.reported && m.look.question == q
 }
 
+// answered says that a look of this question is done, and that time alone changes
+// nothing about its answer.
+func (m remembered) answered(q question) bool {
+	return m.look != nil && m.look.question == q && (m.look.err == nil || !transient(m.look.err))
+}
+
 // slowLook is how long a new repository stays silent while its first look is not done.
 const slowLook = 10 * time.Second
 
 // reportable says that there is something to say that the last report did not: about a
 // look, about what somebody must change, or that the first look takes long.
 func reportable(o *observed, known remembered, now time.Time) bool {
-	if o.quiet() || known.fresh(o.question) || webhookPath(o.repository) != o.repository.Status.WebhookPath {
+	if o.quiet() || known.fresh(o.question) {
 		return true
+	}
+	if known.answered(o.question) && o.repository.Status.ObservedGeneration != o.repository.Generation {
+		return true // what changed is nothing that is asked
 	}
 	return silent(o) && known.task != nil && now.Sub(known.task.since) >= slowLook
 }

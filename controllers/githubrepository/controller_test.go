@@ -588,8 +588,13 @@ func TestAskedForALook(t *testing.T) {
 	r, _ = s.pass("shop")
 	same(t, "known after a hint", len(r.Status.PullRequests), 3)
 
-	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
 	s.github.ResetCounts()
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Feedback = &v1alpha1.Feedback{} })
+	r, _ = s.pass("shop")
+	same(t, "generation", r.Status.ObservedGeneration, r.Generation)
+	same(t, "requests for what is not asked", len(s.github.Counts()), 0)
+
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
 	r = s.look("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is set: GitHub is not asked, and what is known stays known")
 	same(t, "known while suspended", len(r.Status.PullRequests), 3)

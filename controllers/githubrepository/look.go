@@ -37,7 +37,9 @@ type question struct {
 	repo    github.Repo
 	// secret is the name of that of the credentials; "": nobody asks.
 	secret string
-	wants  wants
+	// webhook is the name of the Secret of the webhook, which is looked at meanwhile.
+	webhook string
+	wants   wants
 	// interval between two looks.
 	interval time.Duration
 	// requested is the annotation that asks for a look now.

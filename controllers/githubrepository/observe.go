@@ -54,6 +54,9 @@ func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRep
 	if spec.CredentialsSecretRef != nil {
 		o.question.secret = spec.CredentialsSecretRef.Name
 	}
+	if spec.WebhookSecretRef != nil {
+		o.question.webhook = spec.WebhookSecretRef.Name
+	}
 	if err := r.observeReaders(ctx, o); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, known remembered) 
 	if learned {
 		late = learn(o, known, r.clock.Now())
 	}
-	answered := learned && (known.look.err == nil || !transient(known.look.err))
+	answered := known.answered(o.question)
 	if answered || o.problem != nil {
 		st.LastHandledRequest = o.question.requested
 	}

@@ -269,13 +269,13 @@ func (h *hooks) follow(key types.NamespacedName, in *incoming, repository *v1alp
 	if !in.pending {
 		in.pending = true
 		now := h.clock.Now()
-		h.clock.AfterFunc(max(coalesce, in.looks.ReserveN(now, 1).DelayFrom(now)), func() { h.pass(key, in) })
+		h.clock.AfterFunc(max(coalesce, in.looks.ReserveN(now, 1).DelayFrom(now)), func() { h.pass(key, in, now) })
 	}
 	return true
 }
 
-// pass on what was gathered.
-func (h *hooks) pass(key types.NamespacedName, in *incoming) {
+// pass on what was gathered since a time.
+func (h *hooks) pass(key types.NamespacedName, in *incoming, since time.Time) {
 	in.mu.Lock()
 	look, numbers, packages := in.look, in.numbers, in.packages
 	in.pending, in.look, in.numbers, in.packages = false, false, map[int64]bool{}, map[string]bool{}
@@ -292,19 +292,19 @@ func (h *hooks) pass(key types.NamespacedName, in *incoming) {
 		}
 	default:
 		if look {
-			h.request(key)
+			h.request(key, since)
 		}
 	}
 }
 
-// request asks the leader for a look, as people do.
-func (h *hooks) request(key types.NamespacedName) {
+// request asks the leader for a look, as people do, because of hints since a time.
+func (h *hooks) request(key types.NamespacedName, since time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), coalesce*10)
 	defer cancel()
 	repository := &v1alpha1.GitHubRepository{}
 	repository.Namespace, repository.Name = key.Namespace, key.Name
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		v1alpha1.AnnotationRequestedAt: h.clock.Now().UTC().Format(time.RFC3339Nano),
+		v1alpha1.AnnotationRequestedAt: since.UTC().Format(time.RFC3339Nano),
 	}}})
 	if err == nil {
 		err = h.writer.Patch(ctx, repository, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))

@@ -1,0 +1,290 @@
+package githubrepository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// door is the hooks of a story, served.
+type door struct {
+	*story
+	address string
+
+	mu      sync.Mutex
+	passed  []string // what was passed on, as "name [numbers]" and "name package"
+	results map[string]int
+	elected chan struct{}
+	hooks   *hooks
+}
+
+// serve takes deliveries for the repository shop, of which "signs" is the secret.
+func serve(t *testing.T) *door {
+	s := begin(t)
+	d := &door{story: s, results: map[string]int{}, elected: make(chan struct{})}
+	close(d.elected)
+	d.hooks = (&hooks{
+		repositories: s.client, secrets: s.client, writer: s.client, clock: s.clock, elected: d.elected,
+		hint: func(key types.NamespacedName, numbers map[int64]bool) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.passed = append(d.passed, fmt.Sprint(key.Name, " ", slices.Sorted(maps.Keys(numbers))))
+		},
+		packages: func(key types.NamespacedName, name string) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.passed = append(d.passed, key.Name+" "+name)
+		},
+		count: func(result string) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.results[result]++
+		},
+	}).ready()
+	server := httptest.NewServer(d.hooks)
+	t.Cleanup(server.Close)
+	d.address = server.URL
+	s.secret("webhook", "secret", "signs")
+	s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.WebhookSecretRef = &v1alpha1.Reference{Name: "webhook"} })
+	return d
+}
+
+func (d *door) path(name string) string { return d.address + "/github/" + d.namespace + "/" + name }
+
+// send a delivery, and give the status of the answer.
+func (d *door) send(delivery githubtest.Delivery, secret string) int {
+	d.Helper()
+	code, err := delivery.Send(d.Context(), http.DefaultClient, d.path("shop"), []byte(secret))
+	if err != nil {
+		d.Fatal(err)
+	}
+	return code
+}
+
+// after gives what was passed on since it was asked last, after some time.
+func (d *door) after(wait time.Duration) []string {
+	d.clock.Step(wait)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	passed := d.passed
+	d.passed = nil
+	slices.Sort(passed)
+	return passed
+}
+
+func TestDeliveriesThatAreRefused(t *testing.T) {
+	d := serve(t)
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	d.repository("without")
+	d.repository("unsaid", func(r *v1alpha1.GitHubRepositorySpec) { r.WebhookSecretRef = &v1alpha1.Reference{Name: "absent"} })
+	d.secret("empty", "secret", "")
+	d.repository("empty", func(r *v1alpha1.GitHubRepositorySpec) { r.WebhookSecretRef = &v1alpha1.Reference{Name: "empty"} })
+	event := d.repo.PullRequestEvent(n, "opened")
+	var none string
+	for name, test := range map[string]struct {
+		change func(*http.Request)
+		want   int
+		result string
+	}{
+		"another secret": {func(r *http.Request) {
+			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, []byte("guessed")))
+		}, 401, "Unauthorized"},
+		"no signature": {func(r *http.Request) { r.Header.Del("X-Hub-Signature-256") }, 401, "Unauthorized"},
+		"a signature by SHA-1 alone": {func(r *http.Request) {
+			r.Header.Set("X-Hub-Signature", "sha1="+strings.Repeat("0", 40))
+			r.Header.Del("X-Hub-Signature-256")
+		}, 401, "Unauthorized"},
+		"a signature of an empty secret": {func(r *http.Request) {
+			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, nil))
+		}, 401, "Unauthorized"},
+		"another body":     {func(r *http.Request) { body(r, []byte(`{"action":"opened"}`)) }, 401, "Unauthorized"},
+		"of a form":        {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "UnsupportedMediaType"},
+		"read":             {func(r *http.Request) { r.Method = http.MethodGet }, 405, "MethodNotAllowed"},
+		"put":              {func(r *http.Request) { r.Method = http.MethodPut }, 405, "MethodNotAllowed"},
+		"large":            {func(r *http.Request) { body(r, make([]byte, maxPayload+1)) }, 413, "TooLarge"},
+		"large, unsaid":    {func(r *http.Request) { body(r, make([]byte, maxPayload+1)); r.ContentLength = -1 }, 413, "TooLarge"},
+		"without id":       {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, 400, "Malformed"},
+		"elsewhere":        {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/absent" }, 404, "Unknown"},
+		"without webhook":  {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/without" }, 404, "Unknown"},
+		"secret is absent": {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/unsaid" }, 404, "Unknown"},
+		"secret is empty": {func(r *http.Request) {
+			r.URL.Path = "/github/" + d.namespace + "/empty"
+			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, nil))
+		}, 404, "Unknown"},
+		"another path": {func(r *http.Request) { r.URL.Path = "/" }, 404, "Unknown"},
+		"a deep path":  {func(r *http.Request) { r.URL.Path += "/more" }, 404, "Unknown"},
+		"no name":      {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/" }, 404, "Unknown"},
+	} {
+		request, err := event.Request(t.Context(), d.path("shop"), []byte("signs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.change(request)
+		d.mu.Lock()
+		before := d.results[test.result]
+		d.mu.Unlock()
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != test.want || err != nil {
+			t.Errorf("%s: answered %d %s%v, want %d", name, response.StatusCode, text, err, test.want)
+		}
+		d.mu.Lock()
+		if d.results[test.result] != before+1 {
+			t.Errorf("%s: results are %v, want one more %s", name, d.results, test.result)
+		}
+		d.mu.Unlock()
+		if test.want == 404 {
+			if none != "" && none != string(text) {
+				t.Errorf("%s: answers %q, others of 404 %q", name, text, none)
+			}
+			none = string(text)
+		}
+		if strings.Contains(string(text), "signs") {
+			t.Errorf("%s: the answer holds the secret: %s", name, text)
+		}
+	}
+	same(t, "passed on", d.after(time.Minute), []string(nil))
+}
+
+func body(r *http.Request, text []byte) {
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+}
+
+// Deliveries that come within a second are one hint; a delivery that comes again is
+// none.
+func TestHints(t *testing.T) {
+	d := serve(t)
+	for range 3 {
+		d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	}
+	first := d.repo.PullRequestEvent(1, "opened")
+	for what, delivery := range map[string]githubtest.Delivery{
+		"first": first, "second": d.repo.PullRequestEvent(3, "closed"), "push": d.repo.PushEvent("main", strings.Repeat("a", 40)),
+		"package": d.repo.PackageEvent("package", "shop"), "package of an App": d.repo.PackageEvent("registry_package", "shop"), "ping": d.repo.Ping(),
+	} {
+		if code := d.send(delivery, "signs"); code != 202 {
+			t.Errorf("%s: answered %d", what, code)
+		}
+	}
+	same(t, "passed on at once", d.after(coalesce/2), []string(nil))
+	same(t, "passed on after a second", d.after(coalesce/2), []string{"shop [1 3]", "shop shop"})
+	same(t, "answer to what comes again", d.send(first, "signs"), 202)
+	same(t, "passed on of what comes again", d.after(coalesce), []string(nil))
+	d.mu.Lock()
+	same(t, "results", d.results, map[string]int{"Accepted": 5, "Ignored": 1, "Duplicate": 1})
+	d.mu.Unlock()
+
+	cart := d.github.AddRepository("acme/cart")
+	same(t, "answer about another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
+	same(t, "passed on about another repository", d.after(coalesce), []string(nil))
+
+	same(t, "answer once the time is over", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
+	same(t, "passed on once the time is over", d.after(coalesce), []string{"shop [1]"})
+}
+
+// However many hints come, looks are few, and the last hint leads to one.
+func TestHintsAreBounded(t *testing.T) {
+	d := serve(t)
+	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	looks := 0
+	for range 60 {
+		d.send(d.repo.PullRequestEvent(1, "synchronize"), "signs")
+		looks += len(d.after(time.Second))
+	}
+	if most := looksAtOnce + int(time.Minute/looksEvery) + 1; looks > most || looks < looksAtOnce {
+		t.Errorf("%d looks in a minute, want up to %d", looks, most)
+	}
+	d.send(d.repo.PullRequestEvent(1, "closed"), "signs")
+	if got := d.after(looksEvery); len(got) == 0 {
+		t.Error("the last hint led to nothing")
+	}
+
+	codes := map[int]int{}
+	for range deliveriesAtOnce + 50 {
+		codes[d.send(d.repo.PullRequestEvent(1, "edited"), "guessed")]++
+	}
+	same(t, "answers to a flood", codes, map[int]int{401: deliveriesAtOnce, 429: 50})
+	d.clock.Step(10 * time.Second)
+	same(t, "answer after it", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
+}
+
+// A replica that is not the leader asks the leader for the look.
+func TestReplicasAskTheLeader(t *testing.T) {
+	d := serve(t)
+	d.hooks.elected = make(chan struct{})
+	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	d.policy("previews", "shop", ofPulls)
+	d.pass("shop")
+	d.repo.Close(1, true)
+	same(t, "answer", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
+	d.send(d.repo.PackageEvent("package", "shop"), "signs")
+	same(t, "passed on here", d.after(coalesce), []string(nil))
+	apiserver.Eventually(t, func(context.Context) error {
+		if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
+			return errors.New("nobody asked for a look")
+		}
+		return nil
+	})
+	r, _ := d.story.pass("shop")
+	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
+}
+
+func TestWebhookReady(t *testing.T) {
+	d := serve(t)
+	r, _ := d.story.pass("shop")
+	same(t, "path", r.Status.WebhookPath, "/github/"+d.namespace+"/shop")
+	same(t, "WebhookReady", condition(r, "WebhookReady"), "True Listening: deliveries are taken at status.webhookPath")
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef.Name = "absent" })
+	r = d.look("shop")
+	says(t, r, "WebhookReady", `False SecretNotFound: spec.webhookSecretRef.name: there is no Secret "absent"`)
+	says(t, r, "Ready", "True")
+	d.secret("absent", "key", "signs")
+	r = func() *v1alpha1.GitHubRepository { d.clock.Step(slowInterval); return d.look("shop") }()
+	says(t, r, "WebhookReady", `False InvalidSecret: spec.webhookSecretRef.name: Secret "absent" has nothing under the key "secret"`)
+	d.reconciler.serves = false
+	d.secret("absent", "secret", "signs")
+	r = func() *v1alpha1.GitHubRepository { d.clock.Step(slowInterval); return d.look("shop") }()
+	says(t, r, "WebhookReady", "False NotServed")
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef = nil })
+	r = d.look("shop")
+	same(t, "without webhook", r.Status.WebhookPath+condition(r, "WebhookReady"), "")
+}
+
+// The server ends what is slow, and itself when it is told to.
+func TestServerEnds(t *testing.T) {
+	t.Parallel()
+	s := &server{address: "127.0.0.1:-1"}
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--webhook-bind-address") {
+		t.Errorf("at no address: %v", err)
+	}
+	if s.NeedLeaderElection() {
+		t.Error("replicas that do not lead take no deliveries")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- (&server{address: "127.0.0.1:0", handler: http.NotFoundHandler()}).Start(ctx) }()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
