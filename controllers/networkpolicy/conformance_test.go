@@ -124,7 +124,7 @@ func conform(t *testing.T, c conformance, s stage) {
 
 // providerCases are the providers, and of the Gateway API each kind of route.
 func providerCases() map[string]conformance {
-	parents := []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}
+	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway beside the policy.
 	hosts := func(protocol v1alpha1.PortProtocol) conformance {
 		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
 			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
@@ -143,7 +143,7 @@ func providerCases() map[string]conformance {
 			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
 			spec.Ports, spec.Domains, spec.Listeners = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil, nil
 			for _, e := range entries {
-				l := v1alpha1.Listener{Name: listenerOf(e.name), Port: "main", ParentRef: v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: listenerOf(e.name)}}
+				l := v1alpha1.Listener{Name: listenerOf(e.name), Port: "main", ParentRef: v1alpha1.ParentReference{Name: "public", SectionName: listenerOf(e.name)}}
 				if e.version != "" {
 					l.Release = &v1alpha1.DomainRelease{Version: e.version}
 				}
@@ -176,7 +176,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.policy.Spec.Domains = nil
-			w.gateways["infra/public"] = openGateway()
+			w.gateways["prod/public"] = openGateway()
 			conform(t, c, &inMemory{t, w})
 		})
 	}

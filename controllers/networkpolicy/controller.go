@@ -87,6 +87,9 @@ type Options struct {
 	Concurrency int
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+
+	// lookAgain is when to look for a kind that is missing. Default: lookAgain.
+	lookAgain time.Duration
 }
 
 // SetupWithManager registers the controller. Where the API server does not know a kind
@@ -118,7 +121,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
-	r.kinds = &kinds{mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
+	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
 		return r.watchKind(mgr, c, gvk, written)
 	}}
 	return r.kinds.look(allKinds())
@@ -189,7 +192,7 @@ func (r *Reconciler) again(f *facts, out *decision, w writes, wake time.Duration
 		earlier(err.After)
 	}
 	if r.kinds.lacks(provider(f.policy).Needs(f.policy)) {
-		earlier(lookAgain)
+		earlier(r.kinds.every)
 	}
 	if a := out.adoption; a != nil && (a.reason == reasonAdoptedMissing || a.reason == reasonAdoptedUnsuitable) {
 		earlier(lookAgain) // No watch knows of a Service that is not marked.

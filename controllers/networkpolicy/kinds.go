@@ -101,6 +101,8 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 // it, so that nothing waits for a restart.
 type kinds struct {
 	mapper meta.RESTMapper
+	// every is when a policy that needs a kind which is missing is looked at again.
+	every time.Duration
 	// watch of a kind, which is written or only read.
 	watch func(gvk schema.GroupVersionKind, written bool) error
 	// channel reads whether a kind's definition is experimental.
@@ -133,8 +135,8 @@ func written(kind string) bool {
 	})
 }
 
-// look for those of the kinds that are not known yet, each at most once in half a
-// minute.
+// look for those of the kinds that are not known yet, each at most once in half of
+// every.
 func (k *kinds) look(needed []providers.Kind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,7 +160,7 @@ func (k *kinds) lookFor(kind providers.Kind) error {
 		return err
 	}
 	if gvk.Version == "" {
-		k.next[kind.Kind] = time.Now().Add(lookAgain / 2)
+		k.next[kind.Kind] = time.Now().Add(k.every / 2)
 		return nil
 	}
 	experimental, err := k.channel(gvk)

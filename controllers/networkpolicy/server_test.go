@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -36,9 +37,11 @@ import (
 // makes EndpointSlices and collects garbage, the controller, and a stand-in for a
 // gateway that accepts routes.
 var (
-	server      client.WithWatch
-	namespaceOf func(testing.TB) string
-	requests    = &record{}
+	server client.WithWatch
+	// serverConfig reaches the server without a record.
+	serverConfig *rest.Config
+	namespaceOf  func(testing.TB) string
+	requests     = &record{}
 )
 
 // record of the writes that the controller's client made.
@@ -97,9 +100,17 @@ var startServer = sync.OnceValue(func() error {
 		cancel()
 		return errors.Join(<-done, env.Stop())
 	}
-	server, namespaceOf = env.Client, env.Namespace
-	public := gateway(80, gatewayv1.HTTPProtocolType, "")
-	public.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
+	namespaceOf, serverConfig = env.Namespace, env.Config
+	scheme := env.Client.Scheme()
+	if err := AddToScheme(scheme); err != nil {
+		done <- nil
+		return err
+	}
+	if server, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme}); err != nil {
+		done <- nil
+		return err
+	}
+	public := openGateway()
 	for _, o := range []client.Object{
 		// Endpoints on a Node that is not there are left out of EndpointSlices.
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
@@ -137,7 +148,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	if err != nil {
 		return err
 	}
-	if err := SetupWithManager(mgr, Options{}); err != nil {
+	if err := SetupWithManager(mgr, Options{lookAgain: 2 * time.Second}); err != nil {
 		return err
 	}
 	go func() { done <- mgr.Start(ctx) }()
@@ -151,39 +162,37 @@ const refusedSection = "closed"
 // exists, at its present generation.
 func acceptRoutes(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		var routes gatewayv1.HTTPRouteList
-		if err := server.List(ctx, &routes); err != nil {
-			return false, nil
-		}
-		for i := range routes.Items {
-			acceptRoute(ctx, &routes.Items[i])
+		for _, routes := range []client.ObjectList{
+			&gatewayv1.HTTPRouteList{}, &gatewayv1.GRPCRouteList{}, &gatewayv1alpha2.TLSRouteList{}, &gatewayv1alpha2.TCPRouteList{}, &gatewayv1alpha2.UDPRouteList{},
+		} {
+			if err := server.List(ctx, routes); err != nil {
+				continue // Its kind is not there.
+			}
+			_ = meta.EachListItem(routes, func(o runtime.Object) error { acceptRoute(ctx, o.(client.Object)); return nil })
 		}
 		return false, nil
 	})
 }
 
-func acceptRoute(ctx context.Context, route *gatewayv1.HTTPRoute) {
-	var parents []gatewayv1.RouteParentStatus
-	for _, p := range route.Spec.ParentRefs {
-		key := client.ObjectKey{Namespace: refNamespace(p, route.Namespace), Name: string(p.Name)}
+func acceptRoute(ctx context.Context, route client.Object) {
+	parents := []gatewayv1.RouteParentStatus{}
+	for _, p := range parentsOf(route) {
+		key := client.ObjectKey{Namespace: refNamespace(p, route.GetNamespace()), Name: string(p.Name)}
 		if server.Get(ctx, key, &gatewayv1.Gateway{}) != nil {
 			continue
 		}
-		a := answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
+		a := answer(p, route.GetGeneration(), metav1.ConditionTrue, "Accepted")
 		if deref(p.SectionName) == refusedSection {
-			a = answer(p, route.Generation, metav1.ConditionFalse, string(gatewayv1.RouteReasonNotAllowedByListeners))
+			a = answer(p, route.GetGeneration(), metav1.ConditionFalse, string(gatewayv1.RouteReasonNotAllowedByListeners))
 		}
 		for i := range a.Conditions {
-			a.Conditions[i].LastTransitionTime = route.CreationTimestamp
+			a.Conditions[i].LastTransitionTime = route.GetCreationTimestamp()
 		}
 		parents = append(parents, a)
 	}
-	next := route.DeepCopy()
-	next.Status.Parents = parents
-	if parents == nil {
-		next.Status.Parents = []gatewayv1.RouteParentStatus{}
-	}
-	if mustJSON(next.Status) != mustJSON(route.Status) {
+	next := route.DeepCopyObject().(client.Object)
+	setAnswers(next, parents)
+	if mustJSON(answersOf(next)) != mustJSON(answersOf(route)) {
 		_ = server.Status().Update(ctx, next) // A conflict is tried again in the next round.
 	}
 }

@@ -115,7 +115,7 @@ func Start(o Options) (_ *Env, err error) {
 	}
 	crds := []string{filepath.Join(root, "config", "crd")}
 	if o.GatewayAPI {
-		dir, err := gatewayAPI()
+		dir, err := GatewayAPI(GatewayAPIVersion, "standard")
 		if err != nil {
 			return nil, err
 		}

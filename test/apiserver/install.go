@@ -109,22 +109,23 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// gatewayAPI is the folder of the Gateway API's definitions in the module
-// cache; they are fetched where they are not there.
-func gatewayAPI() (string, error) {
-	cmd := exec.Command("go", "mod", "download", "-json", "sigs.k8s.io/gateway-api@"+GatewayAPIVersion)
+// GatewayAPI is the folder of a version's definitions of the Gateway API, of its
+// channel "standard" or "experimental", in the module cache; they are fetched where
+// they are not there.
+func GatewayAPI(version, channel string) (string, error) {
+	cmd := exec.Command("go", "mod", "download", "-json", "sigs.k8s.io/gateway-api@"+version)
 	// Outside of the project, whose go.mod and go.sum it must not touch.
 	cmd.Dir = os.TempDir()
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch Gateway API %s: %w: %s", GatewayAPIVersion, err, out)
+		return "", fmt.Errorf("fetch Gateway API %s: %w: %s", version, err, out)
 	}
 	var module struct{ Dir string }
 	if err := json.Unmarshal(out, &module); err != nil {
 		return "", fmt.Errorf("read folder of Gateway API: %w", err)
 	}
-	return filepath.Join(module.Dir, "config", "crd", "standard"), nil
+	return filepath.Join(module.Dir, "config", "crd", channel), nil
 }
 
 func moduleRoot() (string, error) {

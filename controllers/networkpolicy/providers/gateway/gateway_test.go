@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -89,5 +91,80 @@ func golden(t *testing.T, got any, want string) {
 	}
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), string(text)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// seen is a view of a policy that asks for everything, of an API server with the
+// experimental channel.
+func seen() providers.View {
+	s := providers.Scene{Policy: fullPolicy("prod"), Microservice: "shop", Served: map[string]providers.Served{}}
+	for _, kind := range routeKinds {
+		s.Served[kind.Kind] = providers.Served{Version: "v1", Experimental: true}
+	}
+	return Provider{}.See(s)
+}
+
+func TestEachRuleHasAllThatGoesForEachRequest(t *testing.T) {
+	route := seen().Build(fullRoute(v1alpha1.ProtocolHTTP))[0].(*gatewayv1.HTTPRoute)
+	if n := len(route.Spec.Rules); n != 3 {
+		t.Fatalf("%d rules, want one for each match, because a prefix is replaced, and that of the weights", n)
+	}
+	for i, rule := range route.Spec.Rules {
+		filters := 4
+		if i == 2 {
+			filters = 5 // And the mirror.
+		}
+		if len(rule.Filters) != filters || rule.Timeouts == nil || rule.SessionPersistence == nil || len(rule.Matches) != 1 {
+			t.Errorf("rule %d has %d filters, timeouts %v, session %v, %d matches", i, len(rule.Filters), rule.Timeouts, rule.SessionPersistence, len(rule.Matches))
+		}
+	}
+	calls := seen().Build(fullRoute(v1alpha1.ProtocolGRPC))[0].(*gatewayv1.GRPCRoute)
+	for i, rule := range calls.Spec.Rules {
+		filters := 3 // There is no rewrite.
+		if i == 1 {
+			filters = 4
+		}
+		if len(rule.Filters) != filters || rule.SessionPersistence == nil {
+			t.Errorf("rule %d of calls has %d filters, session %v", i, len(rule.Filters), rule.SessionPersistence)
+		}
+	}
+	if got := *calls.Spec.Rules[0].Matches[0].Method.Service; got != "shop.v1.Cart" {
+		t.Errorf("chosen calls are of service %q", got)
+	}
+}
+
+// What a person changes in a route that Same compares is seen, and what a server adds
+// is not.
+func TestSame(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*gatewayv1.HTTPRoute)
+		same bool
+	}{
+		"nothing":           {func(*gatewayv1.HTTPRoute) {}, true},
+		"timeouts":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Timeouts.Request = new(gatewayv1.Duration("1h")) }, false},
+		"no timeouts":       {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Timeouts = nil }, false},
+		"session":           {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].SessionPersistence.SessionName = new("other") }, false},
+		"a header":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[1].Filters[0].RequestHeaderModifier.Set[0].Value = "b" }, false},
+		"a filter":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters = r.Spec.Rules[2].Filters[1:] }, false},
+		"mirrored to":       {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters[4].RequestMirror.BackendRef.Name = "x" }, false},
+		"a weight":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].BackendRefs[0].Weight = new(int32(1)) }, false},
+		"a host":            {func(r *gatewayv1.HTTPRoute) { r.Spec.Hostnames = r.Spec.Hostnames[1:] }, false},
+		"a parent":          {func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].SectionName = nil }, false},
+		"its stamp":         {func(r *gatewayv1.HTTPRoute) { r.Annotations = nil }, false},
+		"the server's name": {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].Name = new(gatewayv1.SectionName("rule-0")) }, true},
+		"the mirror's kind": {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters[4].RequestMirror.BackendRef.Kind = nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := seen().Build(fullRoute(v1alpha1.ProtocolHTTP))[0].(*gatewayv1.HTTPRoute)
+			old := want.DeepCopy()
+			tc.edit(old)
+			if got := Same(old, want); got != tc.same {
+				t.Errorf("the same: %v, want %v", got, tc.same)
+			}
+		})
+	}
+	tcp, alpha := &gatewayv1.TCPRoute{}, &gatewayv1alpha2.TCPRoute{}
+	if Same(tcp, alpha) {
+		t.Error("routes of two versions are the same")
 	}
 }

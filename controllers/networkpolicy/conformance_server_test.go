@@ -1,0 +1,159 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// TestServerKindsInstalledLater routes by kinds that the API server learns of while the
+// manager runs, and then plays the suite with every provider and protocol: what is
+// written is what the definitions take.
+func TestServerKindsInstalledLater(t *testing.T) {
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", p.namespace+".later.example.com", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Ports = append(h.Spec.Ports, v1alpha1.NetworkPort{Name: "udp", Port: 53, Protocol: v1alpha1.ProtocolUDP})
+		h.Spec.Domains[0].Port = "http"
+		h.Spec.Listeners = []v1alpha1.Listener{listener("udp", "first")}
+	})
+	now := p.eventually("shop", "without UDPRoute", has("Accepted", reasonGatewayAPIMissing))
+	want(t, "reason", now.Status.Listeners[0].Reason, reasonGatewayAPIMissing)
+	p.eventually("shop", "the domain beside it", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.Domains[0].Programmed })
+
+	dir, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "experimental")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definitions []string
+	for _, kind := range []string{"tlsroutes", "tcproutes", "udproutes"} {
+		definitions = append(definitions, filepath.Join(dir, "gateway.networking.k8s.io_"+kind+".yaml"))
+	}
+	if _, err := envtest.InstallCRDs(serverConfig, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))
+
+	for name, c := range providerCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conform(t, c, newOnServer(t))
+		})
+	}
+}
+
+// onServer plays the suite on an API server, with the controller as the manager runs it.
+type onServer struct{ *place }
+
+func newOnServer(t *testing.T) *onServer {
+	p := newPlace(t)
+	p.microservice()
+	policy := &v1alpha1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		Spec:       v1alpha1.NetworkPolicySpec{Ports: []v1alpha1.NetworkPort{{Name: "main", Port: 8080}}},
+	}
+	gateway := openGateway()
+	gateway.ObjectMeta = metav1.ObjectMeta{Name: "public"}
+	p.create(gateway, policy)
+	return &onServer{p}
+}
+
+func (s *onServer) serve(releases ...string) {
+	for _, r := range releases {
+		s.pod(r)
+	}
+}
+
+func (s *onServer) edit(change func(*v1alpha1.NetworkPolicySpec)) {
+	s.t.Helper()
+	var policy v1alpha1.NetworkPolicy
+	s.get("shop", &policy)
+	before := policy.DeepCopy()
+	change(&policy.Spec)
+	if err := server.Patch(s.t.Context(), &policy, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *onServer) confirmed(slug string, revision int64, references ...string) {
+	s.t.Helper()
+	s.eventually("shop", fmt.Sprintf("revision %d with %v", revision, references), func(p *v1alpha1.NetworkPolicy) bool {
+		g := find(p.Status.Groups, slug)
+		return p.Status.ObservedGeneration == p.Generation && g.Revision == revision && slices.Equal(g.References, references)
+	})
+}
+
+// decider sees the server as a pass does.
+func (s *onServer) decider() *decider {
+	s.t.Helper()
+	r := &Reconciler{Client: server, Live: server, Now: time.Now, kinds: allKnown()}
+	var policy v1alpha1.NetworkPolicy
+	s.get("shop", &policy)
+	f := &facts{policy: &policy, now: time.Now()}
+	for _, read := range []func(context.Context, *facts) error{r.readServices, r.readRoutes, r.readMicroservice} {
+		if err := read(s.t.Context(), f); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return newDecider(f)
+}
+
+func (s *onServer) split(entry string) string { return splitOfEntry(s.decider(), entry) }
+
+func (s *onServer) active(slug string) string { return activeVersion(s.decider(), slug) }
+
+func (s *onServer) objects() (names []string) {
+	s.t.Helper()
+	var services corev1.ServiceList
+	if err := server.List(s.t.Context(), &services, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, o := range services.Items {
+		names = append(names, o.Name)
+	}
+	for _, kind := range allKnown().known() {
+		if !written(kind.gvk.Kind) {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.gvk)
+		if err := server.List(s.t.Context(), list, client.InNamespace(s.namespace)); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// remove deletes the policy, and waits until the garbage collector has what it owned.
+func (s *onServer) remove() {
+	s.t.Helper()
+	var policy v1alpha1.NetworkPolicy
+	s.get("shop", &policy)
+	want(s.t, "there is something to remove", slices.Contains(s.objects(), resources.GroupServiceName("shop", "1-x")), true)
+	if err := server.Delete(s.t.Context(), &policy); err != nil {
+		s.t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return len(s.objects()) == 0, nil
+	})
+	if err != nil {
+		s.t.Errorf("still there after 30s: %v", s.objects())
+	}
+}

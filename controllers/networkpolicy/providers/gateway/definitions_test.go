@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// newest is the version of the Gateway API that the project's types are of.
+const newest = "v1.6.3"
+
+// fullPolicy asks for all that a route can be given.
+func fullPolicy(namespace string) *v1alpha1.NetworkPolicy {
+	p := policy()
+	p.Namespace = namespace
+	p.Spec.Timeouts = &v1alpha1.RouteTimeouts{Request: "10s", BackendRequest: "2s"}
+	p.Spec.SessionAffinity = &v1alpha1.SessionAffinity{Cookie: &v1alpha1.AffinityCookie{Name: "sticky", Lifetime: "1h"}}
+	p.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{
+		{RequestHeaderModifier: &v1alpha1.HeaderModifier{
+			Set: []v1alpha1.HeaderValue{{Name: "X-A", Value: "a"}}, Add: []v1alpha1.HeaderValue{{Name: "X-B", Value: "b"}}, Remove: []string{"X-C"},
+		}},
+		{ResponseHeaderModifier: &v1alpha1.HeaderModifier{Remove: []string{"Server"}}},
+		{URLRewrite: &v1alpha1.URLRewrite{Hostname: "inside.example.com", ReplacePrefixMatch: "/v1"}},
+		{ExtensionRef: &v1alpha1.ExtensionReference{Group: "traefik.io", Kind: "Middleware", Name: "limit"}},
+	}
+	return p
+}
+
+// fullRoute has all that a decision can give a route of a protocol.
+func fullRoute(protocol v1alpha1.PortProtocol) providers.Route {
+	r := providers.Route{
+		Name: "shop-" + strings.ToLower(string(protocol)), Protocol: protocol, Port: 80, Stamp: resources.Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
+		Backends: []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}},
+	}
+	header := []v1alpha1.MatchValue{{Name: "X-User", Value: "b.*", Type: v1alpha1.MatchRegularExpression}}
+	cookie := &v1alpha1.MatchCookie{Name: "canary", Value: "yes"}
+	switch protocol {
+	case v1alpha1.ProtocolHTTP, v1alpha1.ProtocolHTTPS:
+		r.Path, r.Canary, r.Mirror, r.MirrorPercent = "/", "shop-b", "shop-b", 25
+		r.Matches = []v1alpha1.CanaryMatch{
+			{Headers: header, Cookie: cookie, QueryParams: []v1alpha1.MatchValue{{Name: "v", Value: "2"}}, Method: "POST"},
+			{Path: &v1alpha1.MatchPath{Value: "/v2"}},
+		}
+	case v1alpha1.ProtocolGRPC:
+		r.Canary, r.Mirror, r.MirrorPercent = "shop-b", "shop-b", 25
+		r.Matches = []v1alpha1.CanaryMatch{{Headers: header, Cookie: cookie, GRPC: &v1alpha1.MatchGRPC{Service: "shop.v1.Cart", Method: "Add"}}}
+	}
+	if protocol != v1alpha1.ProtocolTCP && protocol != v1alpha1.ProtocolUDP {
+		for i := range providers.MaxHostnames {
+			r.Hostnames = append(r.Hostnames, fmt.Sprintf("h%02d.example.com", i))
+		}
+	}
+	return r
+}
+
+// TestDefinitionsTakeTheRoutes creates a route of each protocol, with all that it can
+// have, where a channel of the newest Gateway API is installed, and finds nothing
+// changed or lost in what the server keeps.
+func TestDefinitionsTakeTheRoutes(t *testing.T) {
+	for _, channel := range []string{"standard", "experimental"} {
+		t.Run(channel, func(t *testing.T) {
+			env, err := apiserver.Start(apiserver.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := env.Stop(); err != nil {
+					t.Error(err)
+				}
+			})
+			dir, err := apiserver.GatewayAPI(newest, channel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			namespace, served := env.Namespace(t), map[string]providers.Served{}
+			var definitions []string
+			for _, kind := range routeKinds {
+				definitions = append(definitions, filepath.Join(dir, "gateway.networking.k8s.io_"+strings.ToLower(kind.Kind)+"s.yaml"))
+				served[kind.Kind] = providers.Served{Version: kind.Versions[0], Experimental: channel == "experimental"}
+			}
+			if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true}); err != nil {
+				t.Fatal(err)
+			}
+			for _, protocol := range []v1alpha1.PortProtocol{"HTTP", "HTTPS", "GRPC", "TLS", "TCP", "UDP"} {
+				v := Provider{}.See(providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
+				want := v.Build(fullRoute(protocol))[0]
+				live := want.DeepCopyObject().(client.Object)
+				apiserver.Eventually(t, func(ctx context.Context) error { // Its kind may not be served at once.
+					return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
+				})
+				if !Same(live, want) {
+					t.Errorf("%s: the server keeps another route", protocol)
+				}
+				if diff := cmp.Diff(specOf(t, want), specOf(t, live)); diff != "" {
+					t.Errorf("%s: the server keeps another specification: %s", protocol, diff)
+				}
+			}
+		})
+	}
+}
+
+// specOf a route as JSON has it.
+func specOf(t *testing.T, o client.Object) any {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content["spec"]
+}
