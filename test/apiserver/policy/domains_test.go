@@ -183,6 +183,11 @@ func TestDomains(t *testing.T) {
 	err = env.Client.Create(t.Context(), routes(namespace.Name, "www.example.com", "a.net", "a.org"), client.DryRunAll)
 	check(t, err, "'a.net' is not allowed")
 
+	// A name that the server makes is known as well.
+	generated := routes(namespace.Name, "{{.Name}}.shop.example.com")
+	generated.Name, generated.GenerateName = "", "shop-"
+	check(t, env.Client.Create(t.Context(), generated, client.DryRunAll), "")
+
 	// A list of words, put together by chance: both say the same of each.
 	words := []string{"www", "admin", "shop", "free", "preview", "other", "example", "com", "*", "pr-", "-x", "{{.ReleaseGroupName}}", "{{.Version}}", "{{.Name}}"}
 	tails := []string{".free.example.com", ".shop.example.com", ".example.com", ".other.example.com", ""}
