@@ -153,4 +153,11 @@ func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alph
 			}
 		}
 	}
+	for _, l := range now.Listeners {
+		for _, old := range before.Listeners {
+			if old.Name == l.Name && old.Group != l.Group && old.Group != "" && l.Programmed {
+				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("listener %q moved from release group %q to %q without canary steps", l.Name, old.Group, l.Group))
+			}
+		}
+	}
 }

@@ -327,3 +327,19 @@ func TestManyHostsAreSpread(t *testing.T) {
 		}
 	})
 }
+
+// A listener follows the newest group, once that serves, and stays until then.
+func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
+	w := manyPorts(t)
+	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
+	w.settle()
+	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "group while the newer one has no endpoint", w.policy.Status.Listeners[0].Group, "1-x")
+	want(t, "condition", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
+	w.ready["c"] = 1
+	w.settle()
+	want(t, "group", w.policy.Status.Listeners[0].Group, "2-x")
+	want(t, "routes", len(w.others), 1)
+	want(t, "references of the former group", cmp.Diff([]string{"a"}, w.traffic("1-x").References), "") // By its own Service.
+}
