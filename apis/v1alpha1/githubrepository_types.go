@@ -5,6 +5,7 @@ import (
 )
 
 // GitHubRepositorySpec names a repository, and what may be read and written there.
+// +kubebuilder:validation:XValidation:rule="has(self.baseURL) == has(oldSelf.baseURL) && (!has(self.baseURL) || self.baseURL == oldSelf.baseURL)",message="spec.baseURL cannot be changed: pull requests of another server are others; make another GitHubRepository"
 // +kubebuilder:validation:XValidation:rule="!has(self.feedback) || has(self.credentialsSecretRef)",message="spec.credentialsSecretRef is needed by spec.feedback: GitHub lets nobody write without credentials"
 type GitHubRepositorySpec struct {
 	// owner of the repository: a user or an organization.
@@ -23,7 +24,7 @@ type GitHubRepositorySpec struct {
 	Repo string `json:"repo"`
 
 	// baseURL of a GitHub Enterprise Server, such as https://github.example.com.
-	// Absent: github.com.
+	// Absent: github.com. It cannot be changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without user name, query and fragment, such as https://github.example.com"

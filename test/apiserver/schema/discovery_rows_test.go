@@ -12,7 +12,7 @@ spec:
       repositoryRef: {name: shop}
       pullRequests: {labels: {all: [a], any: [b], none: [c]}, base: main, head: "feature/.*", draft: Include, associations: [Owner, Member], forks: {policy: Approved, label: safe}}
   match: {candidates: ["pr-{{.Number}}-{{.SHA7}}", "{{.Branch}}-{{.SHA}}"], labels: [{name: org.opencontainers.image.revision, value: "{{.SHA}}"}]}`},
-	"imgp pull requests, limit of groups": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, limits: {groups: 50}}`},
+	"imgp pull requests, limit of groups": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {}}}, limits: {groups: 256}}`},
 	"imgp no choice":                      {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}}}}`, refused: "spec.source.github: set exactly one of releases, tags and pullRequests"},
 	"imgp two choices":                    {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, tags: {}, releases: {}}}}`, refused: "set exactly one of releases, tags and pullRequests"},
 	"imgp no repository":                  {kind: "ImagePolicy", patch: `spec: {source: {github: {tags: {}}}}`, refused: "spec.source.github.repositoryRef: Required value"},
@@ -92,6 +92,9 @@ spec:
 	"ghr repo with a slash":           {kind: "GitHubRepository", patch: `spec: {repo: a/b}`, refused: "spec.repo"},
 	"ghr base URL with a password":    {kind: "GitHubRepository", patch: `spec: {baseURL: "https://a:b@github.example.com"}`, refused: "spec.baseURL must be an absolute URL"},
 	"ghr base URL of a file":          {kind: "GitHubRepository", patch: `spec: {baseURL: "file:///etc/passwd"}`, refused: "spec.baseURL must be an absolute URL"},
+	"ghr another repository":          {kind: "GitHubRepository", update: true, from: `{}`, patch: `spec: {owner: beta, repo: shop2}`},
+	"ghr another server":              {kind: "GitHubRepository", update: true, from: `{}`, patch: `spec: {baseURL: "https://github.example.com"}`, refused: "spec.baseURL cannot be changed"},
+	"ghr no server of one's own":      {kind: "GitHubRepository", update: true, from: `spec: {baseURL: "https://github.example.com"}`, patch: `spec: {baseURL: null}`, refused: "spec.baseURL cannot be changed"},
 	"ghr too often":                   {kind: "GitHubRepository", patch: `spec: {interval: 1s}`, refused: "spec.interval must be between 5s and 24h"},
 	"ghr selector of all":             {kind: "GitHubRepository", patch: `spec: {allowedNamespaces: {from: All, selector: {}}}`, refused: "from Selector needs selector"},
 	"ghr selector without one":        {kind: "GitHubRepository", patch: `spec: {allowedNamespaces: {from: Selector}}`, refused: "from Selector needs selector"},
