@@ -546,3 +546,13 @@ func TestAnotherRepository(t *testing.T) {
 	p = s.look("shop")
 	same(t, "another one", append(previews(p), taken(p)...), []string{" in one-1: Excluded"})
 }
+
+// Every limit that the schema takes for pull requests is one.
+func TestManyPullRequestsAreNoMistake(t *testing.T) {
+	policy := &v1alpha1.ImagePolicy{}
+	pulls(nil)(&policy.Spec)
+	policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 256, ReleasesPerGroup: 10}
+	if o := specified(policy, "linux/amd64"); o.problem != nil {
+		t.Errorf("256 pull requests are a problem: %v", o.problem)
+	}
+}

@@ -258,11 +258,16 @@ func checkLabels(p *v1alpha1.ImagePolicy) error {
 func (o *observed) compile() error {
 	p := o.policy
 	var errs []error
-	selector, err := version.Compile(rules(&p.Spec))
+	src, wanted := p.Spec.Source, rules(&p.Spec)
+	pulls := src != nil && src.GitHub != nil && src.GitHub.PullRequests != nil
+	if pulls {
+		wanted.Limits = version.Limits{} // those of versions
+	}
+	selector, err := version.Compile(wanted)
 	if err != nil {
 		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
-	if src := p.Spec.Source; src != nil && src.GitHub != nil && src.GitHub.PullRequests != nil {
+	if pulls {
 		var candidates []string
 		if p.Spec.Match != nil {
 			candidates = p.Spec.Match.Candidates
