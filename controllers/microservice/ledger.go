@@ -262,14 +262,14 @@ func readPins(m *v1alpha1.ManualUpdateStrategy) []release.Pin {
 	}
 	var pins []release.Pin
 	if v := m.SemVer; v != nil {
-		pin := release.Pin{Group: v.Name, Global: true, Version: v.Version, Current: m.Configuration == v1alpha1.PinCurrent, Reason: m.Reason}
+		pin := release.Pin{Field: "spec.updateStrategy.manual.semVer.name", Group: v.Name, Global: true, Version: v.Version, Current: m.Configuration == v1alpha1.PinCurrent, Reason: m.Reason}
 		if m.ExpireTime != nil {
 			pin.Expire = m.ExpireTime.Time
 		}
 		pins = append(pins, pin)
 	}
-	for _, g := range m.Groups {
-		pin := release.Pin{Group: g.Name, Version: g.Version, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason}
+	for i, g := range m.Groups {
+		pin := release.Pin{Field: fmt.Sprintf("spec.updateStrategy.manual.groups[%d].name", i), Group: g.Name, Version: g.Version, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason}
 		if g.ExpireTime != nil {
 			pin.Expire = g.ExpireTime.Time
 		}

@@ -200,7 +200,7 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
 	}
 	w.policy = &policy
-	w.facts.SourceStale = stale(&policy)
+	w.facts.SourceStale, w.facts.PullRequests = stale(&policy), ofPullRequests(&policy)
 	for i := range policy.Status.Releases {
 		o := &policy.Status.Releases[i]
 		if len(o.Images) == 0 || o.Held && !w.concerns(o) {

@@ -33,6 +33,9 @@ func (r *Reconciler) report(ctx context.Context, w *world, refused *status.Error
 	if err != nil {
 		return r.refusedLedger(ctx, w, before, err)
 	}
+	if wrote {
+		r.tellPins(before, w.ms)
+	}
 	if wrote && w.plan.Changed {
 		r.tell(w)
 	}
@@ -84,11 +87,21 @@ func (r *Reconciler) tell(w *world) {
 	}
 }
 
+// tellPins emits an event when a pin begins not to hold, or does so for another cause.
+func (r *Reconciler) tellPins(before, now *v1alpha1.Microservice) {
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
+	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)
+	if is == nil || is.Status == metav1.ConditionTrue || was != nil && was.Reason == is.Reason && was.ObservedGeneration == is.ObservedGeneration {
+		return
+	}
+	r.events.Warning(now, is.Reason, "Pin", is.Message)
+}
+
 // states are the notes of a plan that stand as conditions of their own.
 var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
 	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld",
-	v1alpha1.ConditionPinned, v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
+	v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,
 }
@@ -111,6 +124,7 @@ func setConditions(w *world, problem *status.Error) {
 		}
 		status.Set(conds, gen, kind, metav1.ConditionTrue, kind, strings.Join(lines, "; "))
 	}
+	setPinned(w)
 	setNoTraffic(w)
 	setWeightsNotSupported(w)
 	setAdopted(w)
@@ -119,6 +133,29 @@ func setConditions(w *world, problem *status.Error) {
 	setPreviews(w)
 	setProgressing(ms, plan)
 	setReady(w, problem)
+}
+
+// unpinned are the reasons of condition Pinned for a pin that does not hold, the first of
+// them that there is.
+var unpinned = []string{"PinnedVersionMissing", release.PinsConflict, "PinnedReleaseFailed"}
+
+// setPinned says what the pins come to: it is True when all of them hold.
+func setPinned(w *world) {
+	reasons := append(slices.Clone(unpinned), v1alpha1.ConditionPinned)
+	reason, lines := "", []string(nil)
+	for _, r := range reasons {
+		for _, n := range w.plan.Notes {
+			if n.Reason == r && !n.Event && !slices.Contains(lines, n.Message) {
+				reason, lines = cmp.Or(reason, r), append(lines, n.Message)
+			}
+		}
+	}
+	conds := &w.ms.Status.Conditions
+	if reason == "" {
+		status.Remove(conds, v1alpha1.ConditionPinned)
+		return
+	}
+	status.Set(conds, w.ms.Generation, v1alpha1.ConditionPinned, status.True(reason == v1alpha1.ConditionPinned), reason, strings.Join(lines, "; "))
 }
 
 // setReady says whether this generation is accepted and every group has an active
@@ -137,7 +174,7 @@ func setReady(w *world, problem *status.Error) {
 		return
 	}
 	for _, n := range plan.Notes {
-		if !ofPreview(ms, n.Slug) && (n.Reason == "PinnedVersionMissing" || n.Reason == "PinnedReleaseFailed") {
+		if n.Warning && !ofPreview(ms, n.Slug) && slices.Contains(unpinned, n.Reason) {
 			status.Stalled(conds, gen, n.Reason, n.Message)
 			return
 		}

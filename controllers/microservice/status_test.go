@@ -185,6 +185,22 @@ func TestConditions(t *testing.T) {
 			"Ready False Terminating: it is going",
 			"Reconciling True Terminating: it is going",
 		}, Active: "1.0.0", Groups: "1/1"}},
+		"pins that do not hold, beside one that does": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
+			state("Pinned", "group 1.x is pinned to 1.0.0"), {Reason: "PinsConflict", Message: "both name 3.x", Warning: true},
+			{Reason: "PinnedVersionMissing", Message: "there is no group 2.X", Warning: true},
+		}, nil, nil, shown{Conditions: []string{
+			"Pinned False PinnedVersionMissing: there is no group 2.X; both name 3.x; group 1.x is pinned to 1.0.0",
+			"PinnedVersionMissing True PinnedVersionMissing: there is no group 2.X",
+			"Ready False PinsConflict: both name 3.x",
+			"Stalled True PinsConflict: both name 3.x",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"a pin of a pull request that is not open stalls nothing": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
+			state("PinnedVersionMissing", "the pin waits"),
+		}, nil, nil, shown{Conditions: []string{
+			"Pinned False PinnedVersionMissing: the pin waits",
+			"PinnedVersionMissing True PinnedVersionMissing: the pin waits",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Groups: "1/1"}},
 		"states of several groups": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("Pinned", "group 1.x is pinned to 1.0.0"), state("Pinned", "group 2.x is pinned to 2.0.0"),
 			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Overtaken", Message: "this happened", Event: true},

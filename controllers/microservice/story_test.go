@@ -228,6 +228,16 @@ func TestPins(t *testing.T) {
 	if got := condition(s.ms(), "PinnedVersionMissing"); !strings.HasPrefix(got, "True") {
 		t.Errorf("PinnedVersionMissing is %q", got)
 	}
+	s.events = nil
+	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
+		spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "Release", Version: "1.1.0"}}}
+	})
+	s.play()
+	s.play()
+	stray := `spec.updateStrategy.manual.groups[0].name: there is no group "Release", there are release: groups without a pin start nothing; correct the name, or remove the pin`
+	same(t, "Pinned by a name that is no group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
+	same(t, "Stalled by a name that is no group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
+	same(t, "events", s.events, []string{"PinnedVersionMissing: " + stray})
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.play()
 	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")

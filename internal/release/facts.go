@@ -11,6 +11,8 @@ type Observed struct {
 	Config string
 	// SourceStale: Candidates are of an older specification, and start nothing.
 	SourceStale bool
+	// PullRequests: the groups are pull requests. One that a pin names may not be open yet.
+	PullRequests bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
 	// Withdrawn are the versions that are taken back, with proof. A version that is
@@ -114,6 +116,8 @@ type Window struct {
 
 // Pin of groups to a version.
 type Pin struct {
+	// Field of the specification that names the group.
+	Field string
 	// Group by name, slug or number of a pull request; empty: every group that holds
 	// the version.
 	Group string

@@ -103,8 +103,10 @@ func (s *scope) forgettable(r Row, kept []string) bool {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false
 	}
-	if p := s.pin(); p != nil && p.Version == r.Version {
-		return false
+	for _, p := range s.o.Spec.Pins {
+		if p.Version == r.Version && p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && !expired(p, s.now) {
+			return false
+		}
 	}
 	return s.drained(r)
 }

@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,40 @@ var pins = []scene{
 		h.remove(lost)
 		h.run(time.Hour)
 		h.active("the version as it is now", "1.1.0-c1-m1")
+	}},
+	{"rule 15: a pin by a name that is no group holds what no other pin names", func(h tale) {
+		h.live()
+		h.push("2.0.0")
+		h.run(time.Minute)
+		field := "spec.updateStrategy.manual.groups[0].name"
+		h.pin(Pin{Field: field, Group: "1.X", Version: "1.0.0"}, Pin{Group: "2.x", Version: "2.1.0"})
+		h.push("1.1.0", "2.1.0", "2.2.0", "3.0.0")
+		h.run(time.Hour)
+		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
+		h.aims("held", "1-x", "PinnedVersionMissing")
+		h.says("held", "PinnedVersionMissing", field+`: there is no group "1.X", there are 3.x, 2.x, 1.x: groups without a pin start nothing; correct the name, or remove the pin`)
+		h.pin(Pin{Group: "1.X", Version: "1.0.0", Expire: h.now})
+		h.run(time.Hour)
+		h.want("expired", map[string]string{"1.1.0": "active 100", "2.2.0": "active 100", "3.0.0": "active 100"})
+		h.state("expired", "PinnedVersionMissing", false)
+	}},
+	{"rule 15: two pins of one group, by name and by slug, start nothing", func(h tale) {
+		h.live()
+		one, two := Pin{Field: "groups[0]", Group: "1.x", Version: "1.0.0"}, Pin{Field: "groups[1]", Group: "1-x", Version: "1.1.0"}
+		h.pin(one, two)
+		h.push("1.1.0", "2.0.0")
+		h.run(time.Hour)
+		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
+		h.aims("held", "1-x", PinsConflict)
+		h.says("held", PinsConflict, "groups[0] and groups[1]: both name group 1.x, and pin it to 1.0.0 and 1.1.0: nothing is started; remove one of them")
+		two.Version, two.Current = one.Version, true
+		h.pin(two, one)
+		h.run(time.Hour)
+		h.says("of two templates", PinsConflict, "groups[1] and groups[0]: both name group 1.x, and pin it to 1.0.0 (Current) and 1.0.0: nothing is started; remove one of them")
+		h.pin(one, one)
+		h.run(time.Hour)
+		h.state("the same twice", PinsConflict, false)
+		h.state("the same twice", "Pinned", true)
 	}},
 	{"rule 15: a typo in a pin stops nothing that is under way", func(h tale) {
 		h.live()
@@ -320,6 +355,12 @@ func (h tale) target(when, release, reason string) {
 }
 
 // says gives the message of a state.
+func (h tale) aims(when, slug, reason string) {
+	if got := h.group(slug).Target.Reason; got != reason {
+		h.fail("%s: the target of %s is %s, want %s", when, slug, got, reason)
+	}
+}
+
 func (h tale) says(when, reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var said []string
@@ -355,6 +396,29 @@ func TestPins(t *testing.T) {
 				t.Errorf("%v\n%s", w.err, w.told())
 			}
 		})
+	}
+}
+
+// A pull request that a pin names may be opened later: its pin waits, and nothing else
+// does.
+func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
+	t.Parallel()
+	o := Observed{
+		PullRequests: true, Config: "c1",
+		Spec:       Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Hour, Pins: []Pin{{Field: "groups[0].name", Group: "12", Version: "abc"}}},
+		Candidates: []Candidate{{Slug: "feat-7", Name: "feat", Level: preview, PullRequest: 7, Version: "def", Release: "def-c1"}},
+	}
+	p := Make(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	if len(p.Ensure) != 1 || p.Ensure[0].Release != "def-c1" {
+		t.Errorf("the other pull request does not start: %+v", p.Ensure)
+	}
+	want := Note{Reason: "PinnedVersionMissing", Message: `groups[0].name: there is no group "12", there are feat: the pin waits for it, and the others go on`}
+	if !slices.Contains(p.Notes, want) {
+		t.Errorf("the plan does not say %+v, but %+v", want, p.Notes)
+	}
+	o.Candidates = nil
+	if p := Make(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); len(p.Notes) > 0 {
+		t.Errorf("while no group is known the plan says %+v", p.Notes)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -167,6 +168,7 @@ func (b *book) pass(rules []rule) {
 		b.wakeAt(p.Expire)
 	}
 	b.open()
+	b.noteStrayPins()
 	b.places()
 	for _, g := range b.turns() {
 		s := b.scope(g)
@@ -233,7 +235,7 @@ func (b *book) open() {
 	for _, c := range b.sorted {
 		add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Live})
 	}
-	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil {
+	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil || !b.o.PullRequests && len(b.strayPins()) > 0 {
 		return
 	}
 	oldest, asked := "", false
@@ -311,6 +313,62 @@ func (b *book) missingPin() *Pin {
 		}
 	}
 	return nil
+}
+
+// strayPins are the pins by name that name no group, neither one that there is nor one
+// that is offered. While no group is known at all nothing is said of them.
+func (b *book) strayPins() []Pin {
+	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
+		return nil
+	}
+	var stray []Pin
+	for _, pin := range b.o.Spec.Pins {
+		if pin.Global || pin.Group == "" || expired(pin, b.now) ||
+			slices.ContainsFunc(b.groups, func(g Group) bool { return pin.names(g.Slug, g.Name, g.PullRequest) }) ||
+			slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool { return pin.names(c.Slug, c.Name, c.PullRequest) }) {
+			continue
+		}
+		stray = append(stray, pin)
+	}
+	return stray
+}
+
+// noteStrayPins says which pins name no group, and which groups there are.
+func (b *book) noteStrayPins() {
+	stray := b.strayPins()
+	if len(stray) == 0 {
+		return
+	}
+	var names []string
+	for _, g := range b.groups {
+		names = append(names, g.Name)
+	}
+	for _, c := range b.o.Candidates {
+		names = append(names, c.Name)
+	}
+	slices.SortFunc(names, func(x, y string) int { return cmp.Or(compareNames(y, x), cmp.Compare(x, y)) })
+	names = slices.Compact(names)
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
+	}
+	follows := "groups without a pin start nothing; correct the name, or remove the pin"
+	if b.o.PullRequests {
+		follows = "the pin waits for it, and the others go on"
+	}
+	for _, pin := range stray {
+		b.note(Note{Warning: !b.o.PullRequests, Reason: "PinnedVersionMissing", Message: fmt.Sprintf("%s: there is no group %q, there are %s: %s", pin.Field, pin.Group, strings.Join(names, ", "), follows)})
+	}
+}
+
+// maxNamed is how many groups a message names.
+const maxNamed = 8
+
+// String is the version, and which template it is to run with.
+func (p Pin) String() string {
+	if p.Current {
+		return p.Version + " (Current)"
+	}
+	return p.Version
 }
 
 func (p Pin) names(slug, name string, pullRequest int64) bool {

@@ -18,12 +18,23 @@ func aim(s *scope) {
 		s.hold("PinnedVersionMissing")
 		return
 	}
-	if pin := s.pin(); pin != nil {
+	pin, other := s.pin()
+	switch {
+	case other != nil:
+		s.state(nil, true, PinsConflict, fmt.Sprintf("%s and %s: both name group %s, and pin it to %s and %s: nothing is started; remove one of them", pin.Field, other.Field, s.g.Name, pin, other))
+		s.hold(PinsConflict)
+	case pin != nil:
 		s.aimPinned(*pin)
-		return
+	case !s.o.PullRequests && len(s.strayPins()) > 0:
+		s.hold("PinnedVersionMissing") // It may be this group that is meant.
+	default:
+		s.g.Target = s.latest()
 	}
-	s.g.Target = s.latest()
 }
+
+// PinsConflict is the reason of a group that two pins by name pin to different releases:
+// nothing of it starts.
+const PinsConflict = "PinsConflict"
 
 // hold keeps the group where it is, with what is under way.
 func (s *scope) hold(reason string) {
@@ -37,9 +48,9 @@ func (s *scope) hold(reason string) {
 	s.g.Target = t
 }
 
-// pin finds the pin of this group: one by name before one for any group.
-func (s *scope) pin() *Pin {
-	var found *Pin
+// pin finds the pin of this group, one by name before one for any group, and another one
+// by name that contradicts it.
+func (s *scope) pin() (found, other *Pin) {
 	for i := range s.o.Spec.Pins {
 		p := &s.o.Spec.Pins[i]
 		if !p.names(s.g.Slug, s.g.Name, s.g.PullRequest) {
@@ -52,11 +63,14 @@ func (s *scope) pin() *Pin {
 		if p.Global && !s.holds(p.Version) {
 			continue
 		}
-		if found == nil || found.Global {
+		switch {
+		case found == nil || found.Global:
 			found = p
+		case !p.Global && (p.Version != found.Version || p.Current != found.Current):
+			other = p
 		}
 	}
-	return found
+	return found, other
 }
 
 // holds says that a version is offered to the group, or a row of it.
