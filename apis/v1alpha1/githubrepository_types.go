@@ -159,6 +159,12 @@ type PullRequest struct {
 	// +optional
 	HeadTime *metav1.Time `json:"headTime,omitempty"`
 
+	// pushTime is when the head commit was first seen, and never later than now. Where the
+	// pull request itself was seen for the first time with it, it is when that was opened
+	// or the commit was made, whichever came later.
+	// +optional
+	PushTime *metav1.Time `json:"pushTime,omitempty"`
+
 	// fork says that the head is in another repository, or in one that was deleted.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
@@ -318,6 +324,11 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
+
+	// repositoryID is GitHub's number of the repository, which it keeps when it is
+	// renamed: the same number means the same pull requests.
+	// +optional
+	RepositoryID int64 `json:"repositoryID,omitempty"`
 
 	// openPullRequests counts them.
 	// +optional

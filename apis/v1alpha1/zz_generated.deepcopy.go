@@ -2249,6 +2249,10 @@ func (in *PullRequest) DeepCopyInto(out *PullRequest) {
 		in, out := &in.HeadTime, &out.HeadTime
 		*out = (*in).DeepCopy()
 	}
+	if in.PushTime != nil {
+		in, out := &in.PushTime, &out.PushTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Labels != nil {
 		in, out := &in.Labels, &out.Labels
 		*out = make([]PullRequestLabel, len(*in))

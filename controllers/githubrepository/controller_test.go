@@ -26,7 +26,7 @@ func TestReadsPullRequests(t *testing.T) {
 	was := s.repo.PullRequest(one)
 	same(t, "the first one", pull(t, r, one), v1alpha1.PullRequest{
 		Number: 1, State: "Open", HeadRef: "feature/one", HeadSHA: was.HeadSHA, MergeSHA: was.MergeCommitSHA,
-		HeadTime: stamp(at), HeadRepo: "acme/shop", BaseRef: "main", Author: "octocat", Association: "FirstTimeContributor",
+		HeadTime: stamp(at), PushTime: stamp(at), HeadRepo: "acme/shop", BaseRef: "main", Author: "octocat", Association: "FirstTimeContributor",
 		Labels: []v1alpha1.PullRequestLabel{{Name: "approved", SHA: was.HeadSHA}, {Name: "preview", SHA: was.HeadSHA}},
 		Draft:  true, Title: "One",
 	})

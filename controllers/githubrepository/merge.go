@@ -128,8 +128,32 @@ func open(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m me
 		pr.MergeSHA = k.MergeSHA // GitHub makes a new one, and has none meanwhile
 	}
 	pr.HeadTime = headTime(g, k, was, p, m)
+	pr.PushTime = pushTime(g, k, was, p)
 	pr.Labels = labels(g, k, was, p, m)
 	return pr
+}
+
+// pushTime is when the head commit was first seen. One that was there when the pull
+// request was first seen was pushed when that was opened, or later where the commit was
+// made later. It is never after the look: a committer's date may be anything.
+func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls) *metav1.Time {
+	switch {
+	case was && k.HeadSHA != g.HeadSHA:
+		return stamp(p.time)
+	case was && k.PushTime != nil && k.HeadTime != nil:
+		return k.PushTime
+	}
+	pushed := g.CreatedAt
+	if k.PushTime != nil {
+		pushed = k.PushTime.Time
+	}
+	if date := p.dates[g.HeadSHA]; date.After(pushed) {
+		pushed = date
+	}
+	if pushed.IsZero() || pushed.After(p.time) {
+		pushed = p.time
+	}
+	return stamp(pushed)
 }
 
 // headTime is a time before which no image of the head commit can have been built.

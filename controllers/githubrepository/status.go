@@ -81,7 +81,7 @@ func learn(o *observed, known remembered, now time.Time) map[string]time.Time {
 		}
 		l.pulls = &pulls{time: l.begun, other: true}
 	}
-	st.Repository = l.repository.Repo.String()
+	st.Repository, st.RepositoryID = l.repository.Repo.String(), l.repository.ID
 	var cut overflow
 	switch {
 	case !l.question.wants.releases:
