@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 	_ "time/tzdata" // deploy windows need no files of the image
 
@@ -85,7 +87,7 @@ gives.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the Lease of the manager; needed with more than one replica")
-	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; default: the pod's own")
+	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease, and of the ConfigMap that says which namespace may have which hosts; default: the pod's own")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 serves none")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve the metrics over HTTP and to everybody")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
@@ -117,6 +119,21 @@ func (o options) validate() error {
 	return err
 }
 
+// podNamespace is the file that names the namespace of a pod.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// ownNamespace is that of the manager; "": it runs outside of the cluster, and was told none.
+func (o options) ownNamespace() string {
+	if o.leaderNamespace != "" {
+		return o.leaderNamespace
+	}
+	name, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(name))
+}
+
 // run finds the cluster, and runs the manager until ctx ends.
 func run(ctx context.Context, o options, logger logr.Logger) error {
 	ctrl.SetLogger(logger)
@@ -128,6 +145,9 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 	mgr, err := newManager(config, o)
 	if err != nil {
 		return err
+	}
+	if o.ownNamespace() == "" {
+		logger.Info("no list of domains is read: every namespace may have every host; set --leader-election-namespace to the namespace of the list")
 	}
 	logger.Info("starting", "version", version, "go", goVersion())
 	if err := mgr.Start(ctx); err != nil {
@@ -254,7 +274,7 @@ func setup(mgr ctrl.Manager, o options) error {
 			})
 		}},
 		{"networkpolicy", func() error {
-			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{Concurrency: o.workers})
+			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{Concurrency: o.workers, Namespace: o.ownNamespace()})
 		}},
 	} {
 		if err := c.setup(); err != nil {

@@ -22,6 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,6 +32,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/domains"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/outbound"
@@ -186,6 +188,11 @@ func TestShippedRightsSuffice(t *testing.T) {
 	gateway.Spec.GatewayClassName = "test"
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
 	create(t, gateway)
+	// By labels, so that the manager has to read those of the Namespace.
+	create(t, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "heighliner-system", Name: domains.ConfigMapName},
+		Data:       map[string]string{"shop": "namespaces: " + corev1.LabelMetadataName + "=" + namespace + "\nshop.example.com"},
+	})
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: shop}
 	policy.Spec.Image, policy.Spec.Interval = images.Repository("team/shop"), "5s"
 	policy.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "pull"}}
@@ -220,6 +227,12 @@ func TestShippedRightsSuffice(t *testing.T) {
 	routes.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}}
 	routes.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com", Port: "http"}}
 	create(t, routes)
+
+	unowned := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "shop"}, Spec: *routes.Spec.DeepCopy()}
+	err = env.Client.Create(t.Context(), unowned)
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("a host of another namespace is taken: %v", err)
+	}
 
 	serves(t, namespace, "1.0.0")
 	images.Push(t, "team/shop", "1.1.0")

@@ -30,7 +30,7 @@ func (p problem) stalls() bool {
 
 // classes of the reasons of domains: to which condition they belong.
 var (
-	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonNotRoutable, reasonNotSupported, reasonTooManyDomains, reasonGatewayAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
+	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonDomainNotAllowed, reasonDomainsUnreadable, reasonNotRoutable, reasonNotSupported, reasonTooManyDomains, reasonGatewayAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
 )
 

@@ -40,12 +40,15 @@ import (
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;grpcroutes;tlsroutes;tcproutes;udproutes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apisix.apache.org,resources=apisixroutes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io;grpcroutes.gateway.networking.k8s.io;tlsroutes.gateway.networking.k8s.io;tcproutes.gateway.networking.k8s.io;udproutes.gateway.networking.k8s.io,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -74,6 +77,8 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
+	// list of domains; nil: none is looked for.
+	list    *domainList
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
@@ -85,10 +90,13 @@ type Reconciler struct {
 type Options struct {
 	// Concurrency is the number of policies that are looked at at a time. Default: 2.
 	Concurrency int
+	// Namespace of the manager, in which the list of domains is looked for. Default:
+	// none is looked for, and every namespace may have every host.
+	Namespace string
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 
-	// lookAgain is when to look for a kind that is missing. Default: lookAgain.
+	// lookAgain is when to look for what no watch tells of. Default: lookAgain.
 	lookAgain time.Duration
 }
 
@@ -109,15 +117,22 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if r.Now == nil {
 		r.Now = time.Now
 	}
-	c, err := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
+	b := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
 		For(&v1alpha1.NetworkPolicy{}).
 		Owns(&corev1.Service{}).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)). // Adopted ones have no owner.
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2)}).
-		Build(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2)})
+	if opts.Namespace != "" {
+		var err error
+		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.lookAgain, lookAgain)); err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(source.Kind(r.list.cache, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.byList)))
+	}
+	c, err := b.Build(r)
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
@@ -193,6 +208,9 @@ func (r *Reconciler) again(f *facts, out *decision, w writes, wake time.Duration
 	}
 	if r.kinds.lacks(provider(f.policy).Needs(f.policy)) {
 		earlier(r.kinds.every)
+	}
+	if f.owned != nil {
+		earlier(f.owned.until.Sub(f.now)) // No watch tells of the labels of namespaces.
 	}
 	if a := out.adoption; a != nil && (a.reason == reasonAdoptedMissing || a.reason == reasonAdoptedUnsuitable) {
 		earlier(lookAgain) // No watch knows of a Service that is not marked.

@@ -77,7 +77,7 @@ type decider struct {
 func decide(f *facts) *decision {
 	d := newDecider(f)
 	if f.microservice == nil {
-		return &decision{}
+		return &decision{deleteRoutes: d.forbiddenRoutes()}
 	}
 	out := &decision{rows: d.rows()}
 	for _, g := range d.ledger.groups {
@@ -567,8 +567,8 @@ func (d *decider) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 }
 
 // obsolete decides what is deleted. A route goes only when the hosts that are still
-// wanted are accepted elsewhere; a Service goes only when its release has no row
-// and no written object names it.
+// wanted are accepted elsewhere, or when one of its hosts is not allowed; a Service goes
+// only when its release has no row and no written object names it.
 func (d *decider) obsolete(out *decision) {
 	wanted := map[string]*routeDecision{}
 	byHost := map[string][]*routeDecision{}
@@ -576,6 +576,12 @@ func (d *decider) obsolete(out *decision) {
 		wanted[r.Name] = r
 		for _, host := range r.Hostnames {
 			byHost[host] = append(byHost[host], r)
+		}
+	}
+	refused := map[string]bool{}
+	for _, r := range out.rows {
+		if r.reason == reasonDomainNotAllowed && r.group != nil {
+			refused[r.group.Slug+"/"+r.host] = true
 		}
 	}
 	vanished := d.vanished()
@@ -590,7 +596,14 @@ func (d *decider) obsolete(out *decision) {
 		for _, service := range route.Services {
 			named[service] = true
 		}
-		if wanted[name] != nil || route.Leaving || vanished[route.Group()] {
+		if wanted[name] != nil || route.Leaving {
+			continue
+		}
+		if d.forbidden(route) || slices.ContainsFunc(route.Hostnames, func(host string) bool { return refused[route.Group()+"/"+host] }) {
+			out.deleteRoutes = append(out.deleteRoutes, name)
+			continue
+		}
+		if vanished[route.Group()] {
 			continue
 		}
 		replaced := true
@@ -624,6 +637,11 @@ func (d *decider) obsolete(out *decision) {
 		}
 		out.deleteServices = append(out.deleteServices, name)
 	}
+}
+
+// forbiddenRoutes are what goes even where nothing else is decided.
+func (d *decider) forbiddenRoutes() []string {
+	return slices.DeleteFunc(sortedKeys(d.live), func(name string) bool { return d.live[name].Leaving || !d.forbidden(d.live[name]) })
 }
 
 // vanished are groups that live objects carry and the ledger does not know. A group

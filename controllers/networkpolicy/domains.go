@@ -18,6 +18,8 @@ import (
 const (
 	reasonInvalidDomain       = "InvalidDomain"
 	reasonDomainConflict      = "DomainConflict"
+	reasonDomainNotAllowed    = "DomainNotAllowed"
+	reasonDomainsUnreadable   = "DomainListUnreadable"
 	reasonGroupNotFound       = "GroupNotFound"
 	reasonNoActiveRelease     = "NoActiveRelease"
 	reasonNoReadyEndpoints    = "NoReadyEndpoints"
@@ -67,7 +69,7 @@ type row struct {
 	// reason and message why the row is not routed, or what is wrong with it.
 	reason, message string
 	// kept rows are live although the specification no longer gives them, because
-	// what it gives instead is no host.
+	// what it gives instead is no host, or although nobody can say whether they may be.
 	kept bool
 }
 
@@ -173,6 +175,7 @@ func (d *decider) rows() []*row {
 	for i, entry := range d.policy.Spec.Domains {
 		rows = append(rows, d.entryRows(i, entry)...)
 	}
+	d.judgeHosts(rows)
 	if len(rows) > maxRows {
 		rows = rows[:maxRows]
 		last := rows[maxRows-1]
@@ -348,7 +351,9 @@ func (d *decider) pinRow(base row, entry v1alpha1.Domain) *row {
 		return &r
 	}
 	r = d.renderRow(r, entry)
-	r.message = ""
+	if r.reason == "" {
+		r.message = ""
+	}
 	return &r
 }
 
@@ -469,7 +474,7 @@ func (d *decider) hostGroup(host, path string) string {
 }
 
 // keepInvalid keeps live what a domain that renders to no host name has led to
-// until now: bad input takes nothing away.
+// until now, if it may have it: bad input takes nothing away.
 func (d *decider) keepInvalid(rows []*row) {
 	wanted := map[string]bool{}
 	for _, r := range rows {
@@ -485,7 +490,7 @@ func (d *decider) keepInvalid(rows []*row) {
 				continue
 			}
 			for _, host := range route.Hostnames {
-				if !wanted[host+r.path] && !r.kept {
+				if !wanted[host+r.path] && !r.kept && d.owned.refuses(d.policy.Spec.Domains[r.entry].Domain, host) == nil {
 					r.host, r.kept = host, true
 					wanted[host+r.path] = true
 				}

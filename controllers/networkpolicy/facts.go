@@ -32,7 +32,9 @@ type facts struct {
 	endpoints map[string]endpoints
 	// claims of older policies that this one's routes could meet.
 	claims []claim
-	now    time.Time
+	// owned is what the list of domains gives to the namespace; nil: there is no list.
+	owned *ownership
+	now   time.Time
 }
 
 // endpoints of one Service, by identity.

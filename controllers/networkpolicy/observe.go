@@ -21,7 +21,7 @@ import (
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*facts, error) {
 	f := &facts{policy: policy, now: r.Now()}
 	for _, read := range []func(context.Context, *facts) error{
-		r.readServices, r.readAdopted, r.readEndpoints, r.readRoutes, r.readMicroservice, r.readClaims,
+		r.readServices, r.readAdopted, r.readEndpoints, r.readRoutes, r.readMicroservice, r.readOwnership, r.readClaims,
 	} {
 		if err := read(ctx, f); err != nil {
 			return nil, err

@@ -53,6 +53,9 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
 		now.Summary.Split = r.split(now.Summary.Split)
+	} else {
+		now.Domains = f.withdrawn(now.Domains)
+		now.Summary.Domains, now.URL = countDomains(now.Domains)
 	}
 	r.conditions(&now)
 	return now, r.wake

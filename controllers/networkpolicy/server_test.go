@@ -44,6 +44,9 @@ var (
 	requests     = &record{}
 )
 
+// managerNamespace is where the controller looks for the list of domains.
+const managerNamespace = "manager"
+
 // record of the writes that the controller's client made.
 type record struct {
 	mu   sync.Mutex
@@ -115,6 +118,7 @@ var startServer = sync.OnceValue(func() error {
 		// Endpoints on a Node that is not there are left out of EndpointSlices.
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "infra"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}},
 		public,
 	} {
 		if err := server.Create(ctx, o); err != nil {
@@ -148,7 +152,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	if err != nil {
 		return err
 	}
-	if err := SetupWithManager(mgr, Options{lookAgain: 2 * time.Second}); err != nil {
+	if err := SetupWithManager(mgr, Options{Namespace: managerNamespace, lookAgain: 2 * time.Second}); err != nil {
 		return err
 	}
 	go func() { done <- mgr.Start(ctx) }()

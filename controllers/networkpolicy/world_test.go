@@ -43,6 +43,7 @@ type world struct {
 	ready    map[string]int
 	gateways map[string]*gatewayv1.Gateway
 	claims   []claim
+	owned    *ownership
 	foreign  map[string]bool
 	// lag keeps EndpointSlices of following Services as they were.
 	lag    map[string]string
@@ -133,7 +134,7 @@ func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
 func (w *world) facts() *facts {
 	f := &facts{
 		policy: w.policy.DeepCopy(), services: w.services, written: w.written,
-		endpoints: map[string]endpoints{}, claims: w.claims, now: w.now,
+		endpoints: map[string]endpoints{}, claims: w.claims, owned: w.owned, now: w.now,
 	}
 	f.see(w.scene(f.policy))
 	if w.ms != nil {

@@ -149,6 +149,12 @@ func (e *entry) selects(namespace string, labels map[string]string) bool {
 	})
 }
 
+// ByLabels says whether any key is for the namespaces that have certain labels: else
+// For needs none.
+func (r Rules) ByLabels() bool {
+	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.selectors != nil })
+}
+
 // Hosts are what the list gives to one namespace.
 type Hosts struct {
 	namespace string

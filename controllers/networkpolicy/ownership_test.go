@@ -1,0 +1,329 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/domains"
+)
+
+// own gives the world's namespace what a list says.
+func (w *world) own(data map[string]string, labels map[string]string) {
+	rules, err := domains.Parse(data)
+	w.owned = &ownership{hosts: rules.For(w.policy.Namespace, labels), unread: err}
+}
+
+// broken is a list that nobody can read.
+var broken = map[string]string{"prod": "not a host"}
+
+// reported are the rows of a status, each "host reason programmed".
+func reported(s v1alpha1.NetworkPolicyStatus) []string {
+	out := []string{}
+	for _, d := range s.Domains {
+		text := d.Domain + " " + d.Reason
+		if d.Programmed {
+			text += " programmed"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// routedHosts are the hosts of all routes that are there.
+func (w *world) routedHosts() []string {
+	var out []string
+	for _, route := range w.routes {
+		out = append(out, hostsOf(route)...)
+	}
+	return union(out, nil)
+}
+
+func TestHostsOfANamespace(t *testing.T) {
+	const each = "{{.ReleaseGroupName}}.shop.example.com"
+	preview := map[string]string{"team": "shop"}
+	for name, tc := range map[string]struct {
+		list    map[string]string
+		labels  map[string]string
+		domains []v1alpha1.Domain
+		want    []string
+		message string
+	}{
+		"no list": {domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"}},
+		"empty list": {
+			list: map[string]string{}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
+			message: `spec.domains[0].domain: "a.example.net" is not allowed in namespace "prod": use a host of this namespace, or have it listed`,
+		},
+		"given by name": {list: map[string]string{"prod": "a.example.net"}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"}},
+		"given by labels": {
+			list: map[string]string{"x": "namespaces: team=shop\n*.example.net"}, labels: preview,
+			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"},
+		},
+		"not given by labels": {
+			list:    map[string]string{"x": "namespaces: team=shop\n*.example.net"},
+			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
+		},
+		"the group named as a host of its own": {
+			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
+			want:    []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
+			message: `spec.domains[0].domain: "www.shop.example.com" is not allowed in namespace "prod": ConfigMap "heighliner-domains" lists "www.shop.example.com" by name`,
+		},
+		"the host of its own, before the group that is named like it": {
+			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}, {Domain: "www.shop.example.com"}},
+			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed", "www.shop.example.com  programmed"},
+		},
+		"the group named as a host of others": {
+			list: map[string]string{"prod": "*.shop.example.com", "site": "www.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
+			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
+		},
+		"a pin": {
+			list: map[string]string{"prod": "*.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: "a.example.net", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}}},
+			want: []string{"a.example.net DomainNotAllowed"}, message: "spec.domains[0].domain: ",
+		},
+		"a pin without a release": {
+			list: map[string]string{"prod": "*.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: "a.example.net", Release: &v1alpha1.DomainRelease{Version: "9.0.0"}}},
+			want: []string{"a.example.net DomainNotAllowed"}, message: "spec.domains[0].domain: ",
+		},
+		"an allowed pin without a release": {
+			list: map[string]string{"prod": "*.example.net"}, domains: []v1alpha1.Domain{{Domain: "a.example.net", Release: &v1alpha1.DomainRelease{Version: "9.0.0"}}},
+			want: []string{"a.example.net PinnedReleaseUnavailable"},
+		},
+		"no host name": {
+			list: map[string]string{"prod": "*.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}_.shop.example.com"}},
+			want: []string{"{{.ReleaseGroupName}}_.shop.example.com InvalidDomain", "{{.ReleaseGroupName}}_.shop.example.com InvalidDomain"},
+		},
+		"unreadable, and nothing served": {
+			list: broken, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainListUnreadable"},
+			message: `spec.domains[0].domain: nobody can say whether "a.example.net" is allowed in namespace "prod": no host is added, and what is served stays, until an administrator mends the list: read list of domains: key "prod": line "not a host"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("www", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.ready["b"] = 1, 1
+			w.policy.Spec.Domains = tc.domains
+			if tc.list != nil {
+				w.own(tc.list, tc.labels)
+			}
+			s := w.settle()
+			if diff := cmp.Diff(tc.want, reported(s)); diff != "" {
+				t.Error(diff)
+			}
+			if !strings.HasPrefix(s.Domains[0].Message, tc.message) {
+				t.Errorf("message is %q, want %q", s.Domains[0].Message, tc.message)
+			}
+			var programmed []string
+			for _, d := range s.Domains {
+				if d.Programmed {
+					programmed = append(programmed, d.Domain)
+				}
+			}
+			if diff := cmp.Diff(union(programmed, nil), w.routedHosts()); diff != "" {
+				t.Errorf("hosts of routes: %s", diff)
+			}
+		})
+	}
+}
+
+func TestAListTakesAwayAndGivesBack(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "www.example.com"})
+	w.settle()
+	want(t, "split without a list", w.split("www.example.com"), "1.0.0=100")
+
+	w.own(map[string]string{"prod": "*.shop.example.com"}, nil)
+	w.settle()
+	want(t, "hosts", cmp.Diff([]string{host}, w.routedHosts()), "")
+	want(t, "accepted", w.condition("Accepted"), "False DomainNotAllowed")
+	want(t, "ready", w.condition("Ready"), "False DomainNotAllowed")
+
+	w.owned = nil
+	w.settle()
+	want(t, "hosts", cmp.Diff([]string{host, "www.example.com"}, w.routedHosts()), "")
+	want(t, "ready", w.condition("Ready"), "True Programmed")
+}
+
+func TestAnUnreadableListTakesNothingAway(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"], w.ready["b"], w.ready["c"] = 1, 1, 1
+	w.settle()
+	w.own(broken, nil)
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "www.example.com"})
+	w.settle()
+	want(t, "rows", cmp.Diff([]string{host + " DomainListUnreadable programmed", "www.example.com DomainListUnreadable"}, reported(w.policy.Status)), "")
+	want(t, "hosts", cmp.Diff([]string{host}, w.routedHosts()), "")
+	want(t, "accepted", w.condition("Accepted"), "False DomainListUnreadable")
+
+	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.settle()
+	want(t, "what is served goes on with the releases", w.split(host), "1.1.0=100")
+	want(t, "revision", w.traffic("1-x").Revision, 2)
+	want(t, "the new group", w.traffic("2-x").Reason, reasonDomainsUnreadable)
+	want(t, "hosts", cmp.Diff([]string{host}, w.routedHosts()), "")
+
+	w.own(map[string]string{"prod": "*.example.com"}, nil)
+	w.settle()
+	want(t, "hosts", cmp.Diff([]string{host, "2-x.shop.example.com", "www.example.com"}, w.routedHosts()), "")
+	want(t, "ready", w.condition("Ready"), "True Programmed")
+}
+
+// What is kept although the specification does not give it is judged like the rest.
+func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
+	for name, keep := range map[string]func(*world){
+		"the domain became invalid": func(w *world) { w.policy.Spec.Domains[0].Domain = "{{.Version}}_.example.com" },
+		"the Microservice is gone":  func(w *world) { w.ms = nil },
+		"the group vanished":        func(w *world) { w.ledger() },
+		"the Gateway is another, which does not exist": func(w *world) {
+			w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "typo"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"] = 1
+			w.settle()
+			keep(w)
+			w.own(map[string]string{"prod": "*.shop.example.com"}, nil)
+			w.settle()
+			if !strings.Contains(strings.Join(w.routedHosts(), " "), host) {
+				t.Fatalf("hosts that are allowed are not kept: %q", w.routedHosts())
+			}
+			w.own(broken, nil)
+			w.settle()
+			want(t, "hosts by an unreadable list", cmp.Diff([]string{host}, w.routedHosts()), "")
+			w.own(map[string]string{"prod": "*.example.net"}, nil)
+			s := w.settle()
+			want(t, "hosts that are not allowed", len(w.routedHosts()), 0)
+			for _, d := range s.Domains {
+				want(t, "programmed", d.Programmed, false)
+			}
+		})
+	}
+}
+
+func TestADomainThatIsNotAllowedHoldsNothing(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.own(map[string]string{"prod": "*.example.net"}, nil)
+	w.settle()
+	other := newWorld(t).policy.DeepCopy()
+	other.UID, other.Namespace = "other", "zzz"
+	f := &facts{policy: other}
+	f.see(newWorld(t).scene(other))
+	want(t, "claims", len(claimsOf(f, []v1alpha1.NetworkPolicy{*w.policy})), 0)
+}
+
+// list makes the list of domains of the API server's manager say something; nil: it is deleted.
+func (p *place) list(data map[string]string) {
+	p.t.Helper()
+	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}, Data: data}
+	err := server.Create(p.t.Context(), list)
+	switch {
+	case data == nil:
+		err = client.IgnoreNotFound(server.Delete(p.t.Context(), list))
+	case apierrors.IsAlreadyExists(err):
+		err = server.Update(p.t.Context(), list)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// hosts says that exactly these are programmed, and that no route has another.
+func (p *place) hosts(name, what string, hosts ...string) *v1alpha1.NetworkPolicy {
+	p.t.Helper()
+	return p.eventually(name, what, func(policy *v1alpha1.NetworkPolicy) bool {
+		var routes gatewayv1.HTTPRouteList
+		if err := server.List(p.t.Context(), &routes, client.InNamespace(p.namespace)); err != nil {
+			return false
+		}
+		var routed, programmed []string
+		for i := range routes.Items {
+			routed = append(routed, hostsOf(&routes.Items[i])...)
+		}
+		for _, d := range policy.Status.Domains {
+			if d.Programmed {
+				programmed = append(programmed, d.Domain)
+			}
+		}
+		return cmp.Equal(union(routed, nil), hosts, cmpopts.EquateEmpty()) && cmp.Equal(union(programmed, nil), hosts, cmpopts.EquateEmpty())
+	})
+}
+
+func reasonOf(p *v1alpha1.NetworkPolicy, host string) string {
+	for _, d := range p.Status.Domains {
+		if d.Domain == host {
+			return d.Reason
+		}
+	}
+	return "no such row"
+}
+
+// It is not parallel: the list is one for all namespaces.
+func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
+	p := newPlace(t)
+	t.Cleanup(func() {
+		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}}
+		if err := client.IgnoreNotFound(server.Delete(context.Background(), list)); err != nil {
+			t.Error(err)
+		}
+	})
+	const domain = ".apps.example.com"
+	one, www := group("1-x", 1, "a 1.0.0 active 100"), group("www", 1, "b 2.0.0 active 100")
+	p.microservice(one)
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", "{{.ReleaseGroupName}}"+domain, func(policy *v1alpha1.NetworkPolicy) {
+		policy.Spec.Domains = append(policy.Spec.Domains, v1alpha1.Domain{Domain: "shop.example.net"})
+	})
+	p.hosts("shop", "without a list", "1-x"+domain, "shop.example.net")
+
+	given := map[string]string{p.namespace: "*" + domain, "site": "www" + domain}
+	p.list(given)
+	policy := p.hosts("shop", "a host that the list does not give goes", "1-x"+domain)
+	want(t, "reason", reasonOf(policy, "shop.example.net"), reasonDomainNotAllowed)
+
+	p.ledger(www, one)
+	policy = p.eventually("shop", "the preview is turned down", func(policy *v1alpha1.NetworkPolicy) bool {
+		return reasonOf(policy, "www"+domain) == reasonDomainNotAllowed
+	})
+	p.hosts("shop", "with a preview called www", "1-x"+domain)
+	want(t, "accepted", has(v1alpha1.ConditionAccepted, reasonDomainNotAllowed)(policy), true)
+	p.quiet()
+
+	p.list(map[string]string{p.namespace: "*" + domain, "site": "www of" + domain})
+	policy = p.eventually("shop", "the list is unreadable", has(v1alpha1.ConditionAccepted, reasonDomainsUnreadable))
+	want(t, "reason of what is served", reasonOf(policy, "1-x"+domain), reasonDomainsUnreadable)
+	p.hosts("shop", "by an unreadable list", "1-x"+domain)
+	p.quiet()
+
+	p.list(map[string]string{"apps": "namespaces: team=shop\n*" + domain})
+	p.hosts("shop", "a list for labels that the namespace has not")
+	p.label("team", "shop")
+	p.hosts("shop", "a label that the namespace got", "1-x"+domain, "www"+domain)
+	p.label("team", "other")
+	p.hosts("shop", "a label that the namespace lost")
+
+	p.list(nil)
+	p.hosts("shop", "the list is gone", "1-x"+domain, "shop.example.net", "www"+domain)
+}
+
+// label gives the namespace a label.
+func (p *place) label(key, value string) {
+	p.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value))
+	if err := server.Patch(p.t.Context(), namespace, patch); err != nil {
+		p.t.Fatal(err)
+	}
+}
