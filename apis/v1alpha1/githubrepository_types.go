@@ -261,6 +261,13 @@ const (
 
 // FeedbackRecord is what was written to GitHub about one environment.
 type FeedbackRecord struct {
+	// repository that it is in, "owner/name"; absent before the first look.
+	// +optional
+	// +kubebuilder:validation:MaxLength=140
+	Repository string `json:"repository,omitempty"`
+	// repositoryID is GitHub's number of that repository.
+	// +optional
+	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// environment at GitHub.
 	// +kubebuilder:validation:MaxLength=255
 	Environment string `json:"environment"`
@@ -284,6 +291,13 @@ type FeedbackRecord struct {
 
 // CommentRecord is the one comment on a pull request.
 type CommentRecord struct {
+	// repository that it is in, "owner/name"; absent before the first look.
+	// +optional
+	// +kubebuilder:validation:MaxLength=140
+	Repository string `json:"repository,omitempty"`
+	// repositoryID is GitHub's number of that repository.
+	// +optional
+	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// pullRequest number.
 	PullRequest int64 `json:"pullRequest"`
 	// commentID at GitHub.
