@@ -139,6 +139,9 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.max) || self.inconclusiveRange.max <= 60.0",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write inconclusiveRange: {max: 1}, not 1000"
 // +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="spec.updateStrategy.canary.analysis.metrics[].successRate is good when it is high: set thresholdRange.min, with max alone a canary that always fails passes"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="spec.updateStrategy.canary.analysis.metrics[].latency is good when it is low: set thresholdRange.max, with min alone the slower canary passes"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests goes with successRate and latency: let a query of your own give nothing where there are too few requests"
 type AnalysisMetric struct {
 	// name of the metric, in this analysis.
 	// +required
@@ -162,6 +165,14 @@ type AnalysisMetric struct {
 	// web is a number out of the JSON that a URL answers.
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
+
+	// minimumRequests that the interval must have had for successRate or latency to
+	// say anything, of the active release too where there is a baseline; with fewer there
+	// is no traffic. Default: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MinimumRequests int32 `json:"minimumRequests,omitempty"`
 
 	// thresholdRange is where the value passes, bounds included.
 	// +required

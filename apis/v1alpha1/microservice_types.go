@@ -250,7 +250,8 @@ type ManualUpdateStrategy struct {
 
 // GroupPin pins one group to a version.
 type GroupPin struct {
-	// name of the group ("1.x") or its slug ("1-x").
+	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. A
+	// name that is no group starts nothing in groups without a pin.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -278,7 +279,7 @@ type GroupPin struct {
 }
 
 // CanaryStrategy is the way of a new release to the main traffic.
-// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps"
+// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps is a steps[].name, and a number is none"
 type CanaryStrategy struct {
 	// steps in order. After the last one the release becomes active.
 	// +required

@@ -96,14 +96,22 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 		return "", errorf(BadQuery, "analysis.source: nothing is known of %q", name)
 	}
 	if metric.SuccessRate != nil {
-		return s.successRate(t, intervalOf(spec))
+		return s.successRate(t, intervalOf(spec), enough(metric))
 	}
-	return s.latency(t, intervalOf(spec), metric.Latency.Quantile, name)
+	return s.latency(t, intervalOf(spec), enough(metric), metric.Latency.Quantile, name)
+}
+
+// enough compares a number of requests with what a metric needs.
+func enough(metric *v1alpha1.AnalysisMetric) string {
+	if n := metric.MinimumRequests; n > 1 {
+		return fmt.Sprintf(">= %d", n)
+	}
+	return "> 0"
 }
 
 // successRate is 100 x (1 - bad / all). Where nothing was bad there may be no
-// series of bad ones; where there was no request there is no answer.
-func (s source) successRate(t Target, interval time.Duration) (string, *Error) {
+// series of bad ones; where there were not enough requests there is no answer.
+func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)
 	if err != nil {
 		return "", err
@@ -112,12 +120,12 @@ func (s source) successRate(t Target, interval time.Duration) (string, *Error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) > 0))", bad, all), nil
+	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) %s))", bad, all, enough), nil
 }
 
 // latency is a quantile in seconds. One beyond the highest bucket is that bucket's
 // bound with the sign turned: more is not known.
-func (s source) latency(t Target, interval time.Duration, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
+func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {
 		return "", errorf(BadQuery, "latency.quantile: nothing is known of %q", quantile)
@@ -137,8 +145,8 @@ func (s source) latency(t Target, interval time.Duration, quantile v1alpha1.Late
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("histogram_quantile(%[1]s, sum by (le) (%[2]s)) / %[5]d * on () (1 - 2 * (max(sum by (le) (%[3]s)) < bool %[1]s * sum(%[4]s))) and on () (sum(%[4]s) > 0)",
-		q, all, finite, total, s.perSecond), nil
+	return fmt.Sprintf("histogram_quantile(%[1]s, sum by (le) (%[2]s)) / %[5]d * on () (1 - 2 * (max(sum by (le) (%[3]s)) < bool %[1]s * sum(%[4]s))) and on () (sum(%[4]s) %[6]s)",
+		q, all, finite, total, s.perSecond, enough), nil
 }
 
 // rise is how much the counters of a release rose in the interval. A series that

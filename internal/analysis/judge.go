@@ -55,7 +55,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 		case canary.err != nil:
 			return m.failing(canary.err)
 		case canary.noTraffic:
-			return m.without("no traffic")
+			return m.without(lack(metric))
 		}
 		return m.compared(metric, canary.value, "").exact(metric, canary)
 	}
@@ -70,16 +70,24 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 	case active.err != nil:
 		return m.failing(&Error{Reason: active.err.Reason, Message: "the active release: " + active.err.Message})
 	case canary.noTraffic:
-		return m.without("no traffic")
+		return m.without(lack(metric))
 	case active.noTraffic:
 		m.Baseline = true
-		return m.without("no traffic at the active release")
+		return m.without(lack(metric) + " at the active release")
 	}
 	both := fmt.Sprintf("canary %s, active %s", text(canary.value), text(active.value))
 	if metric.Baseline == v1alpha1.BaselineDifference {
 		return m.compared(metric, canary.value-active.value, both).exact(metric, canary, *active)
 	}
 	return m.ratio(metric, canary.value, active.value, both).exact(metric, canary, *active)
+}
+
+// lack says what is missing where there is no traffic to judge by.
+func lack(metric *v1alpha1.AnalysisMetric) string {
+	if n := metric.MinimumRequests; n > 1 {
+		return fmt.Sprintf("fewer than %d requests", n)
+	}
+	return "no traffic"
 }
 
 // exact refuses verdicts that rest on a bound. Of a canary that is slower than

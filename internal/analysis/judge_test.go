@@ -49,6 +49,10 @@ func TestJudge(t *testing.T) {
 		"outer bound on one side":    {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 2.5}, Measurement{Result: "Inconclusive", Value: "2.5", Message: "2.5 is above 2"}},
 		"not on the other side":      {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 0.5}, Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is below 1"}},
 		"no traffic":                 {ranges(ptr(99.0), nil), answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
+		"fewer requests than wanted": {func(m *v1alpha1.AnalysisMetric) {
+			ranges(ptr(99.0), nil)(m)
+			m.MinimumRequests = 100
+		}, answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "fewer than 100 requests"}},
 		"an error":                   {ranges(ptr(99.0), nil), answer{err: errorf(Timeout, "no answer in time")}, Measurement{Result: "Error", Message: "Timeout: no answer in time"}},
 		"NaN that slipped through":   {ranges(nil, ptr(1.0)), answer{value: math.NaN()}, Measurement{Result: "Error", Message: "NotANumber: "}},
 		"+Inf that slipped through":  {ranges(ptr(1.0), nil), answer{value: math.Inf(1)}, Measurement{Result: "Error", Message: "Infinite: "}},
