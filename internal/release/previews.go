@@ -96,17 +96,28 @@ func byPush(x, y *Group) int {
 	return cmp.Or(y.HeadTime.Compare(x.HeadTime), cmp.Compare(y.PullRequest, x.PullRequest), cmp.Compare(x.Slug, y.Slug))
 }
 
-// byRight orders previews, the one that is to lose its place last: what a plan began that
-// was not recorded, then the oldest push.
+// byRight orders previews, the one that is to lose its place last: one that has nothing
+// to serve or to move to, what a plan began that was not recorded, then the oldest push.
 func (b *book) byRight(x, y *Group) int {
-	rx, ry := b.scope(x).recorded(), b.scope(y).recorded()
+	return cmp.Or(
+		last(!b.uses(x), !b.uses(y)),
+		last(!b.scope(x).recorded(), !b.scope(y).recorded()),
+		byPush(x, y),
+	)
+}
+
+// uses says that a preview has something to do with its place.
+func (b *book) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*g) }
+
+// last orders what x and y say: true comes last.
+func last(x, y bool) int {
 	switch {
-	case rx && !ry:
+	case x == y:
+		return 0
+	case y:
 		return -1
-	case ry && !rx:
-		return 1
 	}
-	return byPush(x, y)
+	return 1
 }
 
 // noteHead remembers the head commit of a pull request, and when it was pushed: as its

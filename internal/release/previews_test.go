@@ -361,6 +361,20 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("more places", map[string]string{"pr-2-a": "active 100", "pr-3-b": "active 100", "pr-4-a": "active 100"})
 	}},
+	{"rule 26: fewer places, and the newest push was denied before it ran", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-b")
+		h.push("pr-9-a")
+		h.run(3 * time.Minute)
+		h.broken["pr-8-b"] = "CrashLoopBackOff"
+		h.push("pr-8-b")
+		h.run(10 * time.Second)
+		h.withdraw("pr-8-b", Denied)
+		h.edit("replicas", func(s *Spec) { s.Replicas = 4 })
+		h.bounds(Previews{MaxGroups: 2})
+		h.run(time.Minute)
+		h.want("who runs stays", map[string]string{"pr-7-b": "active 100", "pr-9-a": "active 100", "pr-8-b": ""})
+	}},
 	{"rule 26: what waits for a place ages too", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
