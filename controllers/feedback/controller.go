@@ -174,6 +174,7 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 		if err != nil {
 			return ctrl.Result{}, err
 		}
+		f.abandoned = known.abandoned()
 		p = makePlan(f)
 		if wrote, err := r.hold(ctx, before, f, &p); wrote || err != nil {
 			return status.Again(ctx, err) // The event of our own write brings the next pass.
@@ -185,6 +186,9 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 		return status.Again(ctx, client.IgnoreNotFound(err))
 	} else if wrote {
 		r.journal.Wrote(before, ghr, now)
+		for _, name := range p.forsaken {
+			r.events.Warning(ghr, "FeedbackNotTakenBack", "TellGitHub", fmt.Sprintf("what was written at %s, which this GitHubRepository named before, stays there: GitHub did not let it be taken back in %d tries", name, maxVisits))
+		}
 		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "TellGitHub", status.Told{Kind: v1alpha1.ConditionFeedbackReady, Good: "True"})
 	}
 	r.writer.recorded(key)

@@ -215,7 +215,8 @@ func (s *story) look() {
 func (s *story) lookOnce() error {
 	ghr := s.get()
 	before := ghr.DeepCopy()
-	ghr.Status.PullRequests, ghr.Status.OpenPullRequests, ghr.Status.Repository = nil, ptr.To[int32](0), "acme/shop"
+	ghr.Status.PullRequests, ghr.Status.OpenPullRequests, ghr.Status.Repository = nil, ptr.To[int32](0), s.repo.FullName()
+	ghr.Status.RepositoryID = s.repo.ID()
 	for n := s.pulls; n > 0; n-- {
 		p := s.repo.PullRequest(n)
 		pr := v1alpha1.PullRequest{

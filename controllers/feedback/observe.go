@@ -19,6 +19,7 @@ import (
 func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*facts, error) {
 	f := &facts{
 		feedback:     ghr.Spec.Feedback,
+		here:         siteOf(ghr),
 		looked:       looked(ghr),
 		pullRequests: ghr.Status.PullRequests,
 		tags:         ghr.Status.Tags,

@@ -20,6 +20,11 @@ const (
 type facts struct {
 	// feedback that is wanted; nil: none, all that was written is taken back.
 	feedback *v1alpha1.Feedback
+	// here is the repository that all this is about. What was written at another one is
+	// taken back there.
+	here site
+	// abandoned are the keys of writes to other repositories that are tried no more.
+	abandoned map[string]bool
 	// looked says that GitHub was asked for pull requests, and gave all of them: one
 	// that is missing is over.
 	looked       bool
@@ -40,6 +45,8 @@ type plan struct {
 	writes []write
 	// left counts the Deployments and comments for which there is no room.
 	left int
+	// forsaken names the other repositories in which something stays as it is.
+	forsaken []string
 	// unknown counts the releases whose commit is not known.
 	unknown int
 }
@@ -54,6 +61,8 @@ func (p *plan) binds() bool {
 type write struct {
 	// key of the write: the same for the same Deployment or comment.
 	key string
+	// from names the repository that it goes to, as site.from does.
+	from string
 	// checksum of what is to be written.
 	checksum string
 
@@ -66,14 +75,16 @@ type write struct {
 	text    string
 }
 
-// target is the identity of a Deployment.
-type target struct{ environment, ref string }
+// target is the identity of a Deployment; from is that of site.from.
+type target struct{ from, environment, ref string }
 
-func targetOf(r *v1alpha1.FeedbackRecord) target { return target{r.Environment, r.Ref} }
+func targetOf(r *v1alpha1.FeedbackRecord, here site) target {
+	return target{siteOfRecord(r).from(here), r.Environment, r.Ref}
+}
 
-func (t target) key() string { return fmt.Sprintf("deployment %s@%s", t.environment, t.ref) }
+func (t target) key() string { return fmt.Sprintf("deployment %s %s@%s", t.from, t.environment, t.ref) }
 
-func commentKey(number int64) string { return fmt.Sprintf("comment %d", number) }
+func commentKey(from string, number int64) string { return fmt.Sprintf("comment %s %d", from, number) }
 
 // member is a Microservice in an environment.
 type member struct {
@@ -91,7 +102,7 @@ type member struct {
 func makePlan(f *facts) plan {
 	p := &planner{facts: f, wanted: map[target]*v1alpha1.FeedbackRecord{}, verdicts: map[target]verdict{}, states: map[target]v1alpha1.DeploymentState{}}
 	for _, r := range f.records {
-		p.states[targetOf(&r)] = r.State
+		p.states[targetOf(&r, f.here)] = r.State
 	}
 	if f.feedback != nil {
 		p.previews()
@@ -103,9 +114,12 @@ func makePlan(f *facts) plan {
 	return p.out
 }
 
-// urgency orders writes: what begins and becomes ready, what ends, and comments last.
+// urgency orders writes: what begins and becomes ready, what ends, comments, and last
+// what is in another repository.
 func (w *write) urgency() int {
 	switch {
+	case w.from != "":
+		return 3
 	case w.comment != nil:
 		return 2
 	case w.verdict.state == v1alpha1.DeploymentInactive:
@@ -146,7 +160,7 @@ func (p *planner) previews() {
 			g := s.group(pr.Number)
 			p.members = append(p.members, member{
 				stream: s, group: g, pull: pr.Number, version: sha,
-				head:    target{environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), sha},
+				head:    target{"", environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), sha},
 				verdict: s.judge(g, sha),
 			})
 		}
@@ -178,7 +192,7 @@ func (p *planner) releases() {
 			version := g.Releases[at].SemVer.Version
 			m := member{
 				stream: s, group: g, version: version,
-				head:    target{environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, version)},
+				head:    target{"", environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, version)},
 				verdict: s.judge(g, version),
 			}
 			p.members = append(p.members, m)
@@ -221,7 +235,7 @@ func (p *planner) want(m member) {
 		p.verdicts[m.head] = p.verdicts[m.head].worse(m.verdict)
 		return
 	}
-	p.wanted[m.head] = &v1alpha1.FeedbackRecord{Environment: m.head.environment, Ref: m.head.ref, PullRequest: m.pull}
+	p.wanted[m.head] = &v1alpha1.FeedbackRecord{Repository: p.here.name, RepositoryID: p.here.id, Environment: m.head.environment, Ref: m.head.ref, PullRequest: m.pull}
 	p.order = append(p.order, m.head)
 	p.verdicts[m.head] = m.verdict
 }
@@ -229,7 +243,8 @@ func (p *planner) want(m member) {
 // deployments makes the records and their writes.
 func (p *planner) deployments() {
 	for _, r := range p.records {
-		t := targetOf(&r)
+		at, t := siteOfRecord(&r).current(p.here), targetOf(&r, p.here)
+		r.RepositoryID, r.Repository = at.id, at.name
 		if w := p.wanted[t]; w != nil {
 			r.PullRequest = w.PullRequest
 			p.keep(r, p.verdicts[t])
@@ -252,12 +267,13 @@ func (p *planner) deployments() {
 	p.boundRecords()
 }
 
-// keep keeps a record, with the write that it needs. Without feedback nothing is kept
-// that is over.
+// keep keeps a record, with the write that it needs. Without feedback, and of another
+// repository, nothing is kept that is over.
 func (p *planner) keep(r v1alpha1.FeedbackRecord, v verdict) {
 	sum := checksum(string(v.state), v.text, v.url)
 	over := v.state == v1alpha1.DeploymentInactive && r.State == v1alpha1.DeploymentInactive
-	if p.feedback == nil && over {
+	t := targetOf(&r, p.here)
+	if over && (p.feedback == nil || t.from != "") || p.forsakes(t.from, t.key(), r.Repository) {
 		return
 	}
 	p.out.records = append(p.out.records, r)
@@ -266,7 +282,18 @@ func (p *planner) keep(r v1alpha1.FeedbackRecord, v verdict) {
 	if over || r.DeploymentID != 0 && r.State == v.state && r.Checksum == sum {
 		return
 	}
-	p.out.writes = append(p.out.writes, write{key: targetOf(&r).key(), checksum: sum, deployment: &r, verdict: v})
+	p.out.writes = append(p.out.writes, write{key: t.key(), from: t.from, checksum: sum, deployment: &r, verdict: v})
+}
+
+// forsakes says that a record of another repository is given up, and notes it.
+func (p *planner) forsakes(from, key, name string) bool {
+	if from == "" || !p.abandoned[key] {
+		return false
+	}
+	if !slices.Contains(p.out.forsaken, name) {
+		p.out.forsaken = append(p.out.forsaken, name)
+	}
+	return true
 }
 
 // former says what becomes of a Deployment that is not of a present head; false: it
@@ -278,7 +305,7 @@ func (p *planner) former(r *v1alpha1.FeedbackRecord) (verdict, bool) {
 	if r.State == v1alpha1.DeploymentInactive {
 		return inactive("")
 	}
-	if p.feedback == nil {
+	if p.feedback == nil || !siteOfRecord(r).is(p.here) {
 		return inactive("Previews are not reported any more.")
 	}
 	var now []member
@@ -355,7 +382,7 @@ func (p *planner) boundRecords() {
 		return
 	}
 	p.out.records = slices.DeleteFunc(p.out.records, func(r v1alpha1.FeedbackRecord) bool {
-		drop := excess > 0 && r.State == v1alpha1.DeploymentInactive && p.wanted[targetOf(&r)] == nil
+		drop := excess > 0 && r.State == v1alpha1.DeploymentInactive && p.wanted[targetOf(&r, p.here)] == nil
 		if drop {
 			excess--
 		}
@@ -364,7 +391,7 @@ func (p *planner) boundRecords() {
 	dropped := map[string]bool{}
 	for excess > 0 && len(p.out.records) > 0 {
 		last := &p.out.records[len(p.out.records)-1]
-		dropped[targetOf(last).key()] = true
+		dropped[targetOf(last, p.here).key()] = true
 		p.out.records = p.out.records[:len(p.out.records)-1]
 		p.out.left++
 		excess--
@@ -376,21 +403,30 @@ func (p *planner) boundRecords() {
 func (p *planner) discussions() {
 	rows := p.rows()
 	for _, c := range p.comments {
+		at := siteOfComment(&c).current(p.here)
+		c.RepositoryID, c.Repository = at.id, at.name
+		from := at.from(p.here)
 		text, known := p.text(c.PullRequest, rows)
+		if from != "" {
+			text, known = textEnded, true
+		}
 		sum := checksum(text)
 		switch {
 		case !known:
 			p.out.comments = append(p.out.comments, c)
-		case p.feedback == nil && (atRest(&c) || c.Deletions > 1):
+		case (p.feedback == nil || from != "") && (atRest(&c) || c.Deletions > 1):
 			// over, and not kept
+		case p.forsakes(from, commentKey(from, c.PullRequest), c.Repository):
 		default:
 			p.out.comments = append(p.out.comments, c)
 			// One that was closed stays as it is when nothing is told any more.
 			if c.Checksum != sum && c.Deletions < 2 && (text != textEnded || !atRest(&c)) {
-				p.out.writes = append(p.out.writes, write{key: commentKey(c.PullRequest), checksum: sum, comment: &c, text: text})
+				p.out.writes = append(p.out.writes, write{key: commentKey(from, c.PullRequest), from: from, checksum: sum, comment: &c, text: text})
 			}
 		}
-		delete(rows, c.PullRequest)
+		if from == "" {
+			delete(rows, c.PullRequest)
+		}
 	}
 	for _, number := range sortedNumbers(rows) {
 		if !slices.ContainsFunc(rows[number], func(r row) bool { return r.state != v1alpha1.DeploymentInactive }) {
@@ -404,9 +440,9 @@ func (p *planner) discussions() {
 				continue
 			}
 		}
-		c, text := v1alpha1.CommentRecord{PullRequest: number}, commentText(rows[number])
+		c, text := v1alpha1.CommentRecord{Repository: p.here.name, RepositoryID: p.here.id, PullRequest: number}, commentText(rows[number])
 		p.out.comments = append(p.out.comments, c)
-		p.out.writes = append(p.out.writes, write{key: commentKey(number), checksum: checksum(text), comment: &c, text: text})
+		p.out.writes = append(p.out.writes, write{key: commentKey("", number), checksum: checksum(text), comment: &c, text: text})
 	}
 }
 

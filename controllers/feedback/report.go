@@ -21,7 +21,7 @@ const (
 // record puts what became of a task into the records.
 func record(ghr *v1alpha1.GitHubRepository, out *outcome) {
 	for _, found := range out.found {
-		if recordOf(ghr, targetOf(&found)) < 0 {
+		if recordOf(ghr, &found) < 0 {
 			ghr.Status.Feedback = append(ghr.Status.Feedback, found)
 		}
 	}
@@ -34,12 +34,15 @@ func record(ghr *v1alpha1.GitHubRepository, out *outcome) {
 	}
 }
 
-func recordOf(ghr *v1alpha1.GitHubRepository, t target) int {
-	return slices.IndexFunc(ghr.Status.Feedback, func(r v1alpha1.FeedbackRecord) bool { return targetOf(&r) == t })
+func recordOf(ghr *v1alpha1.GitHubRepository, r *v1alpha1.FeedbackRecord) int {
+	here := siteOf(ghr)
+	return slices.IndexFunc(ghr.Status.Feedback, func(known v1alpha1.FeedbackRecord) bool {
+		return targetOf(&known, here) == targetOf(r, here)
+	})
 }
 
 func recordDeployment(ghr *v1alpha1.GitHubRepository, res *result) {
-	at := recordOf(ghr, targetOf(res.deployment))
+	at := recordOf(ghr, res.deployment)
 	if at < 0 { // somebody took the records away
 		if res.id == 0 {
 			return
@@ -60,7 +63,10 @@ func recordDeployment(ghr *v1alpha1.GitHubRepository, res *result) {
 }
 
 func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
-	at := slices.IndexFunc(ghr.Status.Comments, func(c v1alpha1.CommentRecord) bool { return c.PullRequest == res.comment.PullRequest })
+	here := siteOf(ghr)
+	at := slices.IndexFunc(ghr.Status.Comments, func(c v1alpha1.CommentRecord) bool {
+		return c.PullRequest == res.comment.PullRequest && siteOfComment(&c).from(here) == siteOfComment(res.comment).from(here)
+	})
 	if at < 0 {
 		at = len(ghr.Status.Comments)
 		ghr.Status.Comments = append(ghr.Status.Comments, *res.comment)

@@ -34,6 +34,9 @@ const (
 	minBackoff     = 2 * time.Second
 	maxBackoff     = 5 * time.Minute
 	invalidBackoff = time.Hour
+	// maxVisits is how often what is in another repository is tried to be taken back
+	// while GitHub answers that it is not there, or not for us.
+	maxVisits = 10
 )
 
 // access is how a repository is written to.
@@ -276,6 +279,21 @@ func (m *remembered) due(w *write, now time.Time) (bool, time.Time) {
 	return !failed || changed || !now.Before(f.next), f.next
 }
 
+// abandoned are the keys of the writes to other repositories that were tried often
+// enough: nobody may ever be let in there again.
+func (m *remembered) abandoned() map[string]bool {
+	keys := map[string]bool{}
+	for key, f := range m.failures {
+		switch github.KindOf(f.err) {
+		case github.NotFound, github.Forbidden, github.Unauthorized, github.BadConfig, github.Invalid:
+			if f.count >= maxVisits {
+				keys[key] = true
+			}
+		}
+	}
+	return keys
+}
+
 // general says that a failure is one of all writes, and not of this one.
 func general(err error) bool {
 	switch github.KindOf(err) {
@@ -287,7 +305,10 @@ func general(err error) bool {
 
 // open finds out how a repository is written to. last is what was used before: it
 // serves where the Secret is gone already because all is being deleted.
-func (r *Reconciler) open(ctx context.Context, ghr *v1alpha1.GitHubRepository, last *access) (*access, error) {
+func (r *Reconciler) open(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
+	if last != nil {
+		last = &access{client: last.client, repo: repo}
+	}
 	ref := ghr.Spec.CredentialsSecretRef
 	if ref == nil {
 		return last, missing(last, "spec.credentialsSecretRef: it is needed to write to GitHub: name a Secret")
@@ -300,7 +321,7 @@ func (r *Reconciler) open(ctx context.Context, ghr *v1alpha1.GitHubRepository, l
 	case err != nil:
 		return nil, fmt.Errorf("get Secret %q: %w", ref.Name, err)
 	}
-	credential, err := github.ReadCredential(secret.Data, ghr.Spec.Owner)
+	credential, err := github.ReadCredential(secret.Data, repo.Owner)
 	if err != nil {
 		return nil, status.NewTerminal("InvalidSecret", fmt.Errorf("spec.credentialsSecretRef: %w", err))
 	}
@@ -308,7 +329,7 @@ func (r *Reconciler) open(ctx context.Context, ghr *v1alpha1.GitHubRepository, l
 	if err != nil {
 		return nil, err
 	}
-	return &access{client: c, repo: repositoryOf(ghr)}, nil
+	return &access{client: c, repo: repo}, nil
 }
 
 func missing(last *access, text string) error {
@@ -321,8 +342,8 @@ func missing(last *access, text string) error {
 // repositoryOf names the repository as GitHub calls it now: it takes no write under a
 // former name.
 func repositoryOf(ghr *v1alpha1.GitHubRepository) github.Repo {
-	if owner, name, ok := strings.Cut(ghr.Status.Repository, "/"); ok && owner != "" && name != "" {
-		return github.Repo{Owner: owner, Name: name}
+	if repo := repoOf(ghr.Status.Repository); repo.Owner != "" && repo.Name != "" {
+		return repo
 	}
 	return github.Repo{Owner: ghr.Spec.Owner, Name: ghr.Spec.Repo}
 }
@@ -330,35 +351,59 @@ func repositoryOf(ghr *v1alpha1.GitHubRepository) github.Repo {
 // carryOut writes a batch, or, when search is set, looks for what was written
 // before. ghr is not changed.
 func (r *Reconciler) carryOut(ctx context.Context, ghr *v1alpha1.GitHubRepository, last *access, search bool, writes []write) outcome {
-	a, err := r.open(ctx, ghr, last)
+	a, err := r.open(ctx, ghr, repositoryOf(ghr), last)
 	if err != nil {
 		return outcome{err: err}
 	}
 	out := outcome{access: a}
 	prefix := prefixOf(ghr)
 	if search {
-		found, err := a.find(ctx, prefix)
+		found, err := a.find(ctx, prefix, siteOf(ghr))
 		return outcome{access: a, found: found, looked: err == nil, err: err}
 	}
-	refused := map[bool]error{} // by whether it is a comment: a permission is missing
+	type kind struct {
+		from    string // as site.from
+		comment bool
+	}
+	refused := map[kind]error{} // a permission is missing
+	visited := map[string]*access{"": a}
 	for _, w := range writes {
-		comment := w.comment != nil
-		if refused[comment] != nil {
-			out.results = append(out.results, w.failed(refused[comment]))
+		k := kind{w.from, w.comment != nil}
+		if refused[k] != nil {
+			out.results = append(out.results, w.failed(refused[k]))
 			continue
 		}
-		res := a.write(ctx, prefix, w)
+		if visited[w.from] == nil {
+			there, err := r.visit(ctx, ghr, w.site(), a)
+			if err != nil {
+				refused[kind{w.from, true}], refused[kind{w.from, false}] = err, err
+				out.results = append(out.results, w.failed(err))
+				continue
+			}
+			visited[w.from] = there
+		}
+		res := visited[w.from].write(ctx, prefix, w)
 		out.results = append(out.results, res)
 		r.metrics.written(res)
 		if general(res.err) {
-			out.err = res.err
+			if w.from == "" { // what is wrong there stops nothing here
+				out.err = res.err
+			}
 			break
 		}
 		if github.KindOf(res.err) == github.Forbidden {
-			refused[comment] = res.err
+			refused[k] = res.err
 		}
 	}
 	return out
+}
+
+// site of the repository that a write goes to.
+func (w *write) site() site {
+	if w.comment != nil {
+		return siteOfComment(w.comment)
+	}
+	return siteOfRecord(w.deployment)
 }
 
 // failed is the result of a write that changed nothing.
@@ -377,7 +422,7 @@ func (w write) failed(err error) result {
 func prefixOf(ghr *v1alpha1.GitHubRepository) string { return "feedback:" + string(ghr.UID) + ":" }
 
 // find gives records of the Deployments that were made, oldest first.
-func (a *access) find(ctx context.Context, prefix string) ([]v1alpha1.FeedbackRecord, error) {
+func (a *access) find(ctx context.Context, prefix string, here site) ([]v1alpha1.FeedbackRecord, error) {
 	made, err := a.client.Deployments(ctx, a.repo, prefix, "", "")
 	if err != nil {
 		return nil, err
@@ -387,11 +432,12 @@ func (a *access) find(ctx context.Context, prefix string) ([]v1alpha1.FeedbackRe
 	seen := map[target]bool{}
 	for _, m := range made.Items {
 		var number int64
-		if _, err := fmt.Sscanf(strings.TrimPrefix(m.Marker, prefix), "%d", &number); err != nil || seen[target{m.Environment, m.SHA}] {
+		t := target{environment: m.Environment, ref: m.SHA}
+		if _, err := fmt.Sscanf(strings.TrimPrefix(m.Marker, prefix), "%d", &number); err != nil || seen[t] {
 			continue
 		}
-		seen[target{m.Environment, m.SHA}] = true
-		records = append(records, v1alpha1.FeedbackRecord{Environment: m.Environment, Ref: m.SHA, PullRequest: number, DeploymentID: m.ID})
+		seen[t] = true
+		records = append(records, v1alpha1.FeedbackRecord{Repository: here.name, RepositoryID: here.id, Environment: m.Environment, Ref: m.SHA, PullRequest: number, DeploymentID: m.ID})
 	}
 	if excess := len(records) - maxRecords; excess > 0 {
 		records = records[excess:]
@@ -453,7 +499,15 @@ func (a *access) deactivate(ctx context.Context, prefix string, w write) (int64,
 		}
 		id = made.Items[len(made.Items)-1].ID
 	}
-	_, err := a.client.Deactivate(ctx, a.repo, id, w.verdict.text)
+	wrote, err := a.client.Deactivate(ctx, a.repo, id, w.verdict.text)
+	if wrote || err != nil {
+		return id, err
+	}
+	// It said so already, or somebody deleted it: then there is nothing to say it of.
+	gone, err := a.client.DeploymentGone(ctx, a.repo, id)
+	if gone {
+		return 0, nil
+	}
 	return id, err
 }
 

@@ -2,6 +2,7 @@ package github
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"time"
 
@@ -16,7 +17,7 @@ const (
 	maxTitle  = 200
 	maxRef    = 255
 	maxName   = 200
-	maxLabel  = 100
+	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
 )
@@ -53,8 +54,10 @@ type PullRequest struct {
 	HeadRepo string
 	// Fork tells whether the branch is in another repository, or in none any more.
 	Fork bool
-	// BaseRef is the branch that it is to be merged into.
-	BaseRef string
+	// BaseRef is the branch that it is to be merged into, and RepositoryID the repository
+	// of that branch, to which the pull request belongs.
+	BaseRef      string
+	RepositoryID int64
 	// MergeCommitSHA is GitHub's trial merge while open, and the merge afterwards; ""
 	// while GitHub has not made it.
 	MergeCommitSHA string
@@ -104,23 +107,38 @@ type Repository struct {
 
 var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
+// PullRequests is a list of them.
+type PullRequests struct {
+	List[PullRequest]
+	// Unusable are the numbers of those that are left out, because nothing can be shown
+	// of the name of their branch.
+	Unusable []int
+}
+
 // OpenPullRequests lists all open pull requests, each number once. Absence from
 // the list is no proof that one was closed, because pages shift while they are
 // read: ask for it with PullRequest. Every error is an *Error.
-func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (List[PullRequest], error) {
+func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests, error) {
 	what := c.call("list pull requests of", repo, "", "pull_requests=read")
 	if err := repo.check(); err != nil {
-		return List[PullRequest]{}, err
+		return PullRequests{}, err
 	}
+	var all PullRequests
 	seen := map[int]bool{}
-	return pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
+	list, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
 		return c.api.PullRequests.List(ctx, repo.Owner, repo.Name, &github.PullRequestListOptions{State: "open", Sort: "created", Direction: "asc", ListOptions: o})
 	}, func(p *github.PullRequest) (PullRequest, bool, error) {
 		converted, err := pullRequest(p)
 		wanted := err == nil && converted.State == Open && !seen[converted.Number]
 		seen[converted.Number] = true
+		if wanted && converted.HeadRef == "" { // people name branches, and none may end the list
+			all.Unusable = append(all.Unusable, converted.Number)
+			return converted, false, nil
+		}
 		return converted, wanted, err
 	})
+	all.List = list
+	return all, err
 }
 
 // PullRequest asks for one pull request. Kind NotFound proves nothing but that the
@@ -135,7 +153,7 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 		return PullRequest{}, classify(what, err)
 	}
 	converted, err := pullRequest(answer)
-	if err == nil && converted.Number != n {
+	if err == nil && (converted.Number != n || converted.HeadRef == "" && converted.State == Open) {
 		err = errUnusable
 	}
 	if err != nil {
@@ -144,7 +162,8 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 	return converted, nil
 }
 
-// pullRequest reads one of go-github's, in which everything may be nil.
+// pullRequest reads one of go-github's, in which everything may be nil. HeadRef may be
+// "": a name of which nothing can be shown.
 func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	head, base := p.GetHead(), p.GetBase()
 	converted := PullRequest{
@@ -154,7 +173,7 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 		HeadRef: outbound.Printable([]byte(head.GetRef()), maxRef), HeadSHA: head.GetSHA(),
 		HeadRepo: outbound.Printable([]byte(head.GetRepo().GetFullName()), maxName),
 		Fork:     head.GetRepo().GetID() == 0 || head.GetRepo().GetID() != base.GetRepo().GetID(),
-		BaseRef:  outbound.Printable([]byte(base.GetRef()), maxRef), MergeCommitSHA: p.GetMergeCommitSHA(),
+		BaseRef:  outbound.Printable([]byte(base.GetRef()), maxRef), RepositoryID: base.GetRepo().GetID(), MergeCommitSHA: p.GetMergeCommitSHA(),
 		URL:       webAddress(p.GetHTMLURL()),
 		CreatedAt: p.GetCreatedAt().UTC(), UpdatedAt: p.GetUpdatedAt().UTC(), ClosedAt: p.GetClosedAt().UTC(),
 	}
@@ -172,7 +191,7 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	if !shaPattern.MatchString(converted.MergeCommitSHA) {
 		converted.MergeCommitSHA = ""
 	}
-	if converted.Number <= 0 || converted.State == "" || !shaPattern.MatchString(converted.HeadSHA) || converted.HeadRef == "" {
+	if converted.Number <= 0 || converted.State == "" || !shaPattern.MatchString(converted.HeadSHA) || head.GetRef() == "" {
 		return PullRequest{}, errUnusable
 	}
 	return converted, nil
@@ -203,16 +222,23 @@ func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error)
 		if r.GetID() == 0 {
 			return Release{}, false, errUnusable
 		}
-		wanted := !r.GetDraft() && !r.GetPublishedAt().IsZero() && r.GetTagName() != "" && len(r.GetTagName()) <= maxRef && !seen[r.GetID()]
+		wanted := !r.GetDraft() && !r.GetPublishedAt().IsZero() && shown(r.GetTagName()) && !seen[r.GetID()]
 		seen[r.GetID()] = true
 		return Release{
-			ID: r.GetID(), Tag: outbound.Printable([]byte(r.GetTagName()), maxRef), Name: outbound.Printable([]byte(r.GetName()), maxTitle),
+			ID: r.GetID(), Tag: r.GetTagName(), Name: outbound.Printable([]byte(r.GetName()), maxTitle),
 			Prerelease: r.GetPrerelease(), Published: r.GetPublishedAt().UTC(), URL: webAddress(r.GetHTMLURL()),
 		}, wanted, nil
 	})
 }
 
-// Tags lists the tags, in no order that means anything. Every error is an *Error.
+// shown tells whether the name of a tag is on one line, as it is: with any change it
+// would be another tag's.
+func shown(name string) bool {
+	return name != "" && outbound.Printable([]byte(name), maxRef) == name
+}
+
+// Tags lists the tags, in no order that means anything, but those whose names
+// cannot be shown. Every error is an *Error.
 func (c *Client) Tags(ctx context.Context, repo Repo) (List[Tag], error) {
 	what := c.call("list tags of", repo, "", "contents=read")
 	if err := repo.check(); err != nil {
@@ -225,9 +251,9 @@ func (c *Client) Tags(ctx context.Context, repo Repo) (List[Tag], error) {
 		if t.GetName() == "" || !shaPattern.MatchString(t.GetCommit().GetSHA()) {
 			return Tag{}, false, errUnusable
 		}
-		wanted := len(t.GetName()) <= maxRef && !seen[t.GetName()]
+		wanted := shown(t.GetName()) && !seen[t.GetName()]
 		seen[t.GetName()] = true
-		return Tag{Name: outbound.Printable([]byte(t.GetName()), maxRef), SHA: t.GetCommit().GetSHA()}, wanted, nil
+		return Tag{Name: t.GetName(), SHA: t.GetCommit().GetSHA()}, wanted, nil
 	})
 }
 
@@ -258,6 +284,21 @@ func (c *Client) Repository(ctx context.Context, repo Repo) (Repository, error) 
 		return Repository{}, err
 	}
 	answer, _, err := c.api.Repositories.Get(ctx, repo.Owner, repo.Name)
+	return repositoryFrom(what, answer, err)
+}
+
+// RepositoryByID asks for the repository of a number, which it keeps under every name.
+// Every error is an *Error.
+func (c *Client) RepositoryByID(ctx context.Context, id int64) (Repository, error) {
+	what := call{op: "get repository", object: fmt.Sprintf("number %d", id), permission: "metadata=read", anonymous: c.anonymous}
+	answer, _, err := c.api.Repositories.GetByID(ctx, id)
+	if err == nil && answer.GetID() != id {
+		err = errUnusable
+	}
+	return repositoryFrom(what, answer, err)
+}
+
+func repositoryFrom(what call, answer *github.Repository, err error) (Repository, error) {
 	if err != nil {
 		return Repository{}, classify(what, err)
 	}

@@ -103,6 +103,9 @@ type Repository struct {
 // FullName is owner/name, of today.
 func (r *Repository) FullName() string { return r.owner + "/" + r.name }
 
+// ID gives the repository's number, which it keeps when it is renamed.
+func (r *Repository) ID() int64 { return r.id }
+
 // change does something under the lock.
 func (r *Repository) change(f func()) {
 	r.s.mu.Lock()

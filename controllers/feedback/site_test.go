@@ -1,0 +1,173 @@
+package feedback
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+)
+
+// point has the GitHubRepository name another repository, whose pull requests are
+// known from now on.
+func (s *story) point(repo *githubtest.Repository, pulls int) {
+	s.Helper()
+	s.repo, s.pulls = repo, pulls
+	owner, name, _ := strings.Cut(repo.FullName(), "/")
+	s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Owner, g.Spec.Repo = owner, name })
+	s.look()
+}
+
+// ready makes a preview of acme/shop that is told of as ready.
+func (s *story) ready() (sha string) {
+	s.Helper()
+	sha = s.open(feature())
+	s.route(groupName, sha, true)
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	s.told("ready", envName+" "+short(sha)+": success")
+	return sha
+}
+
+// recorded gives the records, as "repository environment ref: state".
+func (s *story) recorded() []string {
+	var out []string
+	for _, r := range s.get().Status.Feedback {
+		out = append(out, r.Repository+" "+r.Environment+" "+short(r.Ref)+": "+string(r.State))
+	}
+	return out
+}
+
+// TestAnotherRepository: what was written at the former repository is taken back
+// there, and nothing of it counts in the new one.
+func TestAnotherRepository(t *testing.T) {
+	s := begin(t)
+	sha := s.ready()
+	shop, cart := s.repo, s.server.AddRepository("acme/cart")
+	cart.Open(githubtest.PullRequest{HeadRef: "other"})
+	head := cart.PullRequest(1).HeadSHA
+	s.ledger(1, groupName)
+	s.point(cart, 1)
+	s.settle()
+	s.told("in the new one", "web/other-1 "+short(head)+": queued")
+	s.commented("in the new one", 1, "**queued**")
+	s.repo = shop
+	s.told("in the former one", envName+" "+short(sha)+": success inactive")
+	s.commented("in the former one", 1, "not reported any more")
+	ghr := s.get()
+	if diff := cmp.Diff([]string{"acme/cart web/other-1 " + short(head) + ": queued"}, s.recorded()); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	if c := ghr.Status.Comments; len(c) != 1 || c[0].Repository != "acme/cart" || c[0].RepositoryID != cart.ID() || c[0].Deletions != 0 {
+		t.Errorf("comments %+v", c)
+	}
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+	// Pointed back, the same Deployment and the same comment tell of it.
+	s.ledger(1, groupName, sha+" +active")
+	s.point(shop, 1)
+	s.settle()
+	s.told("back", envName+" "+short(sha)+": success inactive success")
+	s.commented("back", 1, "**ready**")
+	s.repo = cart
+	s.told("left", "web/other-1 "+short(head)+": queued inactive")
+}
+
+// TestNameOfAnother: the repository was renamed, and another one has its name now. By
+// its number it is found where it is.
+func TestNameOfAnother(t *testing.T) {
+	s := begin(t)
+	sha := s.ready()
+	shop := s.repo
+	shop.Rename("acme/store")
+	heir := s.server.AddRepository("acme/shop")
+	s.ledger(1, groupName)
+	s.point(heir, 0)
+	s.settle()
+	s.told("in the new one")
+	s.repo = shop
+	s.told("in the former one", envName+" "+short(sha)+": success inactive")
+	s.commented("in the former one", 1, "not reported any more")
+	if ghr := s.get(); len(ghr.Status.Feedback)+len(ghr.Status.Comments)+len(ghr.Finalizers) != 0 {
+		t.Errorf("traces stay: %q, %+v, %+v", ghr.Finalizers, ghr.Status.Feedback, ghr.Status.Comments)
+	}
+}
+
+// TestRenamed: the same repository by another name is told nothing again.
+func TestRenamed(t *testing.T) {
+	s := begin(t)
+	sha := s.ready()
+	s.repo.Rename("acme/store")
+	s.look()
+	s.server.ResetCounts()
+	s.settle()
+	if n := s.server.Count("", 0); n != 0 {
+		t.Errorf("%d requests for another name", n)
+	}
+	if diff := cmp.Diff([]string{"acme/store " + envName + " " + short(sha) + ": success"}, s.recorded()); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	s.repo.Close(1, true)
+	s.look()
+	s.settle()
+	s.told("closed", envName+" "+short(sha)+": success inactive")
+	s.commented("closed", 1, "is closed")
+}
+
+// TestShutOut: where the credentials are not let in any more, nothing is said to be
+// inactive, the new repository is told of all the same, and it is given up in the end.
+func TestShutOut(t *testing.T) {
+	s := begin(t)
+	sha := s.ready()
+	shop, cart := s.repo, s.server.AddRepository("acme/cart")
+	shop.SetPrivate(true)
+	s.server.AddToken(token, githubtest.Access{Repositories: []string{"acme/cart"}})
+	cart.Open(githubtest.PullRequest{HeadRef: "other"})
+	head := cart.PullRequest(1).HeadSHA
+	s.ledger(1, groupName)
+	s.point(cart, 1)
+	wait := s.settle()
+	s.told("in the new one", "web/other-1 "+short(head)+": queued")
+	here, there := "acme/cart web/other-1 "+short(head)+": queued", "acme/shop "+envName+" "+short(sha)+": success"
+	if diff := cmp.Diff([]string{there, here}, s.recorded()); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	if got := s.condition(); !strings.HasPrefix(got, "False NotFound: ") {
+		t.Errorf("condition %q", got)
+	}
+	for try := 1; wait > 0; try++ {
+		if try > maxVisits {
+			t.Fatalf("it is tried for ever: %s", s.condition())
+		}
+		s.clock.Step(wait)
+		wait = s.settle()
+	}
+	if diff := cmp.Diff([]string{here}, s.recorded()); diff != "" {
+		t.Errorf("records after it was given up (-want +got):\n%s", diff)
+	}
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+	if !strings.Contains(strings.Join(s.events, ","), "Warning FeedbackNotTakenBack") {
+		t.Errorf("events %q", s.events)
+	}
+	s.repo = shop
+	s.told("in the former one", envName+" "+short(sha)+": success")
+}
+
+// TestDeletedDeployment: of one that somebody deleted at GitHub nothing is recorded.
+func TestDeletedDeployment(t *testing.T) {
+	s := begin(t)
+	s.ready()
+	s.repo.DeleteDeployment(s.repo.Deployments()[0].ID)
+	s.repo.Close(1, false)
+	s.look()
+	s.settle()
+	s.told("closed")
+	if got := s.recorded(); got != nil {
+		t.Errorf("records %q", got)
+	}
+}
