@@ -211,6 +211,24 @@ func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	}
 }
 
+// The namespace may have www itself, and a group that is called so may not: its route
+// goes although another host of it waits for a Gateway.
+func TestARefusedGroupLosesTheRouteThatWaits(t *testing.T) {
+	w := newWorld(t, group("www", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.preview.example.com"})
+	w.settle()
+	delete(w.gateways, "infra/public")
+	w.policy.Spec.Ports[0].Name = "web" // Another route, which nobody accepts.
+	w.settle()
+	want(t, "routes", len(w.routes), 2)
+	want(t, "hosts", cmp.Diff([]string{"www.preview.example.com", "www.shop.example.com"}, w.routedHosts()), "")
+	w.own(map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com\n*.preview.example.com"}, nil)
+	w.settle()
+	want(t, "routes", len(w.routes), 1)
+	want(t, "hosts", cmp.Diff([]string{"www.preview.example.com"}, w.routedHosts()), "")
+}
+
 func TestADomainThatIsNotAllowedHoldsNothing(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
