@@ -13,6 +13,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: a port of protocol TLS takes neither path nor canaryMatches: nobody but the pods can read what is encrypted"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path goes with ports of protocol HTTP or HTTPS: use canaryMatches[].grpc to choose calls"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners need a spec.provider that routes them"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners need spec.provider.gateway: no other provider has listeners"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs need spec.provider.gateway: no other provider has Gateways"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
@@ -117,12 +119,49 @@ type NetworkPort struct {
 }
 
 // NetworkProvider routes domains: exactly one member is set.
-// +kubebuilder:validation:XValidation:rule="has(self.gateway)",message="spec.provider: set gateway"
+// +kubebuilder:validation:XValidation:rule="[has(self.gateway), has(self.ingress), has(self.apisix)].filter(x, x).size() == 1",message="spec.provider: set exactly one of gateway, ingress and apisix"
 type NetworkProvider struct {
 	// gateway writes routes of the Gateway API: HTTPRoutes, GRPCRoutes, TLSRoutes,
 	// TCPRoutes and UDPRoutes, by the protocols of the ports.
 	// +optional
 	Gateway *GatewayProvider `json:"gateway,omitempty"`
+
+	// ingress writes Ingresses of networking.k8s.io/v1.
+	// +optional
+	Ingress *IngressProvider `json:"ingress,omitempty"`
+
+	// apisix writes ApisixRoutes of apisix.apache.org/v2.
+	// +optional
+	APISIX *APISIXProvider `json:"apisix,omitempty"`
+}
+
+// IngressProvider writes Ingresses.
+type IngressProvider struct {
+	// className of the Ingresses: the name of an IngressClass.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ClassName string `json:"className"`
+
+	// annotationPrefix says that the class understands the canary annotations of
+	// ingress-nginx, and under which prefix: nginx.ingress.kubernetes.io there. Absent:
+	// it understands none, and the traffic of a group moves as a whole.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	AnnotationPrefix string `json:"annotationPrefix,omitempty"`
+}
+
+// APISIXProvider writes ApisixRoutes.
+type APISIXProvider struct {
+	// className of the ApisixRoutes. Absent: every APISIX takes them.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ClassName string `json:"className,omitempty"`
 }
 
 // GatewayProvider writes routes of the Gateway API.
@@ -657,7 +696,8 @@ type SplitMode string
 const (
 	// SplitWeighted is split by weight.
 	SplitWeighted SplitMode = "Weighted"
-	// SplitWhole moves as a whole: there are Services only.
+	// SplitWhole moves as a whole: there are Services only, or Ingresses of a class
+	// that knows no weights.
 	SplitWhole SplitMode = "Whole"
 )
 
@@ -737,7 +777,7 @@ type NetworkPolicyStatus struct {
 	// +optional
 	Microservice string `json:"microservice,omitempty"`
 
-	// provider in short: "gateway" or "services".
+	// provider in short: "gateway", "ingress", "apisix" or "services".
 	// +optional
 	Provider string `json:"provider,omitempty"`
 

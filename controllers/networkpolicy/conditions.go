@@ -30,7 +30,7 @@ func (p problem) stalls() bool {
 
 // classes of the reasons of domains: to which condition they belong.
 var (
-	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonDomainNotAllowed, reasonDomainsUnreadable, reasonNotRoutable, reasonNotSupported, reasonTooManyDomains, reasonGatewayAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
+	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonDomainNotAllowed, reasonDomainsUnreadable, reasonNotRoutable, reasonNotSupported, reasonTooManyDomains, reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
 )
 
@@ -81,8 +81,13 @@ func (r *reporter) programmedText(now *v1alpha1.NetworkPolicyStatus) string {
 	return fmt.Sprintf("%s domains are programmed", now.Summary.Domains)
 }
 
+// missingKind says whether a reason is that the API server lacks a kind.
+func missingKind(reason string) bool {
+	return reason == reasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
+}
+
 func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
-	if p := r.view.Referent(); p != nil && p.Reason == reasonGatewayAPIMissing {
+	if p := r.view.Referent(); p != nil && missingKind(p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
 	for _, key := range sortedKeys(r.writes.refused) {
@@ -97,7 +102,7 @@ func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.microservice == nil {
 		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", microserviceName(r.policy))}
 	}
-	if p := r.view.Referent(); p != nil && p.Reason != reasonGatewayAPIMissing {
+	if p := r.view.Referent(); p != nil && !missingKind(p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
 	return domainProblem(now, refReasons)
@@ -144,7 +149,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 		report := find(now.Groups, g.slug)
 		if live(g.group) && activeOf(g.group) != nil {
 			active = true
-			if g.mode == v1alpha1.SplitWhole && report.Reason != "" {
+			if !g.routed && report.Reason != "" {
 				return &problem{report.Reason, report.Message}
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
@@ -35,6 +36,12 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	want(t, "reason", now.Status.Listeners[0].Reason, reasonGatewayAPIMissing)
 	p.eventually("shop", "the domain beside it", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.Domains[0].Programmed })
 
+	p.policy("other", p.namespace+".apisix.example.com", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Provider = &v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{}}
+	})
+	now = p.eventually("other", "without ApisixRoute", has("Accepted", providers.ReasonProviderAPIMissing))
+	want(t, "reason", now.Status.Domains[0].Reason, providers.ReasonProviderAPIMissing)
+
 	dir, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "experimental")
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +50,15 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	for _, kind := range []string{"tlsroutes", "tcproutes", "udproutes"} {
 		definitions = append(definitions, filepath.Join(dir, "gateway.networking.k8s.io_"+kind+".yaml"))
 	}
+	if dir, err = apiserver.APISIX(); err != nil {
+		t.Fatal(err)
+	}
+	definitions = append(definitions, filepath.Join(dir, "ApisixRoute.yaml"))
 	if _, err := envtest.InstallCRDs(serverConfig, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))
+	p.eventually("other", "with ApisixRoute", has("Ready", "Programmed"))
 
 	for name, c := range providerCases() {
 		t.Run(name, func(t *testing.T) {

@@ -36,8 +36,8 @@ type conformance struct {
 	// spec sets the provider and ports of a policy, and leads entries to what target
 	// says. Without a target they follow the newest group.
 	spec func(spec *v1alpha1.NetworkPolicySpec, entries ...entry)
-	// whole says that the provider cannot split.
-	whole bool
+	// whole says that the provider cannot split, and bare that it has Services alone.
+	whole, bare bool
 }
 
 // entry is a host or listener of a policy.
@@ -54,14 +54,14 @@ func conform(t *testing.T, c conformance, s stage) {
 	const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
 	split := func(step, entry, wanted string) {
 		t.Helper()
-		if c.whole {
-			wanted = "" // There are Services alone.
+		if c.bare {
+			wanted = ""
 		}
 		want(t, step+": split of "+entry, s.split(entry), wanted)
 	}
 	releases := func(weighted ...string) []string {
 		if c.whole {
-			return weighted[:1] // Only the active one is behind the group's Service.
+			return weighted[:1] // Only the active one has requests.
 		}
 		return slices.Sorted(slices.Values(weighted))
 	}
@@ -80,7 +80,11 @@ func conform(t *testing.T, c conformance, s stage) {
 		s.confirmed("1-x", int64(2+i), releases("a", "b")...)
 		for _, entry := range []string{first, second} {
 			want(t, "Service beside a canary", s.active("1-x"), "1.0.0")
-			split(fmt.Sprintf("weight %d", weight), entry, fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight))
+			wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
+			if c.whole {
+				wanted = "1.0.0=100"
+			}
+			split(fmt.Sprintf("weight %d", weight), entry, wanted)
 		}
 	}
 
@@ -104,7 +108,7 @@ func conform(t *testing.T, c conformance, s stage) {
 	s.confirmed("1-x", 8, "b")
 	split("unpin", first, "1.1.0=100")
 
-	if !c.whole {
+	if !c.bare {
 		s.edit(func(spec *v1alpha1.NetworkPolicySpec) {
 			c.spec(spec, entry{name: first}, entry{name: second}, entry{name: pinned, version: "1.0.0"})
 		})
@@ -125,9 +129,10 @@ func conform(t *testing.T, c conformance, s stage) {
 // providerCases are the providers, and of the Gateway API each kind of route.
 func providerCases() map[string]conformance {
 	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway beside the policy.
-	hosts := func(protocol v1alpha1.PortProtocol) conformance {
+	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
+	through := func(provider v1alpha1.NetworkProvider, protocol v1alpha1.PortProtocol) conformance {
 		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
-			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
+			spec.Provider = &provider
 			spec.Ports, spec.Domains = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil
 			for _, e := range entries {
 				d := v1alpha1.Domain{Domain: e.name}
@@ -138,6 +143,7 @@ func providerCases() map[string]conformance {
 			}
 		}}
 	}
+	hosts := func(protocol v1alpha1.PortProtocol) conformance { return through(gateway, protocol) }
 	listeners := func(protocol v1alpha1.PortProtocol) conformance {
 		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
 			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
@@ -151,8 +157,14 @@ func providerCases() map[string]conformance {
 			}
 		}}
 	}
+	plain := through(v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, v1alpha1.ProtocolHTTP)
+	plain.whole = true
+	// Each has a class of its own: policies of one class must not hold the same hosts.
+	annotated := func(class string) v1alpha1.NetworkProvider {
+		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
+	}
 	return map[string]conformance{
-		"services": {whole: true, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
+		"services": {whole: true, bare: true, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
 			spec.Provider, spec.Domains = nil, nil
 			spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080}}
 		}},
@@ -162,6 +174,10 @@ func providerCases() map[string]conformance {
 		"gateway TLS":   hosts(v1alpha1.ProtocolTLS),
 		"gateway TCP":   listeners(v1alpha1.ProtocolTCP),
 		"gateway UDP":   listeners(v1alpha1.ProtocolUDP),
+		"ingress":       plain,
+		"ingress nginx": through(annotated("nginx"), v1alpha1.ProtocolHTTP),
+		"ingress HTTPS": through(annotated("nginx-https"), v1alpha1.ProtocolHTTPS),
+		"apisix":        through(v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{ClassName: "apisix"}}, v1alpha1.ProtocolHTTP),
 	}
 }
 

@@ -48,6 +48,8 @@ type groupDecision struct {
 	group *v1alpha1.ReleaseGroup
 	slug  string
 	mode  v1alpha1.SplitMode
+	// routed says that a domain or listener follows the group: it has more than Services.
+	routed bool
 	// weights by release, adding up to 100; nil where nothing is to be written.
 	weights map[string]int
 	// matched gets the requests that canaryMatches choose, and mirrored a copy of
@@ -119,7 +121,10 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 		}
 		// A domain that cannot be routed does not turn a split into a whole move:
 		// then nothing of the group may count as programmed.
-		out.mode = v1alpha1.SplitWeighted
+		out.routed = true
+		if d.view.Splits() {
+			out.mode = v1alpha1.SplitWeighted
+		}
 		if r.routable() {
 			routable = r
 		} else if refused == nil {
@@ -130,6 +135,9 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 	if !live(g) {
 		out.answers = true
 		return out
+	}
+	if out.routed && out.mode == v1alpha1.SplitWhole {
+		g = moved(g)
 	}
 	last := d.carriedWeights(g.Slug)
 	prev := d.report(g.Slug)
@@ -155,13 +163,31 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 	case active == nil:
 		out.reason = reasonNoActiveRelease
 		out.message = fmt.Sprintf("release group %q has no active release yet", g.Name)
-	case out.mode == v1alpha1.SplitWeighted && routable == nil && refused != nil:
+	case routable == nil && refused != nil:
 		out.reason, out.message = refused.reason, refused.message
 	case len(out.weights) == 0 || !out.answers:
 		out.reason = reasonNoReadyEndpoints
 		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
 	}
 	return out
+}
+
+// moved is a group whose traffic cannot be split: its active release has it all, and
+// steps of a canary are waits.
+func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
+	out := *g
+	out.Releases = slices.Clone(g.Releases)
+	for i := range out.Releases {
+		r := &out.Releases[i]
+		r.Weight, r.Match, r.MirrorPercent = 0, false, 0
+		switch r.Status {
+		case v1alpha1.ReleaseActive:
+			r.Weight = 100
+		case v1alpha1.ReleaseCanary:
+			r.Status = v1alpha1.ReleasePending // It stands in for nobody either.
+		}
+	}
+	return &out
 }
 
 // testTraffic decides what the canary gets besides its weight. One that has no ready
@@ -338,6 +364,9 @@ type routeKey struct {
 	protocol v1alpha1.PortProtocol
 	// matches tells canaryMatches apart, and parents those of single domains; "": none.
 	matches, parents string
+	// provider by name, where it is not the gateway: the objects of two providers must not
+	// meet in a name when a policy goes from one to the other.
+	provider string
 }
 
 func keyOf(r *row) routeKey {
@@ -372,6 +401,9 @@ func (k routeKey) name(policy string, index int) string {
 		target += "/" + k.matches
 	}
 	target += k.parents
+	if k.provider != "" {
+		port += "/" + k.provider
+	}
 	if k.protocol != "" {
 		port += "/" + string(k.protocol)
 	}
@@ -396,11 +428,14 @@ func (d *decider) addRoutes(out *decision) {
 			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
 			continue
 		}
-		if problem := d.view.Unsupported(providers.Route{Protocol: r.port.Protocol, Matches: r.matches}); problem != nil {
+		if problem := d.view.Unsupported(providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches}); problem != nil {
 			r.fail(problem.Reason, r.field+"."+problem.Message)
 			continue
 		}
 		key := keyOf(r)
+		if p := provider(d.policy); p != gatewayProvider {
+			key.provider = p.Name()
+		}
 		buckets[key] = append(buckets[key], r)
 	}
 	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b routeKey) int {
@@ -522,6 +557,9 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 		if r.host != "" {
 			out.Hostnames = append(out.Hostnames, r.host)
 		}
+	}
+	if active := activeOf(g.group); active != nil {
+		out.Active = d.releaseService(active.VersionedMicroservice)
 	}
 	weights := g.weights
 	if first.pinned != "" {

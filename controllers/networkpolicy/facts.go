@@ -8,7 +8,9 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -55,8 +57,11 @@ func microserviceName(p *v1alpha1.NetworkPolicy) string {
 	return p.Name
 }
 
+// gatewayProvider routes by the Gateway API.
+var gatewayProvider providers.Provider = gatewayapi.Provider{}
+
 // known are the providers. The last one is that of policies which name none.
-var known = []providers.Provider{gatewayapi.Provider{}, providers.Services{}}
+var known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, providers.Services{}}
 
 // provider that a policy chose.
 func provider(p *v1alpha1.NetworkPolicy) providers.Provider {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +26,12 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 )
 
 // AddToScheme adds the kinds that providers write and read to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s))
+	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), apisix.AddToScheme(s))
 }
 
 // NewCache is cache.New, of what providers write only with the objects that bear label
@@ -194,6 +196,9 @@ func (k *kinds) known() []seenKind {
 
 // channel of a kind's definition, as its project writes it.
 func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
+	if gvk.Group != gatewayv1.GroupName {
+		return false, nil // Only the Gateway API has channels.
+	}
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	name := strings.ToLower(gvk.Kind) + "s." + gvk.Group

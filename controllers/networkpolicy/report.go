@@ -236,7 +236,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 		}
 		if err := r.writes.refused[serviceKey(s.Name)]; err != nil {
 			// The rest goes on, unless the Service is all that the group has.
-			if g.mode == v1alpha1.SplitWhole && s.Group == g.slug {
+			if !g.routed && s.Group == g.slug {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
 			continue
@@ -475,7 +475,7 @@ func (r *reporter) split(prev string) string {
 }
 
 func (r *reporter) groupSplit(g *groupDecision) (text string, known bool) {
-	if g.mode == v1alpha1.SplitWhole {
+	if !g.routed {
 		for _, s := range r.out.services {
 			if !s.OfRelease && s.Group == g.slug {
 				return r.ledger.versionOf(s.Release) + "=100", true

@@ -30,6 +30,7 @@ import (
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -173,6 +174,17 @@ func acceptRoutes(ctx context.Context) {
 				continue // Its kind is not there.
 			}
 			_ = meta.EachListItem(routes, func(o runtime.Object) error { acceptRoute(ctx, o.(client.Object)); return nil })
+		}
+		var others apisix.ApisixRouteList
+		if err := server.List(ctx, &others); err != nil {
+			return false, nil // Its kind is not there.
+		}
+		for i := range others.Items {
+			r := &others.Items[i]
+			if c := meta.FindStatusCondition(r.Status.Conditions, "ResourcesAvailable"); c == nil || c.ObservedGeneration != r.Generation {
+				r.Status.Conditions = []metav1.Condition{taken(r)}
+				_ = server.Status().Update(ctx, r)
+			}
 		}
 		return false, nil
 	})

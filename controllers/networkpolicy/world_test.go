@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,7 +21,9 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -32,7 +35,7 @@ type world struct {
 	ms       *v1alpha1.Microservice
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
-	// others are the routes of other kinds than HTTPRoute.
+	// others are the objects of other kinds than HTTPRoute that carry routes.
 	others map[string]client.Object
 	// lacks are kinds that the API server does not know; served says in which version,
 	// and channel, it serves those that it serves in another way than the newest.
@@ -238,10 +241,10 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		w.writes++
 		w.routes[route.Name] = next
 	}
-	for _, name := range out.deleteRoutes {
+	for _, o := range surplus(f, out) {
 		w.writes++
-		delete(w.routes, name)
-		delete(w.others, name)
+		delete(w.routes, o.GetName())
+		delete(w.others, o.GetName())
 	}
 	for _, name := range out.deleteServices {
 		w.writes++
@@ -250,23 +253,36 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 	return done
 }
 
-// carryOther writes a route of another kind than HTTPRoute.
+// carryOther writes the objects of a route of another kind than HTTPRoute.
 func (w *world) carryOther(route *routeDecision, done writes) {
-	next := route.objects[0].DeepCopyObject().(client.Object)
-	old, ok := w.others[route.Name]
-	if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && gatewayapi.Same(old, next) {
-		return
+	for _, built := range route.objects {
+		next := built.DeepCopyObject().(client.Object)
+		old, ok := w.others[next.GetName()]
+		if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && sameObject(old, next) {
+			continue
+		}
+		next.SetGeneration(1)
+		next.SetUID(types.UID(next.GetName()))
+		if ok {
+			setAnswers(next, answersOf(old))
+			next.SetGeneration(old.GetGeneration() + 1)
+		}
+		w.written[route.Name] = w.now
+		done.changed[routeName(route.Name)] = true
+		w.writes++
+		w.others[next.GetName()] = next
 	}
-	next.SetGeneration(1)
-	next.SetUID(types.UID(route.Name))
-	if ok {
-		setAnswers(next, answersOf(old))
-		next.SetGeneration(old.GetGeneration() + 1)
+}
+
+// sameObject asks the provider that writes objects of its kind.
+func sameObject(old, want client.Object) bool {
+	switch want.(type) {
+	case *networkingv1.Ingress:
+		return ingress.Same(old, want)
+	case *apisix.ApisixRoute:
+		return apisix.Same(old, want)
 	}
-	w.written[route.Name] = w.now
-	done.changed[routeName(route.Name)] = true
-	w.writes++
-	w.others[route.Name] = next
+	return gatewayapi.Same(old, want)
 }
 
 // accept lets all parents that exist accept all routes.
@@ -286,6 +302,9 @@ func (w *world) accept() {
 	others := map[string]client.Object{}
 	for name, o := range w.others {
 		o = o.DeepCopyObject().(client.Object)
+		if r, ok := o.(*apisix.ApisixRoute); ok {
+			r.Status.Conditions = []metav1.Condition{taken(r)}
+		}
 		var answers []gatewayv1.RouteParentStatus
 		for _, p := range parentsOf(o) {
 			if w.gateways[refNamespace(p, o.GetNamespace())+"/"+string(p.Name)] != nil {
@@ -296,6 +315,14 @@ func (w *world) accept() {
 		others[name] = o
 	}
 	w.others = others
+}
+
+// taken is how APISIX says that it took a route over.
+func taken(r *apisix.ApisixRoute) metav1.Condition {
+	return metav1.Condition{
+		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
+		ObservedGeneration: r.Generation, LastTransitionTime: r.CreationTimestamp,
+	}
 }
 
 // parentsOf a route of any kind.
@@ -330,6 +357,8 @@ func common(o client.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *networkingv1.Ingress, *apisix.ApisixRoute:
+		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
 	}
 	panic(fmt.Sprintf("%T is no route", o))
 }
@@ -381,9 +410,14 @@ func (w *world) check() {
 			w.t.Fatalf("route %s has %d hosts", name, n)
 		}
 	}
-	for name, route := range w.others {
+	f := &facts{policy: w.policy}
+	f.see(w.scene(w.policy))
+	for name, route := range f.live {
+		if w.routes[name] != nil {
+			continue
+		}
 		sum := 0
-		for _, weight := range readRoute(route).Weights {
+		for _, weight := range route.Weights {
 			sum += weight
 			if weight <= 0 {
 				w.t.Fatalf("route %s gives a Service weight %d", name, weight)
@@ -392,12 +426,12 @@ func (w *world) check() {
 		if sum != 100 {
 			w.t.Fatalf("weights of route %s add up to %d", name, sum)
 		}
-		for service := range servicesOf(route) {
+		for _, service := range route.Services {
 			if w.services[service] == nil {
 				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
 			}
 		}
-		if n := len(hostsOf(route)); n > 16 {
+		if n := len(route.Hostnames); n > 16 {
 			w.t.Fatalf("route %s has %d hosts", name, n)
 		}
 	}

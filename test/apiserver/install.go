@@ -113,19 +113,32 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 // channel "standard" or "experimental", in the module cache; they are fetched where
 // they are not there.
 func GatewayAPI(version, channel string) (string, error) {
-	cmd := exec.Command("go", "mod", "download", "-json", "sigs.k8s.io/gateway-api@"+version)
+	dir, err := module("sigs.k8s.io/gateway-api", version)
+	return filepath.Join(dir, "config", "crd", channel), err
+}
+
+// APISIX is the folder of the definitions of the APISIX ingress controller, in the last
+// version that ships them in its module; they are found like those of GatewayAPI.
+func APISIX() (string, error) {
+	dir, err := module("github.com/apache/apisix-ingress-controller", "v1.7.1")
+	return filepath.Join(dir, "samples", "deploy", "crd", "v1"), err
+}
+
+// module is the folder of a version of a module in the module cache.
+func module(path, version string) (string, error) {
+	cmd := exec.Command("go", "mod", "download", "-json", path+"@"+version)
 	// Outside of the project, whose go.mod and go.sum it must not touch.
 	cmd.Dir = os.TempDir()
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch Gateway API %s: %w: %s", version, err, out)
+		return "", fmt.Errorf("fetch %s %s: %w: %s", path, version, err, out)
 	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return "", fmt.Errorf("read folder of Gateway API: %w", err)
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil {
+		return "", fmt.Errorf("read folder of %s: %w", path, err)
 	}
-	return filepath.Join(module.Dir, "config", "crd", channel), nil
+	return found.Dir, nil
 }
 
 func moduleRoot() (string, error) {

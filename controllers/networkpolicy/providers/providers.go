@@ -64,6 +64,9 @@ type View interface {
 	Referent() *Problem
 	// Health names what serves no traffic although all is accepted; nil: nothing.
 	Health() *Problem
+	// Splits says whether weights have an effect. Where they have none, the traffic of a
+	// group moves as a whole, and routes lead to its active release alone.
+	Splits() bool
 	// Shares says whether the policy's routes could meet those of another policy, so
 	// that both must not hold the same host.
 	Shares(other *v1alpha1.NetworkPolicy) bool
@@ -121,6 +124,9 @@ type Route struct {
 	Port int32
 	// Backends in the order in which they are written.
 	Backends []Backend
+	// Active is the Service of the group's active release; "": it has none. It need not be
+	// among the Backends.
+	Active string
 	// Canary is the Service that gets the requests that Matches choose; "": none.
 	Canary string
 	// Matches choose requests for Canary, whatever the weights.
@@ -229,6 +235,8 @@ const (
 	ReasonNoMatchingListener = "NoMatchingListener"
 	// ReasonAPIMissing: the API server lacks a kind.
 	ReasonAPIMissing = "GatewayAPIMissing"
+	// ReasonProviderAPIMissing: the API server lacks a kind that is not of the Gateway API.
+	ReasonProviderAPIMissing = "ProviderAPIMissing"
 	// ReasonNotSupported: the provider has nothing for what the specification asks.
 	ReasonNotSupported = "NotSupported"
 	// ReasonUnprogrammed: what serves routes says of itself that it does not.

@@ -46,4 +46,5 @@ func (noRoutes) Serves(Route, string) (string, *Problem) {
 }
 func (noRoutes) Referent() *Problem                  { return nil }
 func (noRoutes) Health() *Problem                    { return nil }
+func (noRoutes) Splits() bool                        { return false }
 func (noRoutes) Shares(*v1alpha1.NetworkPolicy) bool { return false }

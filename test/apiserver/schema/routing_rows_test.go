@@ -29,6 +29,9 @@ func filter(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [` + strings.Join(items, ", ") + `]}}}`
 }
 
+// provided is a patch with another provider than the gateway.
+func provided(fields string) string { return `spec: {provider: {gateway: null, ` + fields + `}}` }
+
 const (
 	matchField    = "spec.domains[0].canaryMatches[0]."
 	listenerField = "spec.listeners[0]."
@@ -110,6 +113,22 @@ var routingRows = map[string]row{
 	"hnp filter empty":                    {kind: "NetworkPolicy", patch: filter("{}"), refused: setOneFilter},
 	"hnp filter of two":                   {kind: "NetworkPolicy", patch: filter("{responseHeaderModifier: {remove: [a]}, " + service + "}"), refused: setOneFilter},
 	"hnp filter twice":                    {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {remove: [a]}}", "{requestHeaderModifier: {remove: [b]}}"), refused: "only extensionRef may be there more than once"},
+	"hnp ingress":                         {kind: "NetworkPolicy", patch: provided("ingress: {className: nginx, annotationPrefix: nginx.ingress.kubernetes.io}")},
+	"hnp ingress without a class":         {kind: "NetworkPolicy", patch: provided("ingress: {}"), refused: "spec.provider.ingress.className"},
+	"hnp ingress class empty":             {kind: "NetworkPolicy", patch: provided(`ingress: {className: ""}`), refused: "spec.provider.ingress.className"},
+	"hnp ingress class no name":           {kind: "NetworkPolicy", patch: provided("ingress: {className: A_b}"), refused: "spec.provider.ingress.className"},
+	"hnp ingress class too long":          {kind: "NetworkPolicy", patch: provided("ingress: {className: " + long(254) + "}"), refused: "spec.provider.ingress.className: Too long"},
+	"hnp annotation prefix empty":         {kind: "NetworkPolicy", patch: provided(`ingress: {className: a, annotationPrefix: ""}`), refused: "spec.provider.ingress.annotationPrefix"},
+	"hnp annotation prefix with a slash":  {kind: "NetworkPolicy", patch: provided("ingress: {className: a, annotationPrefix: nginx.org/}"), refused: "spec.provider.ingress.annotationPrefix"},
+	"hnp annotation prefix too long":      {kind: "NetworkPolicy", patch: provided("ingress: {className: a, annotationPrefix: " + long(254) + "}"), refused: "spec.provider.ingress.annotationPrefix: Too long"},
+	"hnp apisix":                          {kind: "NetworkPolicy", patch: provided("apisix: {className: apisix}")},
+	"hnp apisix without a class":          {kind: "NetworkPolicy", patch: provided("apisix: {}")},
+	"hnp apisix class empty":              {kind: "NetworkPolicy", patch: provided(`apisix: {className: ""}`), refused: "spec.provider.apisix.className"},
+	"hnp apisix class no name":            {kind: "NetworkPolicy", patch: provided("apisix: {className: A_b}"), refused: "spec.provider.apisix.className"},
+	"hnp apisix class too long":           {kind: "NetworkPolicy", patch: provided("apisix: {className: " + long(254) + "}"), refused: "spec.provider.apisix.className: Too long"},
+	"hnp two providers":                   {kind: "NetworkPolicy", patch: provided("apisix: {}, ingress: {className: a}"), refused: "spec.provider: set exactly one of gateway, ingress and apisix"},
+	"hnp listeners of an ingress":         {kind: "NetworkPolicy", patch: strings.Replace(listened(""), "spec: {", "spec: {provider: {gateway: null, ingress: {className: a}}, ", 1), refused: "spec.listeners need spec.provider.gateway"},
+	"hnp parents with an ingress":         {kind: "NetworkPolicy", patch: strings.Replace(domain("parentRefs: [{name: a}]"), "spec: {", "spec: {provider: {gateway: null, ingress: {className: a}}, ", 1), refused: "spec.domains[].parentRefs need spec.provider.gateway"},
 	"hnp filters too many":                {kind: "NetworkPolicy", patch: filter(strings.Trim(strings.Repeat("{"+service+"}, ", 9), ", ")), refused: "spec.provider.gateway.filters: Too many"},
 	"hnp header filter empty":             {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {}}"), refused: "set at least one of set, add and remove"},
 	"hnp header filter sets nothing":      {kind: "NetworkPolicy", patch: filter("{requestHeaderModifier: {set: []}}"), refused: filterField + "requestHeaderModifier.set"},

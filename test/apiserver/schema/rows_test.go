@@ -323,7 +323,7 @@ var networkPolicyRows = map[string]row{
 	"hnp protocol unknown":                  {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: SCTP}]}`, refused: "spec.ports[0].protocol"},
 	"hnp app protocol":                      {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, appProtocol: kubernetes.io/h2c}]}`},
 	"hnp app protocol empty":                {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, appProtocol: ""}]}`, refused: "spec.ports[0].appProtocol"},
-	"hnp provider empty":                    {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: null}}`, refused: "spec.provider: set gateway"},
+	"hnp provider empty":                    {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: null}}`, refused: "spec.provider: set exactly one of gateway, ingress and apisix"},
 	"hnp gateway without parents":           {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: []}}}`, refused: "spec.provider.gateway.parentRefs"},
 	"hnp too many parents":                  {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: ` + numbered(`{name: g#}`, 9) + `}}}`, refused: "spec.provider.gateway.parentRefs: Too many"},
 	"hnp parent without a name":             {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: {parentRefs: [{name: ""}]}}}`, refused: "spec.provider.gateway.parentRefs[0].name"},

@@ -177,6 +177,9 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 	return nil
 }
 
+// Splits is true: all kinds of routes have weights.
+func (v *view) Splits() bool { return true }
+
 // Shares says whether two policies name the same Gateway, and not different listeners
 // of it.
 func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {

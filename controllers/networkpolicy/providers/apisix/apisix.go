@@ -1,0 +1,313 @@
+// Package apisix routes by ApisixRoutes of apisix.apache.org/v2.
+package apisix
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+var kind = providers.Kind{Group: GroupVersion.Group, Kind: "ApisixRoute", Versions: []string{GroupVersion.Version}}
+
+// What the rules of a route are named.
+const (
+	weightsRule = "weights"
+	canaryRule  = "canary-%d"
+)
+
+// Provider writes ApisixRoutes.
+type Provider struct{}
+
+var (
+	_ providers.Provider = Provider{}
+	_ providers.View     = (*view)(nil)
+)
+
+// Name is "apisix".
+func (Provider) Name() string { return "apisix" }
+
+// Writes are ApisixRoutes.
+func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
+
+// Reads no kind.
+func (Provider) Reads() []providers.Kind { return nil }
+
+// Chosen says whether spec.provider.apisix is set.
+func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
+
+// Needs are ApisixRoutes.
+func (Provider) Needs(*v1alpha1.NetworkPolicy) []providers.Kind { return []providers.Kind{kind} }
+
+// Refers to nothing.
+func (Provider) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
+
+// settings of the provider; nil where it is not chosen.
+func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.APISIXProvider {
+	if p.Spec.Provider == nil {
+		return nil
+	}
+	return p.Spec.Provider.APISIX
+}
+
+// See gives the view of one pass.
+func (Provider) See(s providers.Scene) providers.View {
+	v := &view{Scene: s, live: map[string]*providers.Live{}}
+	if own := settings(s.Policy); own != nil {
+		v.class = own.ClassName
+	}
+	for _, o := range s.Objects {
+		if r, ok := o.(*ApisixRoute); ok {
+			v.live[r.Name] = read(r)
+		}
+	}
+	return v
+}
+
+// read a route of ours: its last rule is the one that splits.
+func read(r *ApisixRoute) *providers.Live {
+	out := &providers.Live{
+		Name: r.Name, Objects: []client.Object{r}, Leaving: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
+	}
+	services := map[string]bool{}
+	for i, rule := range r.Spec.HTTP {
+		last := i == len(r.Spec.HTTP)-1
+		for _, b := range rule.Backends {
+			services[b.ServiceName] = true
+			if last {
+				out.Weights[b.ServiceName] = int(b.Weight)
+			}
+		}
+		if last && len(rule.Match.Paths) > 0 {
+			out.Hostnames = slices.Clone(rule.Match.Hosts)
+			out.Path = cmp.Or(strings.TrimSuffix(rule.Match.Paths[0], "*"), "/")
+		}
+	}
+	out.Services = providers.Sorted(services)
+	return out
+}
+
+type view struct {
+	providers.Scene
+	class string
+	live  map[string]*providers.Live
+}
+
+// Live are the routes by name.
+func (v *view) Live() map[string]*providers.Live { return v.live }
+
+// Splits is true: backends have weights.
+func (v *view) Splits() bool { return true }
+
+// Missing names the kind that the API server lacks, or a protocol that is not routed.
+func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
+	if _, served := v.Served[kind.Kind]; !served {
+		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
+			"spec.provider.apisix: the API server does not know %s of %s: install the definitions of the APISIX ingress controller, or leave spec.provider out", kind.Kind, GroupVersion)}
+	}
+	if protocol == "" || protocol == v1alpha1.ProtocolHTTP {
+		return nil
+	}
+	return notSupported("spec.provider.apisix: only ports of protocol HTTP are routed by ApisixRoutes, not %s: use spec.provider.gateway, or leave its domains out", protocol)
+}
+
+func notSupported(format string, args ...any) *providers.Problem {
+	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(format, args...)}
+}
+
+var (
+	// plainPath is what an ApisixRoute takes for a path, but for "*", which stands for any
+	// rest there.
+	plainPath = regexp.MustCompile(`^/[a-zA-Z0-9\-._~%!$&'()+,;=:@/]*$`)
+	// plainHeader is a name that only one header has: APISIX reads "-" and "_" alike.
+	plainHeader = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+)
+
+// Unsupported names what an ApisixRoute has no words for.
+func (v *view) Unsupported(r providers.Route) *providers.Problem {
+	if r.Path != "" && !plainPath.MatchString(r.Path) {
+		return notSupported("path: an ApisixRoute takes letters, digits and -._~%%!$&'()+,;=:@/ alone")
+	}
+	for i, m := range r.Matches {
+		if m.GRPC != nil {
+			return notSupported("canaryMatches[%d].grpc goes with a port of protocol GRPC: use path", i)
+		}
+		if m.Path != nil && !plainPath.MatchString(m.Path.Value) {
+			return notSupported("canaryMatches[%d].path.value: an ApisixRoute takes letters, digits and -._~%%!$&'()+,;=:@/ alone", i)
+		}
+		for j, h := range m.Headers {
+			if !plainHeader.MatchString(h.Name) {
+				return notSupported("canaryMatches[%d].headers[%d].name: APISIX takes letters, digits and - alone", i, j)
+			}
+		}
+	}
+	return nil
+}
+
+// Unapplied names a setting that these routes are written without.
+func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
+	if len(routes) == 0 {
+		return nil
+	}
+	a := v.Policy.Spec.SessionAffinity
+	switch {
+	case a != nil && a.ClientIP != nil:
+		return notSupported("spec.sessionAffinity.clientIP holds for callers of the Services only: APISIX picks pods itself")
+	case a != nil:
+		return notSupported("spec.sessionAffinity.cookie has no effect on ApisixRoutes: use spec.provider.gateway, or take the field out")
+	case v.Policy.Spec.Timeouts != nil:
+		return notSupported("spec.timeouts have no effect on ApisixRoutes, whose timeouts are between two reads or writes: use spec.provider.gateway, or take the field out")
+	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
+		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or take it out of the Microservice's steps")
+	}
+	return nil
+}
+
+// Build gives the ApisixRoute of a route: a rule for each match, then the one that splits
+// all requests by weight.
+func (v *view) Build(r providers.Route) []client.Object {
+	labels, annotations := r.Metadata(v.Policy, v.Microservice)
+	out := &ApisixRoute{
+		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: r.Name, Labels: labels, Annotations: annotations},
+		Spec:       RouteSpec{IngressClassName: v.class},
+	}
+	if r.Canary != "" {
+		for i, m := range r.Matches {
+			out.Spec.HTTP = append(out.Spec.HTTP, Rule{
+				Name: fmt.Sprintf(canaryRule, i), Priority: 1, WebSocket: true, Match: chosen(r, m),
+				Backends: []Backend{{ServiceName: r.Canary, ServicePort: r.Port, Weight: 100}},
+			})
+		}
+	}
+	all := Rule{Name: weightsRule, WebSocket: true, Match: Match{Hosts: r.Hostnames, Paths: prefix(r.Path)}}
+	for _, b := range r.Backends {
+		all.Backends = append(all.Backends, Backend{ServiceName: b.Service, ServicePort: r.Port, Weight: b.Weight})
+	}
+	out.Spec.HTTP = append(out.Spec.HTTP, all)
+	return []client.Object{out}
+}
+
+// chosen are the requests of a route that a match chooses. Its path takes the place of
+// the route's.
+func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
+	out := Match{Hosts: r.Hostnames, Paths: prefix(r.Path)}
+	switch {
+	case m.Path == nil:
+	case m.Path.Type == v1alpha1.PathExact:
+		out.Paths = []string{m.Path.Value}
+	default:
+		out.Paths = prefix(m.Path.Value)
+	}
+	if m.Method != "" {
+		out.Methods = []string{m.Method}
+	}
+	add := func(scope string, values []v1alpha1.MatchValue) {
+		values = slices.SortedFunc(slices.Values(values), func(a, b v1alpha1.MatchValue) int { return cmp.Compare(a.Name, b.Name) })
+		for _, value := range values {
+			op := "Equal"
+			if value.Type == v1alpha1.MatchRegularExpression {
+				op = "RegexMatch"
+			}
+			out.Exprs = append(out.Exprs, Expr{Subject: Subject{Scope: scope, Name: value.Name}, Op: op, Value: value.Value})
+		}
+	}
+	add("Header", m.Headers)
+	if c := m.Cookie; c != nil {
+		add("Cookie", []v1alpha1.MatchValue{{Name: c.Name, Value: c.Value}})
+	}
+	add("Query", m.QueryParams)
+	return out
+}
+
+// prefix gives the paths whose first elements are those of path: "/a*" would be "/ab" as
+// well. The first one is path, but for the "*" of "/*".
+func prefix(path string) []string {
+	short := strings.TrimRight(path, "/")
+	switch short {
+	case "":
+		return []string{"/*"}
+	case path:
+		return []string{path, path + "/*"}
+	}
+	return []string{path, short, short + "/*"}
+}
+
+// Conditions by which a controller answers: Accepted since its version 2, and
+// ResourcesAvailable before.
+var conditions = []string{"Accepted", "ResourcesAvailable"}
+
+// Verdict tells how far a route is: live as decided, and taken over by a controller at
+// its present generation.
+func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+	live := v.live[r.Name]
+	if live == nil || live.Leaving || !Same(live.Objects[0], built[0]) {
+		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("ApisixRoute %q is being written", r.Name)}
+	}
+	route := live.Objects[0].(*ApisixRoute)
+	older := false
+	for _, name := range conditions {
+		c := meta.FindStatusCondition(route.Status.Conditions, name)
+		switch {
+		case c == nil || c.Status == metav1.ConditionUnknown:
+			continue
+		case c.ObservedGeneration != route.Generation:
+			older = true
+			continue
+		case c.Status == metav1.ConditionTrue:
+			return providers.Verdict{Accepted: true}
+		}
+		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
+			"APISIX does not accept ApisixRoute %q: %s: %s: see its status", r.Name, c.Reason, strings.TrimSuffix(c.Message, "."))}
+	}
+	what, mend := "no controller has answered on ApisixRoute %q", "see that the APISIX ingress controller serves spec.provider.apisix.className %q"
+	if older {
+		what, mend = "the status of ApisixRoute %q is of an earlier generation", "see that the APISIX ingress controller runs, with class %q, and is of version 2 or later: earlier ones do not tell when they took over a change"
+	}
+	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+mend, r.Name, v.class)}
+}
+
+// Same says whether a live ApisixRoute is what was decided.
+func Same(old, want client.Object) bool {
+	had, ok := old.(*ApisixRoute)
+	has, also := want.(*ApisixRoute)
+	if !ok || !also {
+		return false
+	}
+	a, _ := resources.StampOf(had)
+	b, _ := resources.StampOf(has)
+	return a == b && equality.Semantic.DeepEqual(had.Spec, has.Spec)
+}
+
+// Serves gives the address of a host. TLS is the business of APISIX.
+func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
+	return "http://" + host + strings.TrimSuffix(r.Path, "/"), nil
+}
+
+// Referent tells where the API server does not know ApisixRoutes.
+func (v *view) Referent() *providers.Problem {
+	if _, served := v.Served[kind.Kind]; !served {
+		return v.Missing(v1alpha1.ProtocolHTTP)
+	}
+	return nil
+}
+
+// Health is not known: APISIX says nothing of itself.
+func (v *view) Health() *providers.Problem { return nil }
+
+// Shares says whether one APISIX may serve two policies: where a class is not named,
+// every one does.
+func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
+	theirs := settings(other)
+	return theirs != nil && (theirs.ClassName == v.class || theirs.ClassName == "" || v.class == "")
+}

@@ -1,0 +1,126 @@
+package apisix
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of the API.
+var GroupVersion = schema.GroupVersion{Group: "apisix.apache.org", Version: "v2"}
+
+// AddToScheme adds ApisixRoutes to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &ApisixRoute{}, &ApisixRouteList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// ApisixRoute is what of apisix.apache.org/v2 ApisixRoute is written and read here.
+type ApisixRoute struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              RouteSpec   `json:"spec"`
+	Status            RouteStatus `json:"status,omitempty"`
+}
+
+// ApisixRouteList is a list of ApisixRoutes.
+type ApisixRouteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ApisixRoute `json:"items"`
+}
+
+// RouteSpec is the specification of an ApisixRoute.
+type RouteSpec struct {
+	// IngressClassName; "": every controller takes the route.
+	IngressClassName string `json:"ingressClassName,omitempty"`
+	// HTTP rules.
+	HTTP []Rule `json:"http,omitempty"`
+}
+
+// RouteStatus is the status of an ApisixRoute.
+type RouteStatus struct {
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Rule leads requests to backends.
+type Rule struct {
+	// Name is unique in the route.
+	Name string `json:"name"`
+	// Priority among rules of the same path: the higher one goes before.
+	Priority int `json:"priority,omitempty"`
+	// Match chooses requests.
+	Match Match `json:"match"`
+	// WebSocket lets connections be upgraded.
+	WebSocket bool `json:"websocket"`
+	// Backends share the requests by weight.
+	Backends []Backend `json:"backends,omitempty"`
+}
+
+// Match chooses requests by all that it says.
+type Match struct {
+	// Hosts, of which any may be asked for.
+	Hosts []string `json:"hosts,omitempty"`
+	// Paths, of which any may be asked for; "*" at the end stands for any rest.
+	Paths []string `json:"paths"`
+	// Methods, of which any may be used.
+	Methods []string `json:"methods,omitempty"`
+	// Exprs that all hold.
+	Exprs []Expr `json:"exprs,omitempty"`
+}
+
+// Expr compares a part of a request.
+type Expr struct {
+	Subject Subject `json:"subject"`
+	// Op is Equal or RegexMatch.
+	Op    string `json:"op"`
+	Value string `json:"value"`
+}
+
+// Subject is a part of a request.
+type Subject struct {
+	// Scope is Header, Cookie or Query.
+	Scope string `json:"scope"`
+	Name  string `json:"name,omitempty"`
+}
+
+// Backend is a Service and its weight among those of a rule.
+type Backend struct {
+	ServiceName string `json:"serviceName"`
+	ServicePort int32  `json:"servicePort"`
+	Weight      int32  `json:"weight"`
+}
+
+// DeepCopyObject copies the route.
+func (r *ApisixRoute) DeepCopyObject() runtime.Object {
+	if r == nil {
+		return nil
+	}
+	out := &ApisixRoute{TypeMeta: r.TypeMeta, Spec: r.Spec}
+	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.HTTP = slices.Clone(r.Spec.HTTP)
+	for i := range out.Spec.HTTP {
+		rule := &out.Spec.HTTP[i]
+		rule.Backends = slices.Clone(rule.Backends)
+		m := &rule.Match
+		m.Hosts, m.Paths, m.Methods, m.Exprs = slices.Clone(m.Hosts), slices.Clone(m.Paths), slices.Clone(m.Methods), slices.Clone(m.Exprs)
+	}
+	out.Status.Conditions = slices.Clone(r.Status.Conditions) // They hold no pointers but immutable ones.
+	return out
+}
+
+// DeepCopyObject copies the list.
+func (l *ApisixRouteList) DeepCopyObject() runtime.Object {
+	if l == nil {
+		return nil
+	}
+	out := &ApisixRouteList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*ApisixRoute))
+	}
+	return out
+}

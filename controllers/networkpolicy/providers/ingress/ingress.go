@@ -1,0 +1,421 @@
+// Package ingress routes by Ingresses of networking.k8s.io/v1.
+//
+// A route is one Ingress, and a second one for its canary where the class understands
+// the canary annotations of ingress-nginx. An Ingress has no status of its rules: what
+// the API server took is all that is known of it, and nobody tells when it is served.
+package ingress
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+var kind = providers.Kind{Group: networkingv1.GroupName, Kind: "Ingress", Versions: []string{"v1"}}
+
+// canarySuffix ends the name of the Ingress of a canary. Names of routes end in a hash,
+// so that none ends in it.
+const canarySuffix = "-canary"
+
+// The annotations that are written, without their prefix.
+const (
+	canary          = "canary"
+	canaryWeight    = "canary-weight"
+	canaryTotal     = "canary-weight-total"
+	canaryHeader    = "canary-by-header"
+	canaryValue     = "canary-by-header-value"
+	canaryPattern   = "canary-by-header-pattern"
+	canaryCookie    = "canary-by-cookie"
+	backendProtocol = "backend-protocol"
+)
+
+// cookieForCanary is the value by which a cookie chooses the canary.
+const cookieForCanary = "always"
+
+var managed = []string{canary, canaryWeight, canaryTotal, canaryHeader, canaryValue, canaryPattern, canaryCookie, backendProtocol}
+
+// Provider writes Ingresses.
+type Provider struct{}
+
+var (
+	_ providers.Provider = Provider{}
+	_ providers.View     = (*view)(nil)
+)
+
+// Name is "ingress".
+func (Provider) Name() string { return "ingress" }
+
+// Writes are Ingresses.
+func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
+
+// Reads no kind: which controller serves a class is not looked at.
+func (Provider) Reads() []providers.Kind { return nil }
+
+// Chosen says whether spec.provider.ingress is set.
+func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
+
+// Needs are Ingresses.
+func (Provider) Needs(*v1alpha1.NetworkPolicy) []providers.Kind { return []providers.Kind{kind} }
+
+// Refers to nothing.
+func (Provider) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
+
+// settings of the provider; nil where it is not chosen.
+func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.IngressProvider {
+	if p.Spec.Provider == nil {
+		return nil
+	}
+	return p.Spec.Provider.Ingress
+}
+
+// See gives the view of one pass.
+func (Provider) See(s providers.Scene) providers.View {
+	v := &view{Scene: s, live: map[string]*providers.Live{}}
+	if own := settings(s.Policy); own != nil {
+		v.class, v.prefix = own.ClassName, own.AnnotationPrefix
+	}
+	ingresses := map[string]*networkingv1.Ingress{}
+	for _, o := range s.Objects {
+		if i, ok := o.(*networkingv1.Ingress); ok {
+			ingresses[i.Name] = i
+		}
+	}
+	for _, name := range providers.Sorted(ingresses) {
+		if route, ok := strings.CutSuffix(name, canarySuffix); ok {
+			if ingresses[route] == nil { // Its own one is gone: alone it serves nothing, and still has to go.
+				v.live[route] = read(route, nil, ingresses[name])
+			}
+			continue
+		}
+		v.live[name] = read(name, ingresses[name], ingresses[name+canarySuffix])
+	}
+	return v
+}
+
+// read the Ingresses of a route, of which one may be nil.
+func read(name string, main, second *networkingv1.Ingress) *providers.Live {
+	out := &providers.Live{Name: name, Weights: map[string]int{}}
+	services := map[string]bool{}
+	for _, i := range []*networkingv1.Ingress{main, second} {
+		if i == nil {
+			continue
+		}
+		out.Objects = append(out.Objects, i)
+		out.Hostnames, out.Path = places(i)
+		services[service(i)] = true
+	}
+	delete(services, "")
+	out.Services = providers.Sorted(services)
+	if main == nil {
+		return out
+	}
+	out.Leaving = main.DeletionTimestamp != nil
+	out.Hostnames, out.Path = places(main)
+	rest := 100
+	if second != nil && second.DeletionTimestamp == nil {
+		if w := weight(second); w > 0 {
+			out.Weights[service(second)] = w
+			rest -= w
+		}
+	}
+	if rest > 0 {
+		out.Weights[service(main)] += rest
+	}
+	return out
+}
+
+// places are the hosts and the path of an Ingress of ours.
+func places(i *networkingv1.Ingress) (hosts []string, path string) {
+	path = "/"
+	for _, rule := range i.Spec.Rules {
+		hosts = append(hosts, rule.Host)
+		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 {
+			path = rule.HTTP.Paths[0].Path
+		}
+	}
+	return hosts, path
+}
+
+// service behind an Ingress of ours.
+func service(i *networkingv1.Ingress) string {
+	for _, rule := range i.Spec.Rules {
+		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
+			return rule.HTTP.Paths[0].Backend.Service.Name
+		}
+	}
+	return ""
+}
+
+// weight of a canary's Ingress, under whatever prefix it was written.
+func weight(i *networkingv1.Ingress) int {
+	n, err := strconv.Atoi(ours(i)[canaryWeight])
+	if err != nil {
+		return 0
+	}
+	return min(max(n, 0), 100)
+}
+
+// ours are the annotations of an Ingress that this package writes, without their prefix.
+// Others, under the same prefix, are the user's.
+func ours(i *networkingv1.Ingress) map[string]string {
+	out := map[string]string{}
+	for key, value := range i.Annotations {
+		if _, name, ok := strings.Cut(key, "/"); ok && slices.Contains(managed, name) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+type view struct {
+	providers.Scene
+	class, prefix string
+	live          map[string]*providers.Live
+}
+
+// Live are the routes by name.
+func (v *view) Live() map[string]*providers.Live { return v.live }
+
+// Splits says whether the class understands weights.
+func (v *view) Splits() bool { return v.prefix != "" }
+
+// Missing names the kind that the API server lacks, or a protocol that Ingresses do not
+// route.
+func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
+	if _, served := v.Served[kind.Kind]; !served {
+		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
+			"spec.provider.ingress: the API server does not know %s of %s/v1: use spec.provider.gateway, or leave spec.provider out", kind.Kind, kind.Group)}
+	}
+	switch {
+	case protocol == "" || protocol == v1alpha1.ProtocolHTTP:
+		return nil
+	case protocol == v1alpha1.ProtocolHTTPS && v.prefix != "":
+		return nil
+	case protocol == v1alpha1.ProtocolHTTPS:
+		return notSupported("spec.provider.ingress: nothing in an Ingress says that pods encrypt: set annotationPrefix where its class understands the annotations of ingress-nginx, or route it by spec.provider.gateway")
+	}
+	return notSupported("spec.provider.ingress: Ingresses do not route ports of protocol %s: use spec.provider.gateway, or leave its domains out", protocol)
+}
+
+func notSupported(format string, args ...any) *providers.Problem {
+	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(format, args...)}
+}
+
+var (
+	headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+	plainValue = regexp.MustCompile(`^[A-Za-z0-9._~/-]+$`)
+)
+
+// Unsupported names matches that the annotations have no words for: they have one header
+// and one cookie for a host and path, of which either chooses the canary.
+func (v *view) Unsupported(r providers.Route) *providers.Problem {
+	if len(r.Matches) > 0 && v.prefix == "" {
+		return notSupported("canaryMatches: an Ingress chooses no requests: set spec.provider.ingress.annotationPrefix where its class understands the annotations of ingress-nginx")
+	}
+	headers, cookies := 0, 0
+	for i, m := range r.Matches {
+		field := fmt.Sprintf("canaryMatches[%d]", i)
+		headers += len(m.Headers)
+		if m.Cookie != nil {
+			cookies++
+		}
+		switch {
+		case m.Path != nil || m.Method != "" || len(m.QueryParams) > 0 || m.GRPC != nil:
+			return notSupported("%s: the annotations of an Ingress choose by a header or a cookie alone: leave out path, method, queryParams and grpc", field)
+		case len(m.Headers) > 0 && m.Cookie != nil || len(m.Headers) > 1:
+			return notSupported("%s: the annotations of an Ingress cannot ask for two things at once: choose by one header, or by a cookie", field)
+		case headers > 1 || cookies > 1:
+			return notSupported("%s: the annotations of an Ingress have room for one header and one cookie: leave the others out", field)
+		case m.Cookie != nil && m.Cookie.Value != cookieForCanary:
+			return notSupported("%s.cookie.value: the annotations of an Ingress know the value %q alone", field, cookieForCanary)
+		case m.Cookie != nil && !plainValue.MatchString(m.Cookie.Name):
+			return notSupported("%s.cookie.name: ingress-nginx takes letters, digits and . _ ~ / - alone", field)
+		}
+		for _, h := range m.Headers {
+			if !headerName.MatchString(h.Name) {
+				return notSupported("%s.headers[0].name: ingress-nginx takes letters, digits and - alone", field)
+			}
+			if providers.MatchType(h.Type) == v1alpha1.MatchExact && !plainValue.MatchString(h.Value) {
+				return notSupported("%s.headers[0].value: ingress-nginx takes letters, digits and . _ ~ / - alone: use type RegularExpression", field)
+			}
+		}
+	}
+	return nil
+}
+
+// Unapplied names a setting that Ingresses do not have.
+func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
+	if len(routes) == 0 {
+		return nil
+	}
+	a := v.Policy.Spec.SessionAffinity
+	switch {
+	case a != nil && a.ClientIP != nil:
+		return notSupported("spec.sessionAffinity.clientIP holds for callers of the Services only: what serves Ingresses picks pods itself")
+	case a != nil:
+		return notSupported("spec.sessionAffinity.cookie has no effect on Ingresses: use spec.provider.gateway, or take the field out")
+	case v.Policy.Spec.Timeouts != nil:
+		return notSupported("spec.timeouts have no effect on Ingresses: use spec.provider.gateway, or take the field out")
+	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
+		return notSupported("mirrorPercent of a step has no effect on Ingresses: use spec.provider.gateway, or take it out of the Microservice's steps")
+	}
+	return nil
+}
+
+// shares are the Services behind the Ingress of a route and behind that of its canary,
+// which has weight percent of the requests. exact is false where there are more.
+func shares(r providers.Route) (main, second string, weight int32, exact bool) {
+	backends := slices.Clone(r.Backends)
+	// The active release first, then the larger share.
+	slices.SortStableFunc(backends, func(a, b providers.Backend) int {
+		switch {
+		case a.Service == r.Active:
+			return -1
+		case b.Service == r.Active:
+			return 1
+		}
+		return int(b.Weight - a.Weight)
+	})
+	if len(backends) > 0 {
+		main = backends[0].Service
+	}
+	if len(backends) > 1 {
+		second, weight = backends[1].Service, backends[1].Weight
+	}
+	exact = len(backends) <= 2
+	if r.Canary != "" && len(r.Matches) > 0 && r.Canary != main {
+		exact = exact && (second == "" || second == r.Canary)
+		if second == "" {
+			second = r.Canary
+		}
+	}
+	return main, second, weight, exact
+}
+
+// Build gives the Ingress of a route, and that of its canary where there is one. Of more
+// than two shares, for which Ingresses have no words, the smaller ones go to the first:
+// Verdict tells.
+func (v *view) Build(r providers.Route) []client.Object {
+	main, second, weight, _ := shares(r)
+	out := []client.Object{v.build(r, r.Name, main, nil)}
+	if second == "" || v.prefix == "" {
+		return out
+	}
+	said := map[string]string{canary: "true", canaryWeight: strconv.Itoa(int(weight)), canaryTotal: "100"}
+	if r.Canary == second {
+		for _, m := range r.Matches {
+			for _, h := range m.Headers {
+				said[canaryHeader] = h.Name
+				if providers.MatchType(h.Type) == v1alpha1.MatchExact {
+					said[canaryValue] = h.Value
+				} else {
+					said[canaryPattern] = h.Value
+				}
+			}
+			if m.Cookie != nil {
+				said[canaryCookie] = m.Cookie.Name
+			}
+		}
+	}
+	return append(out, v.build(r, r.Name+canarySuffix, second, said))
+}
+
+func (v *view) build(r providers.Route, name, service string, said map[string]string) *networkingv1.Ingress {
+	labels, annotations := r.Metadata(v.Policy, v.Microservice)
+	for key, value := range said {
+		annotations[v.prefix+"/"+key] = value
+	}
+	if r.Protocol == v1alpha1.ProtocolHTTPS {
+		annotations[v.prefix+"/"+backendProtocol] = "HTTPS"
+	}
+	out := &networkingv1.Ingress{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: kind.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: name, Labels: labels, Annotations: annotations},
+		Spec:       networkingv1.IngressSpec{IngressClassName: new(v.class)},
+	}
+	for _, host := range r.Hostnames {
+		out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{
+			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+				Path: r.Path, PathType: new(networkingv1.PathTypePrefix),
+				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Number: r.Port}}},
+			}}},
+		}})
+	}
+	return out
+}
+
+// Verdict tells how far a route is: accepted when the API server has its Ingresses as
+// they were decided, and no other. That is all that an Ingress tells.
+func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
+		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
+			"Ingress %q cannot split as asked: with spec.provider.ingress.annotationPrefix it has two releases at most, without one: use spec.provider.gateway", r.Name)}
+	}
+	live := v.live[r.Name]
+	same := live != nil && slices.EqualFunc(live.Objects, built, func(old, want client.Object) bool {
+		return old.GetDeletionTimestamp() == nil && Same(old, want)
+	})
+	if !same {
+		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("Ingress %q is being written", r.Name)}
+	}
+	return providers.Verdict{Accepted: true}
+}
+
+// Same says whether a live Ingress is what was decided. What others have added, such as
+// annotations of their own, does not count.
+func Same(old, want client.Object) bool {
+	had, ok := old.(*networkingv1.Ingress)
+	has, also := want.(*networkingv1.Ingress)
+	if !ok || !also || had.Name != has.Name {
+		return false
+	}
+	a, _ := resources.StampOf(had)
+	b, _ := resources.StampOf(has)
+	return a == b && maps.Equal(ours(had), ours(has)) && prefixed(had, has) &&
+		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules)
+}
+
+// prefixed says whether a live Ingress has all annotations that are wanted, prefix
+// included.
+func prefixed(had, has *networkingv1.Ingress) bool {
+	for key, value := range has.Annotations {
+		if got, ok := had.Annotations[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Serves gives the address of a host. TLS is the business of whatever serves the class.
+func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
+	return "http://" + host + strings.TrimSuffix(r.Path, "/"), nil
+}
+
+// Referent tells where the API server does not know Ingresses.
+func (v *view) Referent() *providers.Problem {
+	if _, served := v.Served[kind.Kind]; !served {
+		return v.Missing(v1alpha1.ProtocolHTTP)
+	}
+	return nil
+}
+
+// Health is not known: nothing says whether anybody serves a class.
+func (v *view) Health() *providers.Problem { return nil }
+
+// Shares says whether two policies are served by one class.
+func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
+	theirs := settings(other)
+	return theirs != nil && theirs.ClassName == v.class
+}
