@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,7 +110,11 @@ const (
 // Secret is the data of a Secret.
 func (s secrets) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	var secret corev1.Secret
-	if err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret); err != nil {
+	err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no Secret %q in this namespace: create it, or correct the name", name)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("get Secret %q: %w", name, err)
 	}
 	return secret.Data, nil
@@ -131,10 +136,10 @@ func (s secrets) value(ctx context.Context, namespace, field string, ref *hlnr.R
 	}
 	data, err := s.Secret(ctx, namespace, ref.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", field, err)
+		return nil, fmt.Errorf("spec.updateStrategy.canary.hooks[].%s: %w", field, err)
 	}
 	if len(data[key]) == 0 {
-		return nil, fmt.Errorf("%s: Secret %q has no key %q", field, ref.Name, key)
+		return nil, fmt.Errorf("spec.updateStrategy.canary.hooks[].%s: Secret %q has no key %q: add it", field, ref.Name, key)
 	}
 	return data[key], nil
 }

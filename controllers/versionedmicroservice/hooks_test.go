@@ -347,7 +347,7 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	at := metav1.NowMicro()
 	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, Gate: hlnr.GateConfirmPromotion, GateTime: &at})
 	eventually(t, func() string {
-		if h := s.hook(gate.Name, hlnr.HookWaiting); !strings.Contains(h.Message, `secretRef: get Secret "missing"`) {
+		if h := s.hook(gate.Name, hlnr.HookWaiting); !strings.Contains(h.Message, `hooks[].secretRef: there is no Secret "missing" in this namespace: create it`) {
 			return h.Message
 		}
 		return ""
@@ -360,6 +360,34 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	if len(r.faults) > 0 {
 		t.Errorf("the receiver has this against the calls: %q", r.faults)
 	}
+}
+
+// A hook that no manager may call is told of once, and a hook that was mended is called
+// at once, whatever its interval is.
+func TestHookThatCannotBeCalled(t *testing.T) {
+	t.Parallel()
+	r := receive(t, "a key")
+	back := r.signed(hlnr.HookRollback)
+	back.URL, back.Interval = "http://169.254.169.254/latest", "1h"
+	s := newStage(t, &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Weight: 10}}, Hooks: []hlnr.Hook{back}})
+	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1})
+	eventually(t, func() string {
+		if h := s.hook(back.Name, hlnr.HookWaiting); !hook.Uncallable(h) {
+			return h.Message
+		}
+		return ""
+	})
+	fetch(t, s.ms)
+	s.ms.Spec.UpdateStrategy.Canary.Hooks[0].URL = r.URL
+	if err := world.Update(t.Context(), s.ms); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if h := s.hook(back.Name, hlnr.HookWaiting); h.Message != "HTTP 409" {
+			return h.Message
+		}
+		return ""
+	})
 }
 
 // A bad canary is measured with a server that speaks as Prometheus does, and its

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,6 +13,7 @@ import (
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -134,9 +136,20 @@ func conditions(o *observed, did outcome, f failure, next *hlnr.VersionedMicrose
 		set(hlnr.ConditionProgressing, f.reason == "", reason, message)
 	default:
 		set(hlnr.ConditionAvailable, true, reasonAvailable, fmt.Sprintf("%d of %d replicas are available", want, want))
-		set(hlnr.ConditionProgressing, false, reasonAvailable, "")
+		set(hlnr.ConditionProgressing, false, reasonAvailable, strings.Join(uncallable(next.Hooks), ", "))
 	}
 	ready(o, did, next)
+}
+
+// uncallable names the hooks that are asked again and again, and never called.
+func uncallable(hooks []hlnr.HookStatus) []string {
+	var lines []string
+	for _, h := range hooks {
+		if h.Phase == hlnr.HookWaiting && hook.Uncallable(h) {
+			lines = append(lines, fmt.Sprintf("%s hook %q %s", h.Type, h.Name, h.Message))
+		}
+	}
+	return lines
 }
 
 // ready sums the other conditions up, as kstatus reads them.
@@ -170,7 +183,7 @@ func ready(o *observed, did outcome, next *hlnr.VersionedMicroserviceStatus) {
 // not only in its words.
 func transition(before, now hlnr.VersionedMicroserviceStatus) bool {
 	if before.ObservedGeneration != now.ObservedGeneration || before.Release != now.Release || before.Failure != now.Failure ||
-		before.Step != now.Step || !equality.Semantic.DeepEqual(before.Hooks, now.Hooks) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis) ||
+		before.Step != now.Step || !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis) ||
 		(before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
 		return true
 	}
@@ -184,6 +197,11 @@ func transition(before, now hlnr.VersionedMicroserviceStatus) bool {
 		}
 	}
 	return false
+}
+
+// sameAnswer says that a hook's answer is worth the same as before, in whatever words.
+func sameAnswer(a, b hlnr.HookStatus) bool {
+	return a.Name == b.Name && a.Type == b.Type && a.ID == b.ID && a.Phase == b.Phase && (a.Attempts == 0) == (b.Attempts == 0)
 }
 
 // announce emits the events of a transition, after it was written.
@@ -204,11 +222,13 @@ func announce(events status.Recorder, release *hlnr.VersionedMicroservice, befor
 // announceHooks tells what hooks decided, and what could not be told to them.
 func announceHooks(events status.Recorder, release *hlnr.VersionedMicroservice, before, now []hlnr.HookStatus) {
 	for _, h := range now {
-		if slices.ContainsFunc(before, func(old hlnr.HookStatus) bool { return old.Name == h.Name && old.ID == h.ID && old.Phase == h.Phase }) {
+		if slices.ContainsFunc(before, func(old hlnr.HookStatus) bool { return old.Name == h.Name && old.ID == h.ID && old.Phase == h.Phase && hook.Uncallable(old) == hook.Uncallable(h) }) {
 			continue
 		}
 		text := fmt.Sprintf("%s hook %q: %s", h.Type, h.Name, h.Message)
 		switch {
+		case h.Phase == hlnr.HookWaiting && hook.Uncallable(h):
+			events.Warning(release, "HookNotCallable", "Call", text)
 		case h.Phase == hlnr.HookFailed:
 			events.Warning(release, "HookFailed", "Call", text)
 		case h.Phase == hlnr.HookOpen && h.Type == hlnr.HookRollback:

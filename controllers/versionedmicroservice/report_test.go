@@ -11,8 +11,10 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
@@ -288,6 +290,64 @@ func TestDecide(t *testing.T) {
 			}
 			if diff := cmp.Diff(deployment, test.seen.deployment); diff != "" {
 				t.Errorf("the observed Deployment was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A hook that cannot be called is told of in an event, once, and in condition
+// Progressing.
+func TestHooksThatCannotBeCalled(t *testing.T) {
+	t.Parallel()
+	const why = "cannot be called: refuse 169.254.169.254: it is that of a metadata service"
+	asked := hlnr.HookStatus{Name: "back", Type: hlnr.HookRollback, ID: "a", Phase: hlnr.HookWaiting}
+	refused, answered := asked, asked
+	refused.Attempts, refused.Message = 1, why
+	answered.Attempts, answered.Message = 2, "HTTP 409"
+	again := refused
+	again.Attempts = 7
+	told := events.NewFakeRecorder(10)
+	before := []hlnr.HookStatus{asked}
+	for _, now := range []hlnr.HookStatus{refused, again, answered} {
+		announceHooks(status.Recorder{Events: told}, scene(1, 1).release, before, []hlnr.HookStatus{now})
+		before = []hlnr.HookStatus{now}
+	}
+	if len(told.Events) != 1 {
+		t.Fatalf("%d events, want one", len(told.Events))
+	}
+	if got, want := <-told.Events, `Warning HookNotCallable Rollback hook "back": `+why; got != want {
+		t.Errorf("event %q, want %q", got, want)
+	}
+	next, _ := report(scene(1, 1), outcome{}, heard{hooks: []hlnr.HookStatus{refused}}, noon)
+	if got, want := meta.FindStatusCondition(next.Conditions, hlnr.ConditionProgressing).Message, `Rollback hook "back" `+why; got != want {
+		t.Errorf("Progressing says %q, want %q", got, want)
+	}
+}
+
+// Another word for the same no is no transition: its write is paced.
+func TestTransitionOfHooks(t *testing.T) {
+	t.Parallel()
+	asked := hlnr.HookStatus{Name: "a", Type: hlnr.HookConfirmPromotion, ID: "a", Phase: hlnr.HookWaiting}
+	no, other, open, next := asked, asked, asked, asked
+	no.Attempts, no.Message = 1, "HTTP 409"
+	other.Attempts, other.Message, other.Time = 2, "HTTP 503", &metav1.MicroTime{Time: noon}
+	open.Attempts, open.Phase = 3, hlnr.HookOpen
+	next.Attempts, next.ID = 1, "b"
+	for name, test := range map[string]struct {
+		before, now hlnr.HookStatus
+		want        bool
+	}{
+		"the first answer": {asked, no, true},
+		"another code":     {no, other, false},
+		"a yes":            {other, open, true},
+		"another question": {no, next, true},
+		"the same":         {no, no, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, now := hlnr.VersionedMicroserviceStatus{Hooks: []hlnr.HookStatus{test.before}}, hlnr.VersionedMicroserviceStatus{Hooks: []hlnr.HookStatus{test.now}}
+			if got := transition(before, now); got != test.want {
+				t.Errorf("transition %t, want %t", got, test.want)
 			}
 		})
 	}

@@ -59,7 +59,11 @@ func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) (
 	defer cancel()
 	yes, message, err := p.post(ctx, q, credentials)
 	if err != nil {
-		return false, line(cause(err, timeout(&q.Hook)))
+		why := cause(err, timeout(&q.Hook))
+		if refused := new(outbound.RefusedError); errors.As(err, &refused) {
+			why = uncallable + why
+		}
+		return false, line(why)
 	}
 	return yes, line(message)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
@@ -79,6 +80,8 @@ type delivery struct {
 	ended    chan struct{} // closed at the end of the present call or calls
 	running  bool
 	outcome  *Outcome
+	// edited is when question came with another hook than the one that was called.
+	edited time.Time
 }
 
 // NewPool makes a pool that calls nobody before it is started.
@@ -228,7 +231,9 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Question)
 		if !polled(q.Hook.Type) || d.outcome.Yes {
 			return time.Time{} // the next pass finds the outcome
 		}
-		if at := d.outcome.Time.Add(interval(&q.Hook)); at.After(p.now()) {
+		if !equality.Semantic.DeepEqual(d.question.Hook, q.Hook) {
+			d.edited = p.now() // whoever mended it wants to see that at once
+		} else if at := d.outcome.Time.Add(interval(&q.Hook)); at.After(p.now()) {
 			return at
 		}
 	}
@@ -257,6 +262,7 @@ func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *deliver
 	p.mu.Lock()
 	d.running = false
 	if ok {
+		outcome.Edited = d.edited
 		d.outcome = &outcome
 	}
 	d.cancel()

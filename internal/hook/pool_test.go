@@ -369,6 +369,50 @@ func TestPolling(t *testing.T) {
 	}
 }
 
+// A hook that was edited is called at once, and its outcome says when that was seen.
+func TestEditedHook(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	now := func() time.Time { return began.Add(time.Duration(clock.Load())) }
+	w := play(t, status(409, "not yet"), func(o *Options) { o.Now = now })
+	q := w.question(hlnr.HookConfirmPromotion, "id")
+	q.Hook.Interval = "1h"
+	w.ask(q)
+	if o := w.outcome(t, "id"); !o.Edited.IsZero() {
+		t.Errorf("nobody edited it: %+v", o)
+	}
+	clock.Store(int64(time.Second))
+	q.Hook.URL = w.server.URL + "/mended"
+	w.ask(q)
+	for {
+		if o := w.outcome(t, "id"); o.Attempts == 2 {
+			if !o.Edited.Equal(began.Add(time.Second)) {
+				t.Errorf("%+v", o)
+			}
+			break
+		}
+		<-w.woken
+	}
+	if next := w.ask(q); !next.Equal(began.Add(time.Second + time.Hour)) {
+		t.Errorf("asked again at %s, want in an hour", next)
+	}
+}
+
+func TestUncallable(t *testing.T) {
+	t.Parallel()
+	w := play(t, status(200, ""))
+	q := w.question(hlnr.HookRollback, "id")
+	q.Hook.URL = "http://169.254.169.254/latest"
+	w.ask(q)
+	o := w.outcome(t, "id")
+	if !Uncallable(hlnr.HookStatus{Message: o.Message}) {
+		t.Errorf("message %q", o.Message)
+	}
+	if Uncallable(hlnr.HookStatus{Message: "HTTP 409: cannot be called: it sleeps"}) {
+		t.Error("the words of a server are taken for ours")
+	}
+}
+
 // What is asked no more is given up; a message is not.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()

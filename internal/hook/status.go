@@ -1,7 +1,9 @@
 package hook
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +21,33 @@ type Outcome struct {
 	Message string
 	// Time at which the last call ended.
 	Time time.Time
+	// Edited is when the hook was last found to be another one than was called before;
+	// zero: never.
+	Edited time.Time
 }
 
-// quiet is how long an answer that only words a no differently is not written.
+// quiet is how long the same no, worded differently, is not written.
 const quiet = time.Minute
+
+// uncallable begins the message of a call that was never made, because its address is
+// refused.
+const uncallable = "cannot be called: "
+
+// Uncallable says that a hook was not called, because its address is refused: asking
+// again helps only when the hook, or the manager's flags, change.
+func Uncallable(s hlnr.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
+
+// port of ours in an error of a connection, another one each time.
+var port = regexp.MustCompile(`[^ ]+->`)
+
+// gist is what an answer comes to without the words that differ each time: the code, or
+// why there was none.
+func gist(message string) string {
+	if code, _, found := strings.Cut(message, ": "); found && strings.HasPrefix(code, "HTTP ") {
+		return code
+	}
+	return port.ReplaceAllString(message, "")
+}
 
 // Fold gives the status of a release's hooks after what came of its questions, by
 // id. Entries of hooks that the specification no longer has go, and so do questions
@@ -70,11 +95,14 @@ func present(old *hlnr.HookStatus, q *Question, outcomes map[string]Outcome, now
 	}
 }
 
-// answer is a status after an outcome. Another wording of the same no is taken over
-// once in a while only: it would cost a write each time.
+// answer is a status after an outcome. The first answer after the hook was edited is
+// always taken over. Another wording of the same no is, once in a while only: it would
+// cost a write each time.
 func answer(s hlnr.HookStatus, o Outcome, now time.Time) hlnr.HookStatus {
 	phase := phaseOf(s.Type, o.Yes)
-	if s.Phase == phase && s.Attempts > 0 && (s.Message == o.Message || s.Time != nil && now.Sub(s.Time.Time) < quiet) {
+	edited := s.Time != nil && o.Edited.After(s.Time.Time)
+	recent := s.Time != nil && now.Sub(s.Time.Time) < quiet
+	if s.Phase == phase && s.Attempts > 0 && !edited && (s.Message == o.Message || recent && gist(s.Message) == gist(o.Message)) {
 		return s
 	}
 	at := metav1.NewMicroTime(now)

@@ -107,15 +107,46 @@ func TestFoldOverTime(t *testing.T) {
 	no := func(message string) map[string]Outcome {
 		return map[string]Outcome{id: {Attempts: 1, Message: message}}
 	}
-	first := p.Fold(nil, questions, no("later"), start)
+	first := p.Fold(nil, questions, no("HTTP 409: later"), start)
 
 	t.Run("other words of the same no wait a minute", func(t *testing.T) {
 		t.Parallel()
-		if diff := cmp.Diff(first, p.Fold(first, questions, no("much later"), start.Add(59*time.Second))); diff != "" {
+		if diff := cmp.Diff(first, p.Fold(first, questions, no("HTTP 409: much later"), start.Add(59*time.Second))); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
-		if got := p.Fold(first, questions, no("much later"), start.Add(time.Minute)); got[0].Message != "much later" {
+		if got := p.Fold(first, questions, no("HTTP 409: much later"), start.Add(time.Minute)); got[0].Message != "HTTP 409: much later" {
 			t.Errorf("message after a minute: %q", got[0].Message)
+		}
+	})
+	t.Run("the same failed connection from another port waits too", func(t *testing.T) {
+		t.Parallel()
+		reset := func(port string) map[string]Outcome {
+			return no("read tcp 10.0.0.1:" + port + "->10.0.0.2:80: read: connection reset by peer")
+		}
+		before := p.Fold(nil, questions, reset("4001"), start)
+		if diff := cmp.Diff(before, p.Fold(before, questions, reset("4002"), start.Add(time.Second))); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+	})
+	t.Run("another code or error waits for nothing", func(t *testing.T) {
+		t.Parallel()
+		for _, message := range []string{"HTTP 503: later", "HTTP 503", "no answer within 10s", "cannot be called: refuse 127.0.0.1"} {
+			if got := p.Fold(first, questions, no(message), start.Add(time.Second)); got[0].Message != message {
+				t.Errorf("message %q, want %q", got[0].Message, message)
+			}
+		}
+	})
+	t.Run("the first answer after an edit is shown, and the next one waits", func(t *testing.T) {
+		t.Parallel()
+		edited := func(attempts int) map[string]Outcome {
+			return map[string]Outcome{id: {Attempts: attempts, Message: "HTTP 409: later", Edited: start.Add(time.Second)}}
+		}
+		shown := p.Fold(first, questions, edited(2), start.Add(2*time.Second))
+		if got := shown[0]; got.Attempts != 2 || !got.Time.Time.Equal(start.Add(2*time.Second)) {
+			t.Errorf("after the edit: %+v", got)
+		}
+		if diff := cmp.Diff(shown, p.Fold(shown, questions, edited(3), start.Add(12*time.Second))); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
 	t.Run("a yes waits for nothing", func(t *testing.T) {
