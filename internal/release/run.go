@@ -138,7 +138,11 @@ func start(s *scope) {
 	if active = s.g.ActiveRow(); active != nil {
 		s.g.Run.Floor = s.serving(active)
 	}
-	s.event(r, false, "Started", fmt.Sprintf("%s starts in group %s", r.Version, s.g.Name))
+	how := "starts"
+	if r.Promoted > 0 {
+		how = "comes back, kept as it was,"
+	}
+	s.event(r, false, "Started", fmt.Sprintf("%s (%s) %s in group %s", r.Version, r.Release, how, s.g.Name))
 }
 
 // health says whether a run is healthy: available and, within the steps, its
@@ -416,7 +420,7 @@ func (s *scope) promote(r *Row, reason string) {
 	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
 	s.turn(r, Active, reason)
 	s.g.Run, s.g.Overtaken = nil, 0
-	s.event(r, false, "Promoted", fmt.Sprintf("%s is active in group %s", r.Version, s.g.Name))
+	s.event(r, false, "Promoted", fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
 }
 
 // promoteFirst makes the first release of a group active as soon as it is
