@@ -38,17 +38,18 @@ var (
 func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	generation := r.policy.Generation
 	spec, refs, traffic := r.specProblem(now), r.refProblem(now), r.trafficProblem(now)
-	set := func(kind string, p *problem, good string) {
+	set := func(kind string, p *problem, reason, good string) {
 		if p != nil {
 			status.Set(&now.Conditions, generation, kind, metav1.ConditionFalse, p.reason, p.message)
 			return
 		}
-		status.Set(&now.Conditions, generation, kind, metav1.ConditionTrue, kind, good)
+		status.Set(&now.Conditions, generation, kind, metav1.ConditionTrue, reason, good)
 	}
-	set(v1alpha1.ConditionAccepted, spec, "the specification makes sense")
-	set(v1alpha1.ConditionResolvedRefs, refs, "all that is named exists")
+	set(v1alpha1.ConditionAccepted, spec, v1alpha1.ConditionAccepted, "the specification makes sense")
+	set(v1alpha1.ConditionResolvedRefs, refs, v1alpha1.ConditionResolvedRefs, "all that is named exists")
+	programmed, good := r.programmed(now)
 	if f := r.microservice; f != nil || traffic != nil {
-		set(v1alpha1.ConditionProgrammed, traffic, r.programmedText(now))
+		set(v1alpha1.ConditionProgrammed, traffic, programmed, good)
 	}
 	r.nameConflict(now)
 	r.domainShared(now)
@@ -63,7 +64,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 	switch {
 	case first == nil:
-		status.Ready(&now.Conditions, generation, v1alpha1.ConditionProgrammed, r.programmedText(now))
+		status.Ready(&now.Conditions, generation, programmed, good)
 	case first.stalls():
 		status.Stalled(&now.Conditions, generation, first.reason, first.message)
 	default:
@@ -71,14 +72,30 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-func (r *reporter) programmedText(now *v1alpha1.NetworkPolicyStatus) string {
-	if now.Summary.Domains == "" && len(now.Listeners) > 0 {
-		return "the listeners lead to the active releases"
+// programmed says what is in order, where nothing keeps traffic from flowing.
+func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
+	switch {
+	case r.idle():
+		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", microserviceName(r.policy))
+	case now.Summary.Domains == "" && len(now.Listeners) > 0:
+		message = "the listeners lead to the active releases"
+	case now.Summary.Domains == "":
+		message = "the Services lead to the active releases"
+	default:
+		message = fmt.Sprintf("%s domains are programmed", now.Summary.Domains)
 	}
-	if now.Summary.Domains == "" {
-		return "the Services lead to the active releases"
+	return v1alpha1.ConditionProgrammed, message
+}
+
+// idle says that there is nothing to lead to, and need not be: the Microservice has no
+// groups but previews, none of them lives, and it says itself that this is in order. It
+// does so only where its ImagePolicy offers pull requests.
+func (r *reporter) idle() bool {
+	m := r.microservice
+	if m == nil || m.Status.ObservedGeneration != m.Generation || !meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) {
+		return false
 	}
-	return fmt.Sprintf("%s domains are programmed", now.Summary.Domains)
+	return !slices.ContainsFunc(r.ledger.groups, func(g *v1alpha1.ReleaseGroup) bool { return live(g) || g.Level != v1alpha1.LevelPreview })
 }
 
 // missingKind says whether a reason is that the API server lacks a kind.
@@ -105,7 +122,10 @@ func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if p := r.view.Referent(); p != nil && !missingKind(p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
-	return domainProblem(now, refReasons)
+	if p := domainProblem(now, refReasons); p != nil {
+		return p
+	}
+	return r.adoptedMissing()
 }
 
 func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem {
@@ -132,7 +152,8 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 		}
 		return &problem{reasonNoMicroservice, fmt.Sprintf("Microservice %q does not exist", microserviceName(r.policy))}
 	}
-	serving := slices.ContainsFunc(now.Domains, func(d v1alpha1.DomainStatus) bool { return d.Programmed })
+	idle := r.idle()
+	serving := idle || slices.ContainsFunc(now.Domains, func(d v1alpha1.DomainStatus) bool { return d.Programmed })
 	for _, d := range now.Domains {
 		if d.Reason == "" || d.Programmed && d.Reason != reasonNoReadyEndpoints || d.Reason == reasonNoActiveRelease && serving {
 			continue
@@ -140,7 +161,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 		return &problem{d.Reason, d.Message}
 	}
 	for _, l := range now.Listeners {
-		if l.Reason != "" {
+		if l.Reason != "" && !(idle && l.Reason == reasonNoActiveRelease) {
 			return &problem{l.Reason, l.Message}
 		}
 	}
@@ -154,7 +175,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 			}
 		}
 	}
-	if !active {
+	if !active && !idle {
 		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", microserviceName(r.policy))}
 	}
 	if p := r.view.Health(); p != nil {

@@ -34,6 +34,7 @@ const (
 	reasonTooManyDomains      = "TooManyDomains"
 	reasonPending             = providers.ReasonPending
 	reasonNameConflict        = "NameConflict"
+	reasonNoPreviews          = "NoPreviews"
 	reasonNoMicroservice      = "MicroserviceNotFound"
 )
 
