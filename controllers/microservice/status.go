@@ -275,7 +275,7 @@ func setWeightsNotSupported(w *world) {
 		return
 	}
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionWeightsNotSupported, metav1.ConditionTrue, "ServicesOnly", status.Line(fmt.Sprintf(
-		"group %s has Services only, which move as a whole at promotion: steps are waits; set spec.provider and spec.domains of its networkpolicies.hlnr.io", strings.Join(whole, ", "))))
+		"the traffic of group %s moves as a whole at promotion: steps are waits; give its networkpolicies.hlnr.io spec.domains, and a spec.provider that splits by weight", strings.Join(whole, ", "))))
 }
 
 func setFailed(ms *v1alpha1.Microservice) {

@@ -27,8 +27,11 @@ type decision struct {
 	// deleted last.
 	deleteRoutes   []string
 	deleteServices []string
-	groups         []*groupDecision
-	rows           []*row
+	// held are live routes that stay because what a row asks for in their place cannot be
+	// routed, by name.
+	held   map[string]*row
+	groups []*groupDecision
+	rows   []*row
 	// adoption is nil where the policy adopts no Service.
 	adoption *adoption
 }
@@ -608,6 +611,7 @@ func (d *decider) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 // wanted are accepted elsewhere, or when one of its hosts is not allowed; a Service goes
 // only when its release has no row and no written object names it.
 func (d *decider) obsolete(out *decision) {
+	out.held = map[string]*row{}
 	wanted := map[string]*routeDecision{}
 	byHost := map[string][]*routeDecision{}
 	for _, r := range out.routes {
@@ -653,7 +657,9 @@ func (d *decider) obsolete(out *decision) {
 				}
 			}
 		}
-		if replaced {
+		if r := stuck(out.rows, route); r != nil {
+			out.held[name] = r
+		} else if replaced {
 			out.deleteRoutes = append(out.deleteRoutes, name)
 		}
 	}
@@ -675,6 +681,20 @@ func (d *decider) obsolete(out *decision) {
 		}
 		out.deleteServices = append(out.deleteServices, name)
 	}
+}
+
+// stuck is a row that asks for a host of a live route in a way that the provider cannot
+// route; nil: none. What is live stays then: bad input takes nothing away.
+func stuck(rows []*row, route *providers.Live) *row {
+	for _, r := range rows {
+		switch r.reason {
+		case reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, reasonNotSupported:
+			if slices.Contains(route.Hostnames, r.host) && (r.path == route.Path || r.path == "" || route.Path == "") {
+				return r
+			}
+		}
+	}
+	return nil
 }
 
 // forbiddenRoutes are what goes even where nothing else is decided.

@@ -211,6 +211,9 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	}
 	for _, name := range sortedKeys(r.live) {
 		if !wanted[name] && r.live[name].Group() == g.slug {
+			if row := r.out.held[name]; row != nil {
+				return verdict{Reason: row.reason, Message: row.message}
+			}
 			return verdict{Pending: true, Reason: reasonPending, Message: fmt.Sprintf("%s is being deleted", objectName(r.live[name].Objects[0]))}
 		}
 	}
