@@ -72,7 +72,7 @@ func adopt(w *world, now time.Time) *adoption {
 	}
 	switch {
 	case d == nil:
-		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist", name)
+		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete this Microservice and make another, because the field cannot be changed; releases start meanwhile", name)
 		a.wake = now.Add(lookAgain)
 		return a
 	case metav1.GetControllerOf(d) != nil:

@@ -77,7 +77,7 @@ func (d *decider) addAdopted(out *decision) {
 	}
 	live := d.adopted
 	if live == nil {
-		wait(reasonAdoptedMissing, "spec.adoptFrom.serviceName: Service %q does not exist: name one that does, or take the field out", name)
+		wait(reasonAdoptedMissing, "spec.adoptFrom.serviceName: Service %q does not exist: create the Service, or delete this networkpolicies.hlnr.io and make another, because the field cannot be changed", name)
 		return
 	}
 	if cause := unsuitable(live, d.policy.Name); cause != "" {
@@ -140,6 +140,15 @@ func (d *decider) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		return false
 	}
 	return true
+}
+
+// adoptedMissing says that the Service that the policy adopts does not exist; nil: it
+// does, or it adopts none.
+func (r *reporter) adoptedMissing() *problem {
+	if a := r.out.adoption; a != nil && a.reason == reasonAdoptedMissing {
+		return &problem{a.reason, a.message}
+	}
+	return nil
 }
 
 // released are the endpoints of all releases.

@@ -164,6 +164,11 @@ func TestServerRefusesToAdopt(t *testing.T) {
 			p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionOrphan))
 			p.eventually("shop", "condition", has(v1alpha1.ConditionServiceAdopted, tc.reason))
 			p.eventually("shop", "the rest goes on", confirmed("1-x", 1, "a"))
+			refs := v1alpha1.ConditionResolvedRefs
+			if tc.reason == reasonAdoptedMissing {
+				refs = reasonAdoptedMissing
+			}
+			p.eventually("shop", "what is named", has(v1alpha1.ConditionResolvedRefs, refs))
 		})
 	}
 }
