@@ -56,10 +56,13 @@ func (s site) from(today site) string {
 	return strings.ToLower(s.name)
 }
 
-// visit finds out how a repository is written to that is no longer the one of ghr,
-// and where it is today.
+// visit finds out how a repository is written to, and where it is today: it takes no
+// write under a former name, which may even be another's by now.
 func (r *Reconciler) visit(ctx context.Context, ghr *v1alpha1.GitHubRepository, s site, last *access) (*access, error) {
-	repo := repoOf(s.name)
+	repo := github.Repo{Owner: ghr.Spec.Owner, Name: ghr.Spec.Repo}
+	if s.name != "" {
+		repo.Owner, repo.Name, _ = strings.Cut(s.name, "/")
+	}
 	a, err := r.open(ctx, ghr, repo, last)
 	if err != nil {
 		return nil, err
@@ -71,9 +74,4 @@ func (r *Reconciler) visit(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 		today, err = a.client.Repository(ctx, repo)
 	}
 	return &access{client: a.client, repo: today.Repo}, err
-}
-
-func repoOf(name string) github.Repo {
-	owner, repo, _ := strings.Cut(name, "/")
-	return github.Repo{Owner: owner, Name: repo}
 }

@@ -101,6 +101,17 @@ func TestRenamed(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
 	s.repo.Rename("acme/store")
+	heir := s.server.AddRepository("acme/shop")
+	heir.Open(feature())
+	// Nobody has looked since: the name is another's.
+	s.route(groupName, sha, false)
+	s.settle()
+	s.told("renamed", envName+" "+short(sha)+": success in_progress")
+	s.route(groupName, sha, true)
+	s.settle()
+	if len(heir.Deployments())+len(heir.Comments(1)) != 0 {
+		t.Errorf("it is written to the one that has the name now: %+v, %+v", heir.Deployments(), heir.Comments(1))
+	}
 	s.look()
 	s.server.ResetCounts()
 	s.settle()
@@ -113,7 +124,7 @@ func TestRenamed(t *testing.T) {
 	s.repo.Close(1, true)
 	s.look()
 	s.settle()
-	s.told("closed", envName+" "+short(sha)+": success inactive")
+	s.told("closed", envName+" "+short(sha)+": success in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 }
 

@@ -339,19 +339,10 @@ func missing(last *access, text string) error {
 	return status.NewTerminal("SecretNotFound", errors.New(text))
 }
 
-// repositoryOf names the repository as GitHub calls it now: it takes no write under a
-// former name.
-func repositoryOf(ghr *v1alpha1.GitHubRepository) github.Repo {
-	if repo := repoOf(ghr.Status.Repository); repo.Owner != "" && repo.Name != "" {
-		return repo
-	}
-	return github.Repo{Owner: ghr.Spec.Owner, Name: ghr.Spec.Repo}
-}
-
 // carryOut writes a batch, or, when search is set, looks for what was written
 // before. ghr is not changed.
 func (r *Reconciler) carryOut(ctx context.Context, ghr *v1alpha1.GitHubRepository, last *access, search bool, writes []write) outcome {
-	a, err := r.open(ctx, ghr, repositoryOf(ghr), last)
+	a, err := r.visit(ctx, ghr, siteOf(ghr), last)
 	if err != nil {
 		return outcome{err: err}
 	}
