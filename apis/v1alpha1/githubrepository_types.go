@@ -188,10 +188,10 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
 
-	// labels on it, the first twenty.
+	// labels on it: those that ImagePolicies name, and others by name up to twenty.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:MaxItems=100
 	Labels []PullRequestLabel `json:"labels,omitempty"`
 
 	// draft says that it is one.
@@ -214,7 +214,9 @@ type PullRequestLabel struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// sha is the head commit at which the label was first seen since it was put on.
+	// sha is the head commit at which the label was seen to be put on. Absent where
+	// nobody knows: it came together with another head; or, on a pull request of a fork,
+	// that was not known before, or while nobody looked.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -343,6 +345,12 @@ type GitHubRepositoryStatus struct {
 	// renamed: the same number means the same pull requests.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
+
+	// resolvedFrom is the "owner/name" of the specification that led to the repository.
+	// Where the same name leads to one with another ID, nothing is read from that one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=140
+	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
 	// openPullRequests counts them.
 	// +optional

@@ -11,6 +11,7 @@ package githubrepository
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -203,10 +204,10 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 	impatient := len(known.hints) > 0 || o.question.requested != o.repository.Status.LastHandledRequest
 	l := newLook(o.question, known, impatient, now)
 	l.webhook = o.webhook
-	facts, client := o.repository.Status.DeepCopy(), o.client // the reconcile goes on to write the status
+	facts, client, held := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.held) // the reconcile goes on to write the status
 	r.looks.begin(key, l, func(ctx context.Context, l *look) {
 		started := r.clock.Now()
-		(&asker{look: l, reconciler: r, client: client, ctx: ctx}).fill(facts)
+		(&asker{look: l, held: held, reconciler: r, client: client, ctx: ctx}).fill(facts)
 		l.close(r.clock.Now())
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})

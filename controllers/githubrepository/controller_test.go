@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
@@ -264,7 +265,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	s.repo.Label(n, "preview")
 	third := s.repo.Push(n)
 	r = s.look("shop")
-	same(t, "label put on between two looks, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
+	same(t, "label put on between two looks, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview"}})
 	s.repo.Label(n)
 	s.look("shop")
 	s.repo.Label(n, "preview")
@@ -279,25 +280,54 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	says(t, r, "Ready", "True")
 }
 
-// One that was closed long ago is forgotten; what was approved of it then approves no
-// commit that it has when it comes again.
-func TestApprovalIsNotInherited(t *testing.T) {
+// A GitHubRepository that was made anew asks for what an ImagePolicy holds and the list
+// lacks.
+func TestClosedWhileItWasMadeAnew(t *testing.T) {
 	s := begin(t)
-	s.many(1)
+	s.many(2)
 	s.repository("shop")
 	s.policy("previews", "shop", ofPulls)
-	s.pass("shop")
-	n := s.repo.Open(githubtest.PullRequest{HeadRef: "stranger", Fork: "stranger/shop", Labels: []string{"approved"}})
-	r := s.look("shop")
-	same(t, "label of a new one", pull(t, r, n).Labels[0].SHA, s.repo.PullRequest(n).HeadSHA)
-	s.repo.Close(n, false)
+	s.rest("shop")
+	s.offer("previews", 1)
+	s.remove("shop")
+	s.repo.Close(1, true)
+	s.repository("shop")
+	for range 5 {
+		s.look("shop")
+	}
+	r := s.rest("shop")
+	same(t, "closed, while an ImagePolicy offers it", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
+	same(t, "asked by number", s.github.Count(routePull, 200), 1)
+}
+
+// A stranger opens a pull request from a branch whose name is a space to whoever reads
+// it, which git takes: no other one suffers.
+func TestBranchWithoutAName(t *testing.T) {
+	s := begin(t)
+	s.many(2)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.rest("shop")
+	odd := s.repo.Open(githubtest.PullRequest{HeadRef: "\u3000", Fork: "stranger/shop"})
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "fine"})
+	pushed := s.repo.Push(1)
 	s.look("shop")
-	s.clock.Step(2 * keepClosed)
-	same(t, "known", len(s.look("shop").Status.PullRequests), 1)
+	r := s.look("shop")
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 3 open pull requests; left out, because nothing can be shown of the name of its branch: pull request 3")
+	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{int64(n), 2, 1})
+	same(t, "head of 1", pull(t, r, 1).HeadSHA, pushed)
+
+	before := pull(t, r, n)
+	s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.HeadRef = "\u2028" }) // one that was known
 	s.repo.Push(n)
-	s.repo.Reopen(n)
 	r = s.look("shop")
-	same(t, "label of one that came again", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "approved"}})
+	same(t, "one that was known", pull(t, r, n), before)
+	same(t, "asked by number", s.github.Count(routePull, 200), 0)
+	s.repo.Close(n, false)
+	s.repo.Close(odd, false)
+	r = s.look("shop")
+	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{int64(n)})
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 2 open pull requests")
 }
 
 func TestRenamedRepository(t *testing.T) {
@@ -350,6 +380,102 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 	same(t, "head", pull(t, r, 1).HeadSHA, other.PullRequest(1).HeadSHA)
+}
+
+// Renamed at GitHub and in the specification in one go, or twice: it is the same one.
+func TestRenamedWithTheSpecification(t *testing.T) {
+	for name, rename := range map[string]func(*story){
+		"in one go": func(s *story) {
+			s.repo.Rename("acme/store")
+			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
+		},
+		"twice": func(s *story) {
+			s.repo.Rename("acme/b")
+			s.look("shop")
+			s.repo.Rename("acme/c")
+		},
+		"twice between two looks": func(s *story) {
+			s.repo.Rename("acme/b")
+			s.repo.Rename("acme/c")
+			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "c" })
+		},
+		"and the former name is another's": func(s *story) {
+			s.repo.Rename("acme/store")
+			s.github.AddRepository("acme/shop").Open(githubtest.PullRequest{HeadRef: "evil"})
+			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.many(3)
+			s.repository("shop")
+			s.policy("previews", "shop", ofPulls)
+			before := s.rest("shop")
+			rename(s)
+			r := s.look("shop")
+			same(t, "known", heads(r), heads(before))
+			same(t, "ID", r.Status.RepositoryID, before.Status.RepositoryID)
+			says(t, r, "Ready", "True")
+		})
+	}
+}
+
+// Another repository under the same name is a stranger's until a person says otherwise.
+func TestReplacedRepository(t *testing.T) {
+	s := begin(t)
+	s.many(3)
+	s.repo.Tag("v1.0.0")
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.policy("tags", "shop", ofTags)
+	before := s.rest("shop")
+	s.repo.Rename("acme2/shop")
+	r := s.look("shop")
+	same(t, "renamed", r.Status.Repository, "acme2/shop")
+
+	stranger := s.github.AddRepository("acme/shop")
+	stranger.Open(githubtest.PullRequest{HeadRef: "evil"})
+	n := stranger.Open(githubtest.PullRequest{HeadRef: "evil"})
+	stranger.Close(n, false)
+	stranger.Tag("v6.6.6")
+	for range 3 {
+		s.edit("shop", func(r *v1alpha1.GitHubRepository) {
+			metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationRequestedAt, s.clock.Now().String())
+			r.Spec.Interval = "59s"
+		})
+		r = s.look("shop")
+		says(t, r, "Stalled", "True RepositoryReplaced: spec.owner, spec.repo: acme/shop is another repository now: its ID is ")
+		same(t, "known", heads(r), heads(before))
+		same(t, "tags", r.Status.Tags, before.Status.Tags)
+		same(t, "ID", r.Status.RepositoryID, before.Status.RepositoryID)
+		s.restart()
+	}
+
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme2" })
+	r = s.look("shop")
+	says(t, r, "Ready", "True")
+	same(t, "known by the new name", heads(r), heads(before))
+
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // a person's word
+	r = s.look("shop")
+	same(t, "open at the other one", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+	same(t, "closed with the former one", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
+}
+
+// A name may be taken between two requests of one look.
+func TestReplacedInTheMiddleOfALook(t *testing.T) {
+	s := begin(t)
+	s.many(3)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	before := s.rest("shop")
+	a := &asker{look: &look{repository: &github.Repository{ID: before.Status.RepositoryID}, pulls: &pulls{}}}
+	if a.foreign(&github.PullRequest{Number: 1, RepositoryID: before.Status.RepositoryID}) || a.err != nil {
+		t.Errorf("one of the repository is another's: %v", a.err)
+	}
+	if !a.foreign(&github.PullRequest{Number: 1, RepositoryID: 1}) || a.pulls != nil || !transient(a.err) {
+		t.Errorf("one of another repository is believed: %v", a.err)
+	}
 }
 
 func TestCredentials(t *testing.T) {

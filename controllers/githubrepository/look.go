@@ -21,8 +21,11 @@ import (
 type wants struct {
 	pulls, releases, tags bool
 	// names are the regular expressions of the tags that are wanted, in order and with
-	// separator between them; "": all are.
+	// separator between them; "" among them: all are.
 	names string
+	// labels that ImagePolicies name, in lower case, in order and with separator between
+	// them.
+	labels string
 }
 
 // separator is no part of any regular expression of the API.
@@ -63,7 +66,7 @@ type look struct {
 	later map[string]time.Time
 
 	repository *github.Repository
-	// other says that it is not the one that is known, under another name.
+	// other says that it is not the one that is known: somebody names another one.
 	other    bool
 	pulls    *pulls
 	releases *github.List[github.Release]
@@ -77,7 +80,7 @@ type look struct {
 }
 
 // slowInterval is the least interval of looks that only see whether the credential
-// works, and of the repository's name.
+// works.
 const slowInterval = 10 * time.Minute
 
 // newLook makes one that is to be filled; impatient asks for what nobody was told
@@ -115,6 +118,8 @@ const unsettled = 10 * time.Minute
 // asker fills a look.
 type asker struct {
 	*look
+	// held are the pull requests that ImagePolicies offer.
+	held       map[int64]bool
 	reconciler *Reconciler
 	client     *github.Client
 	ctx        context.Context
@@ -124,19 +129,13 @@ type asker struct {
 // is left out, and the others are asked for all the same, unless nothing may be asked.
 func (a *asker) fill(known *v1alpha1.GitHubRepositoryStatus) {
 	r, q := a.reconciler, &a.question
-	after := a.after
-	if slow := r.clock.Now().Add(-(slowInterval - slowInterval/8)); q.wants.any() && slow.Before(after) {
-		after = slow
-	}
-	repository, _, err := ask(a.ctx, r.shared, a.client, q.repo, "repository", after, counted(r.metrics, "Repository", func(ctx context.Context) (github.Repository, error) {
-		return a.client.Repository(ctx, q.repo)
-	}))
+	repository, err := a.identify(a.after)
 	if err != nil {
 		a.fail(err)
 		return
 	}
-	if a.other, err = a.isOther(known.Repository, repository); err != nil {
-		a.fail(err)
+	if a.other = known.RepositoryID != 0 && known.RepositoryID != repository.ID; a.other && strings.EqualFold(known.ResolvedFrom, q.repo.String()) {
+		a.fail(replaced(known, &repository))
 		return
 	}
 	a.repository = &repository
@@ -161,18 +160,33 @@ func (a *asker) fill(known *v1alpha1.GitHubRepositoryStatus) {
 	}
 }
 
-// isOther says that the repository that is known is another one than today's. One that
-// was renamed is found by its former name.
-func (a *asker) isOther(former string, today github.Repository) (bool, error) {
-	if former == "" || strings.EqualFold(former, today.Repo.String()) {
-		return false, nil
+// identify asks what the name of the specification leads to.
+func (a *asker) identify(after time.Time) (github.Repository, error) {
+	repo := a.question.repo
+	repository, _, err := ask(a.ctx, a.reconciler.shared, a.client, repo, "repository", after, counted(a.reconciler.metrics, "Repository", func(ctx context.Context) (github.Repository, error) {
+		return a.client.Repository(ctx, repo)
+	}))
+	return repository, err
+}
+
+// replaced is the problem that the name which led to one repository leads to another
+// now: somebody else may have taken it. Only a person can say that it is meant.
+func replaced(known *v1alpha1.GitHubRepositoryStatus, today *github.Repository) error {
+	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is another repository now: its ID is %d, and was %d (%s); nothing is read from it, and what is known stays known; "+
+		"correct the names if the repository was moved, or delete this GitHubRepository and create it again if the new one is meant",
+		known.ResolvedFrom, today.ID, known.RepositoryID, known.Repository))
+}
+
+// foreign says that a pull request is of another repository than the one that was asked
+// for, whose name was taken meanwhile. Nothing is believed then, and the next look asks
+// again whose the name is.
+func (a *asker) foreign(pr *github.PullRequest) bool {
+	if pr.RepositoryID == a.repository.ID {
+		return false
 	}
-	owner, name, _ := strings.Cut(former, "/")
-	was, err := a.client.Repository(a.ctx, github.Repo{Owner: owner, Name: name})
-	if github.KindOf(err) == github.NotFound {
-		return true, nil
-	}
-	return was.ID != today.ID, err
+	a.pulls = nil
+	a.fail(fmt.Errorf("read pull request %d: it belongs to the repository of ID %d, and that of %s was %d a moment ago; it is asked again", pr.Number, pr.RepositoryID, a.repository.Repo, a.repository.ID))
+	return true
 }
 
 // fail keeps the first error, and says that there is none.
@@ -190,21 +204,32 @@ func (a *asker) paused() bool { return limited(a.err) || a.ctx.Err() != nil }
 // numbers, and for the dates of heads that are new.
 func (a *asker) fillPulls(repo github.Repo, known []v1alpha1.PullRequest) {
 	r := a.reconciler
-	list, started, err := ask(a.ctx, r.shared, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.List[github.PullRequest], error) {
+	list, started, err := ask(a.ctx, r.shared, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.PullRequests, error) {
 		return a.client.OpenPullRequests(ctx, repo)
 	}))
 	if !a.fail(err) {
 		return
 	}
-	p := &pulls{time: started, listed: list.Items, more: list.Truncated, other: a.other, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{}}
+	for i := range list.Items {
+		if a.foreign(&list.Items[i]) {
+			return
+		}
+	}
+	p := &pulls{time: started, listed: list.Items, more: list.Truncated, other: a.other, unusable: map[int64]bool{}, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{}}
+	for _, n := range list.Unusable {
+		p.unusable[int64(n)] = true
+	}
 	a.pulls = p
 	if !p.other {
-		each(a, missing(known, p.listed), numbered, func(n int64) error {
+		each(a, missing(known, p, a.held), numbered, func(n int64) error {
 			pr, _, err := ask(a.ctx, r.shared, a.client, repo, numbered(n), started, counted(r.metrics, "PullRequest", func(ctx context.Context) (github.PullRequest, error) {
 				return a.client.PullRequest(ctx, repo, int(n))
 			}))
 			if err != nil {
 				return err
+			}
+			if a.foreign(&pr) {
+				return a.err
 			}
 			p.asked[n] = pr
 			switch {
@@ -216,6 +241,9 @@ func (a *asker) fillPulls(repo github.Repo, known []v1alpha1.PullRequest) {
 			}
 			return nil
 		})
+	}
+	if a.pulls == nil {
+		return
 	}
 	each(a, undated(known, p), func(sha string) string { return sha }, func(sha string) error {
 		commit, _, err := ask(a.ctx, r.shared, a.client, repo, "commit "+sha, time.Time{}, counted(r.metrics, "Commit", func(ctx context.Context) (github.Commit, error) {
@@ -292,7 +320,7 @@ func (l *look) close(now time.Time) {
 		l.due = now.Add(interval - rand.N(interval/10+1))
 	case limited(l.err) && errors.As(l.err, &e) && e.RetryAt.After(now):
 		l.due = e.RetryAt.Add(rand.N(10 * time.Second))
-	case errors.As(l.err, &e) && !e.Kind.Transient():
+	case !transient(l.err):
 		l.due = now.Add(interval)
 	default:
 		l.due = now.Add(min(retryMost, max(retryFirst, interval/4), interval))
@@ -317,15 +345,18 @@ func retryTime(err error) time.Time {
 // transient says that time alone may mend it.
 func transient(err error) bool {
 	var e *github.Error
-	return !errors.As(err, &e) || e.Kind.Transient()
+	return !errors.As(err, new(*status.Error)) && (!errors.As(err, &e) || e.Kind.Transient())
 }
 
 // failure gives the reason and message of an error.
 func failure(err error) (reason, message string) {
 	var e *github.Error
+	var s *status.Error
 	switch {
 	case errors.As(err, &e):
 		return string(e.Kind), e.Error()
+	case errors.As(err, &s):
+		return s.Reason, s.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "Unreachable", "look at GitHub: not all was answered within two minutes; what was learned is kept, and the rest is asked again"
 	}
@@ -353,22 +384,37 @@ func releasesOf(list *github.List[github.Release]) ([]v1alpha1.GitHubRelease, in
 	return fit(result, maxReleases, maxReleaseBytes)
 }
 
-// tagsOf are the highest of the tags that are wanted, and how many have no room.
+// tagsOf are the highest of the tags that are wanted, and how many have no room. Each
+// regular expression has the same share of the room.
 func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, int) {
-	var patterns []*regexp.Regexp
-	for _, text := range strings.Split(names, separator) {
-		if p, err := regexp.Compile("^(?:" + text + ")$"); text != "" && err == nil {
-			patterns = append(patterns, p)
-		}
-	}
-	var result []v1alpha1.GitHubTag
+	all := make([]v1alpha1.GitHubTag, 0, len(list.Items))
 	for _, t := range list.Items {
-		if len(patterns) == 0 || slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(t.Name) }) {
-			result = append(result, v1alpha1.GitHubTag{Name: t.Name, SHA: t.SHA})
+		all = append(all, v1alpha1.GitHubTag{Name: t.Name, SHA: t.SHA})
+	}
+	highest := func(a, b v1alpha1.GitHubTag) int { return natural(b.Name, a.Name) }
+	slices.SortFunc(all, highest)
+	turn := map[string]int{} // the first one in which a regular expression takes a tag
+	for _, text := range strings.Split(names, separator) {
+		pattern, err := regexp.Compile("^(?:" + text + ")$")
+		if err != nil {
+			continue // its ImagePolicy says so
+		}
+		n := 0
+		for _, t := range all {
+			if text != "" && !pattern.MatchString(t.Name) {
+				continue
+			}
+			if first, taken := turn[t.Name]; !taken || n < first {
+				turn[t.Name] = n
+			}
+			n++
 		}
 	}
-	slices.SortFunc(result, func(a, b v1alpha1.GitHubTag) int { return natural(b.Name, a.Name) })
-	return fit(result, maxTags, maxTagBytes)
+	wanted := slices.DeleteFunc(all, func(t v1alpha1.GitHubTag) bool { _, ok := turn[t.Name]; return !ok })
+	slices.SortStableFunc(wanted, func(a, b v1alpha1.GitHubTag) int { return cmp.Compare(turn[a.Name], turn[b.Name]) })
+	kept, left := fit(wanted, maxTags, maxTagBytes)
+	slices.SortFunc(kept, highest)
+	return kept, left
 }
 
 // fit gives the first items, as many as there may be, and how many are left out.

@@ -203,6 +203,15 @@ func (s *story) get(name string) *v1alpha1.GitHubRepository {
 	return r
 }
 
+// remove deletes a repository, and lets the reconciler see that it is gone.
+func (s *story) remove(name string) {
+	s.Helper()
+	if err := env.Client.Delete(s.Context(), s.get(name)); err != nil {
+		s.Fatal(err)
+	}
+	s.once(name)
+}
+
 // edit changes a repository's specification or annotations.
 func (s *story) edit(name string, change func(*v1alpha1.GitHubRepository)) {
 	s.Helper()

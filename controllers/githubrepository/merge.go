@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ const (
 	maxHeadRepo = 140
 	maxLabel    = 50
 	maxTitle    = 80
-	maxLabels   = 20
+	maxLabels   = 100 // of those that ImagePolicies name; GitHub allows as many
+	someLabels  = 20  // of all others, with those
 )
 
 // pulls is what a look learned about pull requests.
@@ -31,6 +33,8 @@ type pulls struct {
 	time time.Time
 	// listed are open.
 	listed []github.PullRequest
+	// unusable are numbers of open ones that cannot be read: what is known of them stays.
+	unusable map[int64]bool
 	// more were open than GitHub was asked for.
 	more bool
 	// asked for by number, because the list lacked them.
@@ -43,10 +47,11 @@ type pulls struct {
 
 // memory is what a merge goes by beside what is known and what a look learned.
 type memory struct {
-	// first says that no look was there before.
-	first bool
-	// cut says that not all pull requests that were open are known.
-	cut bool
+	// gap says that nobody looked for a while: a head may have changed meanwhile, and
+	// have changed back.
+	gap bool
+	// wanted are the labels that ImagePolicies name.
+	wanted map[string]bool
 	// saw is the time of the last look whose result is what is known; zero: it was
 	// that of an earlier process.
 	saw time.Time
@@ -74,7 +79,9 @@ func merge(known []v1alpha1.PullRequest, p *pulls, m memory) []v1alpha1.PullRequ
 		switch {
 		case g.State == github.Open:
 			merged[int64(g.Number)] = open(g, k, was, p, m)
-		case was && k.State == v1alpha1.PullRequestOpen:
+		case !was: // somebody held it, and nobody knew it any more
+			merged[int64(g.Number)] = closed(open(g, k, was, p, m), firstTime(g.ClosedAt, p.time))
+		case k.State == v1alpha1.PullRequestOpen:
 			merged[int64(g.Number)] = closed(k, firstTime(g.ClosedAt, p.time))
 		}
 	}
@@ -129,7 +136,7 @@ func open(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m me
 	}
 	pr.HeadTime = headTime(g, k, was, p, m)
 	pr.PushTime = pushTime(g, k, was, p)
-	pr.Labels = labels(g, k, was, p, m)
+	pr.Labels = labels(g, k, was, m)
 	return pr
 }
 
@@ -166,6 +173,9 @@ func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, 
 	date, dated := p.dates[g.HeadSHA]
 	if !dated {
 		return nil
+	}
+	if date.After(p.time) {
+		date = p.time // it was there by then, whatever the committer's clock says
 	}
 	if least := pushedAfter(g, k, was, m); least.After(date) {
 		date = least
@@ -205,17 +215,16 @@ func pushes(known []v1alpha1.PullRequest, p *pulls, m memory) map[string]time.Ti
 	return result
 }
 
-// labels of a pull request, the first twenty by name, each with the head commit at
-// which it was first seen since it was put on: who approves a commit by it has seen no
-// later one. So it is bound to the former head where the head changed since the last
-// look, because nobody knows which of both came first; and to none where the pull
-// request is not new but was left out before.
-func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m memory) []v1alpha1.PullRequestLabel {
+// labels of a pull request, those that ImagePolicies name and then others by name, each
+// with the head commit at which it was seen to be put on: who approves a commit by it
+// has seen no later one. Where nobody knows at which head that was, it is bound to none:
+// it came together with another head, or while nobody looked, or with a pull request
+// that is new, because the head may have changed since. What is not of a fork needs no
+// approval.
+func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m memory) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
-	switch {
-	case was:
-		sha = k.HeadSHA
-	case !m.first && !p.other && (m.cut || p.time.Sub(g.CreatedAt) > keepClosed-time.Hour):
+	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed || len(k.Labels) >= someLabels
+	if was && k.HeadSHA != g.HeadSHA || g.Fork && unseen {
 		sha = ""
 	}
 	var result []v1alpha1.PullRequestLabel
@@ -226,9 +235,27 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m 
 		}
 		result = append(result, label)
 	}
-	slices.SortFunc(result, func(a, b v1alpha1.PullRequestLabel) int { return strings.Compare(a.Name, b.Name) })
+	byName := func(a, b v1alpha1.PullRequestLabel) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(result, byName)
 	result = slices.CompactFunc(result, func(a, b v1alpha1.PullRequestLabel) bool { return a.Name == b.Name })
-	return result[:min(len(result), maxLabels)]
+	slices.SortStableFunc(result, func(a, b v1alpha1.PullRequestLabel) int {
+		return cmp.Compare(m.rank(a.Name), m.rank(b.Name))
+	})
+	named := 0
+	for named < len(result) && m.rank(result[named].Name) == 0 {
+		named++
+	}
+	result = result[:min(len(result), max(someLabels, named), maxLabels)]
+	slices.SortFunc(result, byName)
+	return result
+}
+
+// rank of a label: 0 for one that an ImagePolicy names, in any case as GitHub reads it.
+func (m memory) rank(label string) int {
+	if m.wanted[strings.ToLower(label)] {
+		return 0
+	}
+	return 1
 }
 
 // cut gives the first n characters.
@@ -263,16 +290,26 @@ func (p *pulls) open() []github.PullRequest {
 	return all
 }
 
-// missing are the numbers of open pull requests that are not in a list.
-func missing(known []v1alpha1.PullRequest, listed []github.PullRequest) []int64 {
-	there := map[int64]bool{}
-	for _, g := range listed {
+// missing are the numbers that are not in a list, of pull requests that were open or
+// that somebody holds though they are not known.
+func missing(known []v1alpha1.PullRequest, p *pulls, held map[int64]bool) []int64 {
+	there := maps.Clone(p.unusable)
+	if there == nil {
+		there = map[int64]bool{}
+	}
+	for _, g := range p.listed {
 		there[int64(g.Number)] = true
 	}
 	var numbers []int64
 	for _, k := range known {
 		if k.State == v1alpha1.PullRequestOpen && !there[k.Number] {
 			numbers = append(numbers, k.Number)
+		}
+		there[k.Number] = true
+	}
+	for _, n := range slices.Sorted(maps.Keys(held)) {
+		if held[n] && n > 0 && !there[n] {
+			numbers = append(numbers, n)
 		}
 	}
 	return numbers
@@ -311,52 +348,58 @@ const (
 
 // retain leaves out the closed pull requests that nobody holds any more, and then as
 // many as have no room in so many bytes of JSON, and says how many of those there are.
-// First go closed ones, then those of the oldest pushes; closed ones that somebody
-// holds go last, because their end is news.
+// What somebody holds goes last, closed before open, because the end is news; before it
+// go closed ones, then those of forks, whom anybody can open, then all others; among
+// themselves those of the oldest pushes.
 func retain(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota
-		alive
-		needed
+		fork
+		own
+		offered
+		news
 	)
-	type ranked struct {
-		v1alpha1.PullRequest
-		rank int
-	}
-	var order []ranked
-	for _, pr := range all {
-		rank := alive
-		if pr.State == v1alpha1.PullRequestClosed {
-			rank = ended
-			if held[pr.Number] {
-				rank = needed
-			}
+	rank := func(pr *v1alpha1.PullRequest) int {
+		closed := pr.State == v1alpha1.PullRequestClosed
+		switch {
+		case closed && held[pr.Number]:
+			return news
+		case closed:
+			return ended
+		case held[pr.Number]:
+			return offered
+		case pr.Fork:
+			return fork
 		}
-		if rank == ended && pr.ClosedTime != nil && now.Sub(pr.ClosedTime.Time) > keepClosed {
-			continue
-		}
-		order = append(order, ranked{pr, rank})
+		return own
 	}
-	pushed := func(pr v1alpha1.PullRequest) time.Time {
-		if pr.HeadTime == nil {
-			return time.Time{}
-		}
-		return pr.HeadTime.Time
-	}
-	slices.SortFunc(order, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(b.rank, a.rank), pushed(b.PullRequest).Compare(pushed(a.PullRequest)), cmp.Compare(b.Number, a.Number))
+	order := slices.DeleteFunc(slices.Clone(all), func(pr v1alpha1.PullRequest) bool {
+		return rank(&pr) == ended && pr.ClosedTime != nil && now.Sub(pr.ClosedTime.Time) > keepClosed
+	})
+	slices.SortFunc(order, func(a, b v1alpha1.PullRequest) int {
+		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), pushed(&b).Compare(pushed(&a)), cmp.Compare(b.Number, a.Number))
 	})
 	var kept []v1alpha1.PullRequest
 	size := 0
-	for _, x := range order {
-		size += sizeOf(x.PullRequest) + 1
+	for _, pr := range order {
+		size += sizeOf(pr) + 1
 		if len(kept) == maxPulls || size > room {
 			break
 		}
-		kept = append(kept, x.PullRequest)
+		kept = append(kept, pr)
 	}
 	slices.SortFunc(kept, func(a, b v1alpha1.PullRequest) int { return cmp.Compare(b.Number, a.Number) })
 	return kept, len(order) - len(kept)
+}
+
+// pushed is when a head was; zero where nobody knows.
+func pushed(pr *v1alpha1.PullRequest) time.Time {
+	for _, at := range []*metav1.Time{pr.PushTime, pr.HeadTime} {
+		if at != nil {
+			return at.Time
+		}
+	}
+	return time.Time{}
 }
 
 // sizeOf a value in JSON.

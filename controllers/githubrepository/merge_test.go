@@ -28,6 +28,7 @@ func drawPull(t *rapid.T, number int, state github.State) github.PullRequest {
 		MergeCommitSHA: rapid.SampledFrom([]string{"", sha(8), sha(9)}).Draw(t, "merge"),
 		Labels:         rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), rapid.ID[string]).Draw(t, "labels"),
 		Title:          rapid.StringN(0, 100, 400).Draw(t, "title"),
+		Fork:           rapid.Bool().Draw(t, "fork"),
 		CreatedAt:      epoch.Add(-time.Duration(rapid.IntRange(0, 48).Draw(t, "age")) * time.Hour),
 	}
 	if state == github.Closed {
@@ -59,7 +60,7 @@ func drawLook(t *rapid.T) (*pulls, memory) {
 			p.dates[sha(n+1)] = epoch.Add(time.Duration(rapid.IntRange(-100, 100).Draw(t, "date")) * time.Second)
 		}
 	}
-	m := memory{first: rapid.Bool().Draw(t, "first"), cut: rapid.Bool().Draw(t, "cut")}
+	m := memory{gap: rapid.Bool().Draw(t, "gap"), wanted: map[string]bool{"c": rapid.Bool().Draw(t, "wanted")}}
 	if rapid.Bool().Draw(t, "restarted") {
 		m.saw = epoch.Add(-time.Minute)
 	}
@@ -134,8 +135,24 @@ func TestMergeProperties(t *testing.T) {
 				switch {
 				case i >= 0 && k.Labels[i].SHA != label.SHA:
 					t.Fatalf("label %q of pull request %d moved to another commit", label.Name, n)
-				case i < 0 && was && label.SHA != k.HeadSHA:
+				case i < 0 && label.SHA != "" && (pr.Fork || was) && (!was || k.HeadSHA != pr.HeadSHA || label.SHA != k.HeadSHA):
 					t.Fatalf("label %q of pull request %d approves commit %s that nobody saw with it", label.Name, n, label.SHA)
+				case i < 0 && label.SHA != "" && pr.Fork && (m.gap || k.State == v1alpha1.PullRequestClosed):
+					t.Fatalf("label %q of pull request %d approves commit %s, though nobody looked", label.Name, n, label.SHA)
+				}
+			}
+			_, asked := p.asked[n]
+			if _, in := listed[n]; pr.State == v1alpha1.PullRequestOpen && (asked || in) {
+				switch {
+				case pr.PushTime == nil || pr.PushTime.After(epoch):
+					t.Fatalf("pull request %d was pushed at %s, after the look", n, pr.PushTime)
+				case was && k.HeadSHA != pr.HeadSHA && !pr.PushTime.Equal(stamp(epoch)):
+					t.Fatalf("the new head of pull request %d was pushed at %s", n, pr.PushTime)
+				case was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.PushTime.Equal(k.PushTime):
+					t.Fatalf("the push of pull request %d moved to %s", n, pr.PushTime)
+				}
+				if pr.HeadTime != nil && pr.HeadTime.After(epoch) {
+					t.Fatalf("the head of pull request %d is of %s, after the look", n, pr.HeadTime)
 				}
 			}
 			if len([]rune(pr.Title)) > maxTitle {
@@ -192,6 +209,13 @@ func TestRetainProperties(t *testing.T) {
 					}
 				}
 			}
+			if _, ok := there[pr.Number]; !ok && held[pr.Number] {
+				for _, k := range kept {
+					if !held[k.Number] {
+						t.Fatalf("pull request %d, which somebody holds, went before %d", pr.Number, k.Number)
+					}
+				}
+			}
 		}
 	})
 }
@@ -232,8 +256,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	for n := range 30 {
 		g.Labels = append(g.Labels, fmt.Sprintf("%02d-%s", 29-n, strings.Repeat("é", 60)))
 	}
-	pr := merge(nil, &pulls{time: epoch, listed: []github.PullRequest{g}}, memory{first: true})[0]
-	if len(pr.Labels) != maxLabels || !strings.HasPrefix(pr.Labels[0].Name, "00-") {
+	pr := merge(nil, &pulls{time: epoch, listed: []github.PullRequest{g}}, memory{wanted: map[string]bool{}})[0]
+	if len(pr.Labels) != someLabels || !strings.HasPrefix(pr.Labels[0].Name, "00-") {
 		t.Errorf("%d labels, first %q", len(pr.Labels), pr.Labels[0].Name)
 	}
 	if n := len([]rune(pr.Labels[0].Name)); n != maxLabel {
@@ -263,11 +287,102 @@ func TestLateDate(t *testing.T) {
 	same(t, "pushes that are left", len(pushes(known, look, memory{saw: epoch, pushes: again})), 0)
 }
 
+// What an ImagePolicy offers is known however many others are newer, whatever strangers
+// write.
+func TestRetainWhatIsOffered(t *testing.T) {
+	t.Parallel()
+	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {
+		all := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadRef: "cart", HeadSHA: sha(1), PushTime: stamp(epoch)}}
+		for i := range n {
+			pr := v1alpha1.PullRequest{
+				Number: int64(i + 2), State: v1alpha1.PullRequestOpen, HeadRef: "x", HeadSHA: sha(i + 2), PushTime: stamp(epoch.Add(time.Duration(i) * time.Minute)),
+			}
+			change(i, &pr)
+			all = append(all, pr)
+		}
+		return all
+	}
+	long := func(_ int, pr *v1alpha1.PullRequest) {
+		pr.HeadRef, pr.Title, pr.Fork = strings.Repeat("x", 240), strings.Repeat("é", 80), true
+		pr.HeadTime = stamp(epoch.AddDate(73, 0, 0))
+	}
+	for name, test := range map[string]struct {
+		all  []v1alpha1.PullRequest
+		held map[int64]bool
+	}{
+		"offered, and 500 are newer":            {many(500, func(int, *v1alpha1.PullRequest) {}), map[int64]bool{1: true}},
+		"offered, and 500 of strangers":         {many(500, long), map[int64]bool{1: true}},
+		"not offered yet, and 500 of strangers": {many(500, long), nil},
+	} {
+		kept, left := retain(test.all, test.held, epoch, maxBytes)
+		if _, ok := byNumber(kept)[1]; !ok || left == 0 {
+			t.Errorf("%s: known is %t, and %d are left out", name, ok, left)
+		}
+	}
+}
+
+// A committer's date is whatever the committer wrote.
+func TestDates(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		date, head, push time.Time
+	}{
+		"of the future":          {epoch.AddDate(73, 0, 0), epoch, epoch},
+		"ten days old":           {epoch.AddDate(0, 0, -10), epoch.AddDate(0, 0, -10), epoch.Add(-time.Hour)},
+		"later than the opening": {epoch.Add(-time.Minute), epoch.Add(-time.Minute), epoch.Add(-time.Minute)},
+	} {
+		g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", CreatedAt: epoch.Add(-time.Hour)}
+		look := &pulls{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{sha(1): test.date}}
+		got := merge(nil, look, memory{})[0]
+		same(t, name+": head", got.HeadTime, stamp(test.head))
+		same(t, name+": push", got.PushTime, stamp(test.push))
+		look.time = epoch.AddDate(0, 1, 0)
+		same(t, name+": a month later", merge([]v1alpha1.PullRequest{got}, look, memory{})[0], got)
+	}
+}
+
 func TestNatural(t *testing.T) {
 	t.Parallel()
 	names := []string{"v1.10.0", "v1.9.0", "v1.9", "v1.9.0-rc.10", "v1.9.0-rc.9", "v01.9.0", "shop/v2", "é"}
 	slices.SortFunc(names, natural)
 	same(t, "order", names, []string{"shop/v2", "v1.9", "v01.9.0", "v1.9.0", "v1.9.0-rc.9", "v1.9.0-rc.10", "v1.10.0", "é"})
+}
+
+// The tags of each ImagePolicy have their share of the room.
+func TestTagsOfTwoPolicies(t *testing.T) {
+	t.Parallel()
+	list := &github.List[github.Tag]{}
+	for n := range 600 {
+		list.Items = append(list.Items, github.Tag{Name: fmt.Sprintf("web/v1.%d.0", n), SHA: sha(n)})
+	}
+	for n := range 400 {
+		list.Items = append(list.Items, github.Tag{Name: fmt.Sprintf("api/v1.%d.0", n), SHA: sha(n)})
+	}
+	for n := range 10 {
+		list.Items = append(list.Items, github.Tag{Name: fmt.Sprintf("cart/v1.%d.0", n), SHA: sha(n)})
+	}
+	const api, cart, web = "api/v(.*)", "cart/v(.*)", "web/v(.*)"
+	for name, test := range map[string]struct {
+		patterns []string
+		want     map[string]int
+	}{
+		"two":                {[]string{api, web}, map[string]int{"api": 250, "web": 250}},
+		"a small one":        {[]string{cart, web}, map[string]int{"cart": 10, "web": 490}},
+		"three":              {[]string{api, cart, web}, map[string]int{"api": 245, "cart": 10, "web": 245}},
+		"all, and a part":    {[]string{"", api}, map[string]int{"web": 250, "api": 250}},
+		"one that is broken": {[]string{"(", api}, map[string]int{"api": 400}},
+	} {
+		tags, left := tagsOf(list, strings.Join(test.patterns, separator))
+		got := map[string]int{}
+		for _, tag := range tags {
+			part, _, _ := strings.Cut(tag.Name, "/")
+			got[part]++
+		}
+		same(t, name, got, test.want)
+		if name == "two" && (left != 500 || tags[0].Name != "web/v1.599.0") {
+			t.Errorf("%s: %d are left out, first is %s", name, left, tags[0].Name)
+		}
+	}
 }
 
 func TestTagsAreBounded(t *testing.T) {

@@ -3,6 +3,7 @@ package githubrepository
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	}
 	allowed := map[string]bool{}
 	var names []string
-	all := false
+	labels := map[string]bool{}
 	for i := range policies.Items {
 		p := &policies.Items[i]
 		may, known := allowed[p.Namespace]
@@ -90,25 +91,39 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 		switch from := p.Spec.Source.GitHub; {
 		case from.PullRequests != nil:
 			w.pulls = true
+			nameLabels(labels, from.PullRequests)
 		case from.Releases != nil:
 			w.releases = true
 		case from.Tags != nil:
 			w.tags = true
-			if p.Spec.Match == nil || p.Spec.Match.Name == nil {
-				all = true
-			} else {
-				names = append(names, p.Spec.Match.Name.From)
+			name := "" // all
+			if p.Spec.Match != nil && p.Spec.Match.Name != nil {
+				name = p.Spec.Match.Name.From
 			}
+			names = append(names, name)
 		}
 		for _, offered := range p.Status.Releases {
 			o.held[offered.PullRequest] = true
 		}
 	}
-	if !all {
-		slices.Sort(names)
-		o.question.wants.names = strings.Join(slices.Compact(names), separator)
-	}
+	slices.Sort(names)
+	o.question.wants.names = strings.Join(slices.Compact(names), separator)
+	o.question.wants.labels = strings.Join(slices.Sorted(maps.Keys(labels)), separator)
 	return nil
+}
+
+// nameLabels adds the labels that a choice of pull requests names, in lower case.
+func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
+	var named []string
+	if choice.Labels != nil {
+		named = slices.Concat(choice.Labels.All, choice.Labels.Any, choice.Labels.None)
+	}
+	if choice.Forks != nil && choice.Forks.Label != "" {
+		named = append(named, choice.Forks.Label)
+	}
+	for _, name := range named {
+		labels[strings.ToLower(name)] = true
+	}
 }
 
 // allows says whether the ImagePolicies of a namespace may use the repository. Of a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,6 +83,7 @@ func learn(o *observed, known remembered, now time.Time) map[string]time.Time {
 		l.pulls = &pulls{time: l.begun, other: true}
 	}
 	st.Repository, st.RepositoryID = l.repository.Repo.String(), l.repository.ID
+	st.ResolvedFrom = l.question.repo.String()
 	var cut overflow
 	switch {
 	case !l.question.wants.releases:
@@ -113,9 +115,16 @@ func learn(o *observed, known remembered, now time.Time) map[string]time.Time {
 // minPullBytes is the room in the status that pull requests have, whatever else has.
 const minPullBytes = 100_000
 
+// longestGap is how long after its time a look may come and still count as the next one.
+const longestGap = 5 * time.Minute
+
 func learnPulls(o *observed, known remembered, now time.Time, cut *overflow) map[string]time.Time {
 	st, p := &o.repository.Status, known.look.pulls
-	m := memory{first: st.OpenPullRequests == nil, cut: pullsWereCut(st), saw: known.saw, pushes: known.pushes}
+	q := &known.look.question
+	m := memory{gap: known.saw.IsZero() || p.time.Sub(known.saw) > q.interval+longestGap, wanted: map[string]bool{}, saw: known.saw, pushes: known.pushes}
+	for name := range strings.SplitSeq(q.wants.labels, separator) {
+		m.wanted[name] = true
+	}
 	late := pushes(st.PullRequests, p, m)
 	merged := merge(st.PullRequests, p, m)
 	held := maps.Clone(o.held)
@@ -173,7 +182,7 @@ func (c *overflow) set(conds *[]metav1.Condition, generation int64) {
 		return
 	}
 	status.Set(conds, generation, v1alpha1.ConditionTruncated, metav1.ConditionTrue, c.reason, strings.Join(c.parts, "; ")+
-		": pull requests of the oldest pushes, older releases and lower tags are left out; close or delete what nobody needs, or choose tags by spec.match.name of their ImagePolicies")
+		": closed pull requests, those of forks and of the oldest pushes, older releases and lower tags are left out; close or delete what nobody needs, or choose tags by spec.match.name of their ImagePolicies")
 }
 
 // setReady says in conditions what is wrong, or what was found. It is pure.
@@ -201,7 +210,7 @@ func setReady(o *observed, known remembered) {
 	}
 	switch reason, message := "", ""; {
 	case l.err == nil:
-		status.Ready(conds, gen, status.ReasonSucceeded, summary(st, l.question.wants))
+		status.Ready(conds, gen, status.ReasonSucceeded, summary(st, l))
 	case transient(l.err):
 		reason, message = failure(l.err)
 		status.Reconciling(conds, gen, reason, message)
@@ -211,9 +220,10 @@ func setReady(o *observed, known remembered) {
 	}
 }
 
-// summary of what is known.
-func summary(st *v1alpha1.GitHubRepositoryStatus, w wants) string {
+// summary of what is known after a look.
+func summary(st *v1alpha1.GitHubRepositoryStatus, l *look) string {
 	var parts []string
+	w := l.question.wants
 	if w.pulls && st.OpenPullRequests != nil {
 		parts = append(parts, fmt.Sprintf("%d open pull requests", *st.OpenPullRequests))
 	}
@@ -226,7 +236,14 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, w wants) string {
 	if len(parts) == 0 {
 		return "GitHub answers; no ImagePolicy that may use it reads anything"
 	}
-	return "read " + strings.Join(parts, ", ")
+	text := "read " + strings.Join(parts, ", ")
+	if l.pulls != nil && len(l.pulls.unusable) > 0 {
+		text += fmt.Sprintf("; left out, because nothing can be shown of the name of its branch: pull request %d", slices.Min(slices.Collect(maps.Keys(l.pulls.unusable))))
+		if more := len(l.pulls.unusable) - 1; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	return text
 }
 
 // setWebhook says whether deliveries of a webhook are taken.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -241,7 +242,7 @@ func TestReads(t *testing.T) {
 	pull := PullRequest{
 		Number: 1, State: Open, Title: "Add \u202ecarts " + strings.Repeat("x", 200-len("Add \u202ecarts ")), Draft: true, Author: "ada", Association: "CONTRIBUTOR",
 		Labels: []string{"preview", "ui"}, HeadRef: "feature/carts", HeadSHA: sha, HeadRepo: "ada/shop", Fork: true, BaseRef: "release-1",
-		MergeCommitSHA: w.repo.PullRequest(1).MergeCommitSHA, URL: "https://github.com/acme/shop/pull/1", CreatedAt: opened, UpdatedAt: opened,
+		RepositoryID: w.repo.ID(), MergeCommitSHA: w.repo.PullRequest(1).MergeCommitSHA, URL: "https://github.com/acme/shop/pull/1", CreatedAt: opened, UpdatedAt: opened,
 	}
 	if diff := cmp.Diff(pull, must(c.PullRequest(t.Context(), shop, 1))(t)); diff != "" {
 		t.Errorf("pull request (-want +got):\n%s", diff)
@@ -793,5 +794,41 @@ func TestConcurrentUse(t *testing.T) {
 	group.Wait()
 	if got := w.Count(tokenRoute, 0); got != 1 {
 		t.Errorf("%d tokens, want 1 for all callers", got)
+	}
+}
+
+// What people write ends no list: a branch whose name shows nothing is left out, and
+// counted, and a tag that would show as another one is none.
+func TestNamesThatShowNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.token()
+	w.repo.Open(githubtest.PullRequest{HeadRef: "fine"})
+	odd := w.repo.Open(githubtest.PullRequest{HeadRef: "\u3000"})
+	list := must(c.OpenPullRequests(t.Context(), shop))(t)
+	if len(list.Items) != 1 || !slices.Equal(list.Unusable, []int{odd}) {
+		t.Errorf("listed are %+v, and left out %v", list.Items, list.Unusable)
+	}
+	if _, err := c.PullRequest(t.Context(), shop, odd); KindOf(err) != Malformed {
+		t.Errorf("asked by number: %v", err)
+	}
+	w.repo.Close(odd, false)
+	if closed := must(c.PullRequest(t.Context(), shop, odd))(t); closed.State != Closed {
+		t.Errorf("closed is %s", closed.State)
+	}
+
+	for _, name := range []string{"v1.0.0\u2028", "v1.0.0", "\u3000", "v1.1.0"} {
+		w.repo.Tag(name)
+		w.repo.Publish(githubtest.Release{Tag: name})
+	}
+	var names []string
+	for _, tag := range must(c.Tags(t.Context(), shop))(t).Items {
+		names = append(names, tag.Name)
+	}
+	for _, release := range must(c.Releases(t.Context(), shop))(t).Items {
+		names = append(names, release.Tag)
+	}
+	slices.Sort(names)
+	if want := []string{"v1.0.0", "v1.0.0", "v1.1.0", "v1.1.0"}; !slices.Equal(names, want) {
+		t.Errorf("tags and releases are %q, want %q", names, want)
 	}
 }

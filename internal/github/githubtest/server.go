@@ -173,6 +173,7 @@ func (s *Server) AddRepository(fullName string) *Repository {
 	defer s.mu.Unlock()
 	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}}
 	r.owner, r.name, _ = strings.Cut(fullName, "/")
+	delete(s.former, strings.ToLower(fullName)) // it does not lead to another one any more
 	s.repos[r.id] = r
 	return r
 }

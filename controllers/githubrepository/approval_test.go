@@ -1,0 +1,195 @@
+package githubrepository
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/internal/preview"
+)
+
+// takes says whether a pull request of a fork is taken whose commit the label ok
+// approves.
+func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
+	t.Helper()
+	c, err := preview.Compile(v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Choose(&pr).Taken()
+}
+
+// stranger opens a pull request from a fork that a previews policy reads, and gives its
+// number once it is known.
+func (s *story) stranger() int {
+	s.Helper()
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.look("shop")
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
+	s.look("shop")
+	return n
+}
+
+func TestApproval(t *testing.T) {
+	s := begin(t)
+	n := s.stranger()
+	s.repo.Label(n, "ok")
+	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+		t.Errorf("what was approved is not taken: %+v", pr.Labels)
+	}
+	s.restart()
+	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+		t.Errorf("it is not taken after a restart: %+v", pr.Labels)
+	}
+	s.repo.Push(n)
+	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+		t.Errorf("what was pushed later is taken: %+v", pr.Labels)
+	}
+	s.repo.Label(n)
+	s.look("shop")
+	s.repo.Label(n, "ok")
+	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+		t.Errorf("what was approved again is not taken: %+v", pr.Labels)
+	}
+}
+
+// A label that came with another head approves neither.
+func TestApprovalOfAHeadThatWasSwapped(t *testing.T) {
+	s := begin(t)
+	n := s.stranger()
+	evil := s.repo.PullRequest(n).HeadSHA
+	s.repo.Push(n)
+	s.repo.Label(n, "ok")
+	s.look("shop")
+	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = evil })
+	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+		t.Errorf("commit %s is taken, which never carried the label: %+v", evil, pr.Labels)
+	}
+}
+
+func TestApprovalThatNobodySaw(t *testing.T) {
+	for name, unseen := range map[string]func(*story, int){
+		"the manager was down":      func(s *story, _ int) { s.restart() },
+		"GitHub was not asked long": func(s *story, _ int) { s.clock.Step(time.Hour) },
+		"it was closed": func(s *story, n int) {
+			s.repo.Label(n)
+			s.repo.Close(n, false)
+			s.look("shop")
+			s.repo.Label(n, "ok")
+			s.repo.Reopen(n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			n := s.stranger()
+			s.repo.Label(n, "ok")
+			unseen(s, n)
+			if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+				t.Errorf("it is taken: %+v", pr.Labels)
+			}
+			s.repo.Label(n)
+			s.look("shop")
+			s.repo.Label(n, "ok")
+			if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+				t.Errorf("it is not taken when the label was put on again: %+v", pr.Labels)
+			}
+		})
+	}
+}
+
+// Opened, read and approved, and pushed to, all between two looks.
+func TestApprovalBeforeItWasKnown(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.rest("shop")
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
+	s.clock.Step(time.Hour)
+	s.repo.Label(n, "ok")
+	s.clock.Step(time.Hour)
+	s.repo.Push(n)
+	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+		t.Errorf("a commit that was pushed after the label is taken: %+v", pr.Labels)
+	}
+}
+
+// A GitHubRepository that was made anew knows no approval.
+func TestApprovalAfterRecreation(t *testing.T) {
+	s := begin(t)
+	n := s.stranger()
+	s.repo.Label(n, "ok")
+	s.look("shop")
+	s.repo.Push(n)
+	if r := s.look("shop"); takes(t, pull(t, r, n)) {
+		t.Fatal("taken after a push")
+	}
+	s.remove("shop")
+	s.repository("shop")
+	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+		t.Errorf("what was refused a minute ago is taken: %+v", pr.Labels)
+	}
+}
+
+func TestApprovalThatWasRevoked(t *testing.T) {
+	t.Parallel()
+	at := func(head string, labels ...string) *pulls {
+		return &pulls{time: epoch, listed: []github.PullRequest{{Number: 1, State: github.Open, HeadSHA: head, HeadRef: "x", Fork: true, Labels: labels}}}
+	}
+	known := merge(nil, at(sha(1)), memory{})
+	known = merge(known, at(sha(1), "ok"), memory{})
+	if !takes(t, known[0]) {
+		t.Fatalf("what was approved is not taken: %v", known[0].Labels)
+	}
+	for _, p := range []*pulls{at(sha(1)), at(sha(2), "ok"), at(sha(1), "ok")} {
+		if known = merge(known, p, memory{}); takes(t, known[0]) {
+			t.Errorf("the revoked commit is taken again: %v", known[0].Labels)
+		}
+	}
+}
+
+// A label that had no room before may have been there for long.
+func TestApprovalAmongManyLabels(t *testing.T) {
+	t.Parallel()
+	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", Fork: true, Labels: []string{"ok"}}
+	for n := range someLabels {
+		g.Labels = append(g.Labels, "area/"+string(rune('a'+n)))
+	}
+	known := merge(nil, &pulls{time: epoch, listed: []github.PullRequest{g}}, memory{})
+	g.HeadSHA = sha(2)
+	look := &pulls{time: epoch, listed: []github.PullRequest{g}}
+	known = merge(known, look, memory{})
+	known = merge(known, look, memory{wanted: map[string]bool{"ok": true}}) // an ImagePolicy names it now
+	if takes(t, known[0]) {
+		t.Errorf("it is taken: %v", known[0].Labels)
+	}
+}
+
+// Labels that ImagePolicies name are known, however many others there are.
+func TestManyLabels(t *testing.T) {
+	s := begin(t)
+	var labels []string
+	for n := range 40 {
+		labels = append(labels, fmt.Sprintf("area/%02d", n))
+	}
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "x", Labels: append(labels, "No-Preview", "preview")})
+	s.repository("shop")
+	choice := v1alpha1.GitHubPullRequests{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview"}, None: []string{"no-preview"}}}
+	s.policy("previews", "shop", v1alpha1.GitHubSource{PullRequests: &choice})
+	kept := map[string]bool{}
+	for _, l := range pull(t, s.look("shop"), n).Labels {
+		kept[l.Name] = true
+	}
+	if len(kept) != someLabels || !kept["preview"] || !kept["No-Preview"] {
+		t.Errorf("kept are %v", kept)
+	}
+	for i, name := range []string{"more", "others"} {
+		choice.Labels.Any = labels[16*i : 16*(i+1)]
+		s.policy(name, "shop", v1alpha1.GitHubSource{PullRequests: &choice})
+	}
+	same(t, "kept of those that are named", len(pull(t, s.look("shop"), n).Labels), 34)
+}
