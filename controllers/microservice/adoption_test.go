@@ -152,6 +152,47 @@ func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
 	same(t, "annotations", len(d.Annotations), 0)
 }
 
+// A policy that is deleted along with the Microservice has routes to the releases until it
+// is gone: the releases go after it, and after the drain.
+func TestReleasesOutliveTheRoutes(t *testing.T) {
+	t.Parallel()
+	s := begin(t, adopts(v1alpha1.DeletionRestore))
+	s.former(3)
+	s.adoptingRoute()
+	s.offer("1.0.0")
+	s.play()
+	s.leads(s.release("1.0.0").Name)
+	s.play(func() bool { return s.formerReplicas() == 0 })
+	policy := &v1alpha1.NetworkPolicy{}
+	s.get("shop", policy)
+	controllerutil.AddFinalizer(policy, v1alpha1.FinalizerDeletionPolicy)
+	if err := env.Client.Update(s.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Client.Delete(s.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	s.remove()
+	s.pass()
+	s.run(3)
+	s.leads("") // its Service is led back, and its routes are still there
+	for range 3 {
+		s.clock.Step(31 * time.Second)
+		s.pass()
+		same(t, "held while the policy is there", s.removed(), false)
+	}
+	s.get("shop", policy)
+	controllerutil.RemoveFinalizer(policy, v1alpha1.FinalizerDeletionPolicy)
+	if err := env.Client.Update(s.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	same(t, "held in the drain", s.removed(), false)
+	s.clock.Step(31 * time.Second)
+	s.pass()
+	same(t, "gone", s.removed(), true)
+}
+
 func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

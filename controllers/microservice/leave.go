@@ -129,7 +129,8 @@ func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 }
 
 // restore brings the Deployment of before back, waits until it is available and the
-// policies have led their Services back to it, and then for the drain.
+// policies have led their Services back to it and, where they are deleted too, have taken
+// their routes with them, and then for the drain.
 func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.AdoptFrom == nil {
 		return 0, nil
@@ -157,7 +158,11 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		return 0, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
 	for i := range policies.Items {
-		if a := policies.Items[i].Status.Adopted; a != nil && a.Release != "" && policies.Items[i].DeletionTimestamp == nil {
+		p := &policies.Items[i]
+		switch {
+		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
+			return leaveLook, nil // Its routes lead to the releases until it is gone.
+		case p.DeletionTimestamp == nil && p.Status.Adopted != nil && p.Status.Adopted.Release != "":
 			return leaveLook, nil // It is about to lead its Service back.
 		}
 	}
