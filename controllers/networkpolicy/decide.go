@@ -657,7 +657,7 @@ func (d *decider) obsolete(out *decision) {
 				}
 			}
 		}
-		if r := stuck(out.rows, route); r != nil {
+		if r := d.stuck(out.rows, route); r != nil {
 			out.held[name] = r
 		} else if replaced {
 			out.deleteRoutes = append(out.deleteRoutes, name)
@@ -684,8 +684,12 @@ func (d *decider) obsolete(out *decision) {
 }
 
 // stuck is a row that asks for a host of a live route in a way that the provider cannot
-// route; nil: none. What is live stays then: bad input takes nothing away.
-func stuck(rows []*row, route *providers.Live) *row {
+// route; nil: none. What is live stays then, as long as its group does: bad input takes
+// nothing away.
+func (d *decider) stuck(rows []*row, route *providers.Live) *row {
+	if g := d.ledger.bySlug[route.Group()]; g == nil || !live(g) {
+		return nil
+	}
 	for _, r := range rows {
 		switch r.reason {
 		case reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, reasonNotSupported:

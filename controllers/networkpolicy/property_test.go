@@ -17,7 +17,15 @@ import (
 func TestPropertiesOverHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		history{t, w, map[string]int64{}}.play()
+		history{t, w, map[string]int64{}, 7}.play()
+	})
+}
+
+// The same, of a policy that goes from one provider to another as well.
+func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		history{t, w, map[string]int64{}, 9}.play()
 	})
 }
 
@@ -25,6 +33,8 @@ type history struct {
 	*rapid.T
 	w        *world
 	revision map[string]int64
+	// last of the events.
+	last int
 }
 
 func (h history) play() {
@@ -34,7 +44,7 @@ func (h history) play() {
 	h.w.policy.Spec.Domains[0].Port = "http"
 	h.write()
 	for range rapid.IntRange(1, 25).Draw(h.T, "length") {
-		switch rapid.IntRange(0, 7).Draw(h.T, "event") {
+		switch rapid.IntRange(0, h.last).Draw(h.T, "event") {
 		case 0, 1:
 			h.write()
 		case 2:
@@ -47,12 +57,19 @@ func (h history) play() {
 			h.w.policy.Spec.Domains = h.domains()
 			h.w.policy.Spec.Listeners = h.listeners()
 			h.w.policy.Generation++
+			h.onlyGatewaysListen()
 		case 7:
 			if h.w.gateways["infra/public"] == nil {
 				h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
 			} else if rapid.IntRange(0, 3).Draw(h.T, "lost") == 0 {
 				delete(h.w.gateways, "infra/public")
 			}
+		case 8:
+			h.w.policy.Spec.Provider = rapid.SampledFrom([]*v1alpha1.NetworkProvider{&byGateway, &byNginx, &byPlain, &byAPISIX}).Draw(h.T, "provider")
+			h.w.policy.Generation++
+			h.onlyGatewaysListen()
+		case 9:
+			h.w.lacks = map[string]bool{"ApisixRoute": !h.w.lacks["ApisixRoute"]}
 		}
 		h.pass()
 	}
@@ -64,6 +81,13 @@ func (h history) play() {
 		h.Fatalf("a pass at rest writes")
 	}
 	h.noGroupIsStuck()
+}
+
+// onlyGatewaysListen does what the definition asks for.
+func (h history) onlyGatewaysListen() {
+	if h.w.policy.Spec.Provider.Gateway == nil {
+		h.w.policy.Spec.Listeners = nil
+	}
 }
 
 var slugs = []string{"2-x", "1-x"}
@@ -187,6 +211,9 @@ func (h history) pass() {
 func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
 	for _, g := range out.groups {
 		serves := false
+		eligible := func(r v1alpha1.Release) bool {
+			return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && !(g.routed && g.mode == v1alpha1.SplitWhole)
+		}
 		for _, r := range g.group.Releases {
 			serves = serves || eligible(r) && f.ready(r.VersionedMicroservice)
 		}
@@ -199,10 +226,6 @@ func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
 			}
 		}
 	}
-}
-
-func eligible(r v1alpha1.Release) bool {
-	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary
 }
 
 // allIsReported: what any written object names is in the references, and a

@@ -465,10 +465,14 @@ func (w *world) condition(kind string) string {
 	return ""
 }
 
-// readRoute is a route as its provider reads it.
+// readRoute is an object of a route as its provider reads it.
 func readRoute(route client.Object) *providers.Live {
-	view := gatewayapi.Provider{}.See(providers.Scene{Objects: []client.Object{route}})
-	return view.Live()[route.GetName()]
+	for _, p := range known {
+		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []client.Object{route}}).Live() {
+			return live
+		}
+	}
+	return nil
 }
 
 func hostsOf(route client.Object) []string { return readRoute(route).Hostnames }
