@@ -423,7 +423,8 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 }
 
 // pinOf finds the pin of a group, in words of its own: one by name, else one for any
-// group where this group holds the version. missing: one for any group, which none holds.
+// group where this group holds the version. missing: one for any group, which none holds,
+// or another one by name that contradicts it.
 func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 	holds := func(g *Group, version string) bool {
 		for _, r := range g.Releases {
@@ -445,6 +446,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 				held = held || holds(&w.ledger.Groups[j], p.Version)
 			}
 			missing = missing || !named && !held
+			missing = missing || found != nil && named && p.Group == g.Name && (p.Version != found.Version || p.Current != found.Current)
 			if found == nil && (named && p.Group == g.Name || !named && holds(g, p.Version)) {
 				found = p
 			}

@@ -205,6 +205,9 @@ var happenings = []happening{
 				if !pin.Global {
 					pin.Group = name
 				}
+				if !pin.Global && b%13 == 2 {
+					pin.Group = "a typo"
+				}
 				if b%7 == 0 {
 					pin.Expire = w.now.Add(20 * time.Minute)
 				}
