@@ -73,6 +73,9 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 				obj.SetResourceVersion(old.GetResourceVersion())
 			}
 			put(routeName(route.Name), obj)
+			if w.refused[routeName(route.Name)] != nil {
+				break // A canary without its route would be that of somebody else's.
+			}
 		}
 		if w.changed[routeName(route.Name)] {
 			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: route.Name}, f.now)

@@ -1,12 +1,17 @@
 package networkpolicy
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/apply"
 )
 
 var (
@@ -171,4 +176,37 @@ func TestProviderCannotExpress(t *testing.T) {
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = nil })
 	w.settle()
 	want(t, "revision", w.traffic("1-x").Revision, 2)
+}
+
+// refusing is a Writer that takes no Ingress of a route, as a webhook may that finds its
+// host and path elsewhere.
+type refusing struct{ applied []string }
+
+func (w *refusing) Apply(_ context.Context, _, o client.Object) (apply.Outcome, error) {
+	w.applied = append(w.applied, o.GetName())
+	if o.GetObjectKind().GroupVersionKind().Kind == "Ingress" {
+		return "", apierrors.NewBadRequest("the path is taken")
+	}
+	return apply.Unchanged, nil
+}
+
+func (w *refusing) Delete(_ context.Context, _, _ client.Object) error { return nil }
+
+// The canary of a route that was refused is not written: it would attach itself to the
+// Ingress that stands in the way.
+func TestRefusedRouteHasNoCanary(t *testing.T) {
+	w := routedBy(t, byNginx)
+	w.others = map[string]client.Object{}
+	f := w.facts()
+	out := decide(f)
+	want(t, "objects of the route", len(out.routes[0].objects), 2)
+	writer := &refusing{}
+	r := &Reconciler{Writer: writer}
+	done, err := r.write(t.Context(), f, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "refused", done.refused[routeName(out.routes[0].Name)].Reason, "Invalid")
+	want(t, "the route was tried", slices.Contains(writer.applied, out.routes[0].Name), true)
+	want(t, "the canary was tried", slices.Contains(writer.applied, out.routes[0].Name+"-canary"), false)
 }
