@@ -222,7 +222,9 @@ func announce(events status.Recorder, release *hlnr.VersionedMicroservice, befor
 // announceHooks tells what hooks decided, and what could not be told to them.
 func announceHooks(events status.Recorder, release *hlnr.VersionedMicroservice, before, now []hlnr.HookStatus) {
 	for _, h := range now {
-		if slices.ContainsFunc(before, func(old hlnr.HookStatus) bool { return old.Name == h.Name && old.ID == h.ID && old.Phase == h.Phase && hook.Uncallable(old) == hook.Uncallable(h) }) {
+		if slices.ContainsFunc(before, func(old hlnr.HookStatus) bool {
+			return old.Name == h.Name && old.ID == h.ID && old.Phase == h.Phase && hook.Uncallable(old) == hook.Uncallable(h)
+		}) {
 			continue
 		}
 		text := fmt.Sprintf("%s hook %q: %s", h.Type, h.Name, h.Message)

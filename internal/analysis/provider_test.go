@@ -207,6 +207,29 @@ func TestPrometheusRequest(t *testing.T) {
 	}
 }
 
+// What names a Secret that does not exist is said.
+func TestMissingSecrets(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		q    query
+		want string
+	}{
+		"of Prometheus":             {query{provider: providerPrometheus, secret: "a"}, "provider.prometheus.secretRef"},
+		"of Prometheus's authority": {query{provider: providerPrometheus, authority: "a"}, "provider.prometheus.caSecretRef"},
+		"of a web metric":           {query{provider: providerWeb, secret: "a"}, "metrics[].web.secretRef"},
+		"of its authority":          {query{provider: providerWeb, authority: "a"}, "metrics[].web.caSecretRef"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.q.namespace, test.q.address = "shop", "http://a"
+			got := openSender(t, secrets{}).send(t.Context(), test.q)
+			if want := "spec.updateStrategy.canary.analysis." + test.want + ": not found"; got.err == nil || got.err.Reason != BadSecret || got.err.Message != want {
+				t.Errorf("%v, want %s", got.err, want)
+			}
+		})
+	}
+}
+
 // TestUnreachable: what happens below HTTP.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()

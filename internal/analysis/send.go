@@ -59,7 +59,7 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 		client = s.operator
 	}
 	if q.authority != "" {
-		data, err := s.secret(ctx, q.namespace, q.authority)
+		data, err := s.secret(ctx, q, "caSecretRef", q.authority)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 	if q.secret == "" {
 		return &signed, nil
 	}
-	data, err := s.secret(ctx, q.namespace, q.secret)
+	data, err := s.secret(ctx, q, "secretRef", q.secret)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +98,18 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 // value of a key, without the line break that editors add.
 func value(data []byte) string { return strings.TrimSpace(string(data)) }
 
-func (s *sender) secret(ctx context.Context, namespace, name string) (map[string][]byte, *Error) {
+// secret reads what a field of the provider of a question names.
+func (s *sender) secret(ctx context.Context, q query, field, name string) (map[string][]byte, *Error) {
 	if s.secrets == nil {
 		return nil, errorf(BadSecret, "Secret %s: the manager reads no Secrets", name)
 	}
-	data, err := s.secrets.Secret(ctx, namespace, name)
+	data, err := s.secrets.Secret(ctx, q.namespace, name)
 	if err != nil {
-		return nil, errorf(BadSecret, "read Secret %s: %v", name, err)
+		place := "spec.updateStrategy.canary.analysis.provider.prometheus"
+		if q.provider == providerWeb {
+			place = "spec.updateStrategy.canary.analysis.metrics[].web"
+		}
+		return nil, errorf(BadSecret, "%s.%s: %v", place, field, err)
 	}
 	return data, nil
 }
