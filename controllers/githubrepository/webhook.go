@@ -28,8 +28,12 @@ import (
 const (
 	// maxPayload in bytes; a pull request's event has some 30 KB.
 	maxPayload = 2 << 20
-	// maxDeliveries that are read at the same time.
-	maxDeliveries = 16
+	// maxDeliveries that are read at the same time: of all, from one address, which may
+	// be that of a proxy, and for one repository. A slow body takes a place for ten
+	// seconds.
+	maxDeliveries       = 64
+	maxDeliveriesFrom   = 32
+	maxDeliveriesForOne = 4
 	// rememberedFor is how long a delivery that comes again counts as the same, of the
 	// last maxRemembered ones. GitHub sends none again by itself; people do.
 	rememberedFor = 10 * time.Minute
@@ -71,7 +75,7 @@ type hooks struct {
 	packages func(types.NamespacedName, string)
 	count    func(result string)
 
-	places chan struct{}
+	places *places
 	seen   *lru.Cache // time of a delivery, by repository and delivery
 
 	mu      sync.Mutex
@@ -92,7 +96,7 @@ type incoming struct {
 
 // ready gives hooks of which the fields for others are set.
 func (h *hooks) ready() *hooks {
-	h.places = make(chan struct{}, maxDeliveries)
+	h.places = &places{taken: map[string]int{}}
 	h.seen, h.sources = lru.New(maxRemembered), lru.New(maxSources)
 	return h
 }
@@ -128,6 +132,9 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "10")
 	}
+	if code != http.StatusAccepted {
+		w.Header().Set("Connection", "close") // or the rest of the body is waited for
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
@@ -139,12 +146,15 @@ func (h *hooks) take(r *http.Request) (code int, result, text string) {
 	if r.Method != http.MethodPost {
 		return refused(http.StatusMethodNotAllowed, "deliveries are posted")
 	}
-	select {
-	case h.places <- struct{}{}:
-		defer func() { <-h.places }()
-	default:
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	leave, ok := h.places.enter(place{"all", maxDeliveries}, place{"from " + from, maxDeliveriesFrom})
+	if !ok {
 		return http.StatusServiceUnavailable, resultTooMany, "too many deliveries at once"
 	}
+	defer leave()
 	key, ok := keyOf(r.URL.Path)
 	if !ok {
 		return unknown()
@@ -158,12 +168,17 @@ func (h *hooks) take(r *http.Request) (code int, result, text string) {
 	case repository.Spec.WebhookSecretRef == nil:
 		return unknown()
 	}
-	from := h.source(key)
-	if !from.deliveries.AllowN(h.clock.Now(), 1) {
+	in := h.source(key)
+	if !in.deliveries.AllowN(h.clock.Now(), 1) {
 		return http.StatusTooManyRequests, resultTooMany, "too many deliveries"
 	}
+	leaveOne, ok := h.places.enter(place{"for " + key.String(), maxDeliveriesForOne})
+	if !ok {
+		return http.StatusTooManyRequests, resultTooMany, "too many deliveries at once"
+	}
+	defer leaveOne()
 	var secret corev1.Secret
-	err := h.secrets.Get(r.Context(), client.ObjectKey{Namespace: key.Namespace, Name: repository.Spec.WebhookSecretRef.Name}, &secret)
+	err = h.secrets.Get(r.Context(), client.ObjectKey{Namespace: key.Namespace, Name: repository.Spec.WebhookSecretRef.Name}, &secret)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && len(secret.Data[keyWebhookSecret]) == 0:
 		return unknown() // the condition WebhookReady says why
@@ -181,10 +196,52 @@ func (h *hooks) take(r *http.Request) (code int, result, text string) {
 	if h.again(key, event.Delivery) {
 		return http.StatusAccepted, resultDuplicate, "taken before"
 	}
-	if !h.follow(key, from, &repository, event) {
+	if !h.follow(key, in, &repository, event) {
 		return http.StatusAccepted, resultIgnored, "ignored"
 	}
 	return http.StatusAccepted, resultAccepted, "accepted"
+}
+
+// places counts what is under way, by what it takes a place of.
+type places struct {
+	mu    sync.Mutex
+	taken map[string]int
+}
+
+// place of which there are so many.
+type place struct {
+	of   string
+	most int
+}
+
+// enter takes one place of each if there are, and gives what leaves them. It never waits.
+func (p *places) enter(each ...place) (leave func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range each {
+		if p.taken[one.of] >= one.most {
+			return nil, false
+		}
+	}
+	for _, one := range each {
+		p.taken[one.of]++
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, one := range each {
+			if p.taken[one.of]--; p.taken[one.of] == 0 {
+				delete(p.taken, one.of)
+			}
+		}
+	}, true
+}
+
+// count gives the places of something that are taken.
+func (p *places) count(of string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken[of]
 }
 
 func unknown() (int, string, string) {

@@ -228,6 +228,57 @@ func TestHintsAreBounded(t *testing.T) {
 	same(t, "answer after it", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
 }
 
+// Slow bodies for one repository, with signatures that nobody checked yet, stop no
+// delivery for another one, nor those from one address all that come from others.
+func TestSlowDeliveries(t *testing.T) {
+	d := serve(t)
+	d.repository("other", func(r *v1alpha1.GitHubRepositorySpec) { r.WebhookSecretRef = &v1alpha1.Reference{Name: "webhook"} })
+	slow := func() (code int) {
+		body, end := io.Pipe()
+		t.Cleanup(func() { end.Close() })
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.path("other"), body)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		request.Header.Set("X-Hub-Signature-256", "sha256=00")
+		request.Header.Set("Content-Type", "application/json")
+		go end.Write([]byte("{"))
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return 0 // the test is over
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	for range maxDeliveriesForOne {
+		go slow()
+	}
+	apiserver.Eventually(t, func(context.Context) error {
+		if n := d.hooks.places.count("for " + d.key("other").String()); n != maxDeliveriesForOne {
+			return fmt.Errorf("%d deliveries are under way", n)
+		}
+		return nil
+	})
+	same(t, "answer to one more", slow(), 429)
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	same(t, "answer for another repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
+
+	var leaves []func()
+	for range maxDeliveriesFrom - maxDeliveriesForOne {
+		leave, ok := d.hooks.places.enter(place{"from 127.0.0.1", maxDeliveriesFrom})
+		if !ok {
+			t.Fatal("an address has no place")
+		}
+		leaves = append(leaves, leave)
+	}
+	same(t, "answer while the address has no place", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
+	for _, leave := range leaves {
+		leave()
+	}
+	same(t, "answer then", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+}
+
 // A replica that is not the leader asks the leader for the look.
 func TestReplicasAskTheLeader(t *testing.T) {
 	d := serve(t)
