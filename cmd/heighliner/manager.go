@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -252,18 +253,27 @@ func setup(mgr ctrl.Manager, o options) error {
 	// One pool for all who talk to GitHub: its limits are kept in it.
 	pool := github.NewPool(github.Options{Outbound: allowed})
 	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version})
+	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string
 		setup func() error
 	}{
 		{"githubrepository", func() error {
-			return githubrepository.SetupWithManager(mgr, githubrepository.Options{Pool: pool, Workers: o.workers, WebhookAddress: o.webhookAddress})
+			return githubrepository.SetupWithManager(mgr, githubrepository.Options{
+				Pool: pool, Workers: o.workers, WebhookAddress: o.webhookAddress,
+				Packages: func(repository types.NamespacedName, _ string) {
+					select {
+					case packages <- repository:
+					default: // the interval finds it
+					}
+				},
+			})
 		}},
 		{"feedback", func() error {
 			return feedback.SetupWithManager(mgr, feedback.Options{Pool: pool, Workers: o.workers})
 		}},
 		{"imagepolicy", func() error {
-			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{Workers: o.workers, Scanner: scanner})
+			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{Workers: o.workers, Scanner: scanner, Packages: packages})
 		}},
 		{"microservice", func() error {
 			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers})

@@ -76,6 +76,9 @@ type Options struct {
 	Platform string
 	// Metrics is where metrics are registered. Default: the manager's registry.
 	Metrics prometheus.Registerer
+	// Packages names GitHubRepositories of whose packages there is a new version:
+	// ImagePolicies that read one look now. Who sends bounds how often. Default: none.
+	Packages <-chan types.NamespacedName
 }
 
 // Reconciler reconciles ImagePolicies.
@@ -148,6 +151,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.GitHubRepository{}, handler.EnqueueRequestsFromMapFunc(r.forRepository), saysChanged()).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			ls.start(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
+			go r.follow(ctx, o.Packages, q.Add)
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
@@ -199,7 +203,7 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.looks.of(key)
 	if !o.quiet() {
-		if known.task != nil && known.task.look.question == o.question || known.task == nil && known.look.answers(o.question, r.clock.Now()) {
+		if known.task != nil && known.task.look.question == o.question || known.task == nil && !known.hinted && known.look.answers(o.question, r.clock.Now()) {
 			return nil
 		}
 		if err := r.observeAccess(ctx, o); err != nil {
@@ -210,8 +214,32 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 		r.looks.stop(key)
 		return nil
 	}
-	r.begin(o, newLook(o.question, o.access, o.question.requested != o.policy.Status.LastHandledRequest).after(known.look), known)
+	impatient := known.hinted || o.question.requested != o.policy.Status.LastHandledRequest
+	r.looks.followed(key)
+	r.begin(o, newLook(o.question, o.access, impatient).after(known.look), known)
 	return nil
+}
+
+// follow hints at new versions of packages until ctx ends.
+func (r *Reconciler) follow(ctx context.Context, packages <-chan types.NamespacedName, enqueue func(ctrl.Request)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case repository := <-packages:
+			r.hint(ctx, repository, enqueue)
+		}
+	}
+}
+
+// hint makes the ImagePolicies that read a GitHubRepository look again now.
+func (r *Reconciler) hint(ctx context.Context, repository types.NamespacedName, enqueue func(ctrl.Request)) {
+	named := &v1alpha1.GitHubRepository{}
+	named.Namespace, named.Name = repository.Namespace, repository.Name
+	for _, request := range r.forRepository(ctx, named) {
+		r.looks.hint(request.NamespacedName)
+		enqueue(request)
+	}
 }
 
 // begin has a look filled with all that a scan of the present facts asks. The scan

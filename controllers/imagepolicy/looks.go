@@ -42,6 +42,8 @@ type remembered struct {
 	look *look
 	// task that waits for its turn or is under way; nil: none is.
 	task *task
+	// hinted says that there may be something new since the last look began.
+	hinted bool
 	// absent holds the first look in which a tag was proven absent. Only the policy's
 	// reconciles, of which there is one at a time, touch it.
 	absent map[string]time.Time
@@ -117,6 +119,17 @@ func (ls *looks) sees(policy types.NamespacedName, seen *sightings) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.remember(policy).seen = seen
+}
+
+// hint makes the present look of a policy stale, and followed says that one begins.
+func (ls *looks) hint(policy types.NamespacedName) { ls.setHinted(policy, true) }
+
+func (ls *looks) followed(policy types.NamespacedName) { ls.setHinted(policy, false) }
+
+func (ls *looks) setHinted(policy types.NamespacedName, hinted bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.remember(policy).hinted = hinted
 }
 
 // begin has work fill a look when it is its turn. An earlier task of the policy ends.

@@ -1,0 +1,26 @@
+package imagepolicy
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// A delivery about a package makes the ImagePolicies that read its repository look now.
+func TestPackages(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(1, "one", sha("1")))
+	s.policy("shop", pulls(nil))
+	s.policy("other")
+	s.pass("shop")
+	s.push("sha-1111111")
+	p, _ := s.pass("shop")
+	same(t, "before the interval", previews(p), []string(nil))
+	var woken []types.NamespacedName
+	s.reconciler.hint(t.Context(), s.key("shop"), func(request ctrl.Request) { woken = append(woken, request.NamespacedName) })
+	same(t, "woken", woken, []types.NamespacedName{s.key("shop")})
+	p, _ = s.pass("shop")
+	same(t, "after a hint", previews(p), []string{"one-1 1111 sha-1111111"})
+	same(t, "hints that are left", s.reconciler.looks.of(s.key("shop")).hinted, false)
+}
