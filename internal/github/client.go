@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -65,6 +66,7 @@ type Client struct {
 	base      *url.URL
 	gate      *gate
 	anonymous bool
+	login     atomic.Pointer[string] // of the credential; nil while nobody knows
 }
 
 // Host is the host of the API, with its port, as metrics name it.

@@ -255,7 +255,8 @@ type CommentState struct {
 
 // EnsureComment writes the one comment of a marker on a pull request or issue: it
 // is edited in place, found by its marker when its ID is lost, and written once
-// more when somebody deletes it, but not a third time. Nothing is written when it
+// more when somebody deletes it, but not a third time. A comment that somebody else
+// made of a copy of ours is never taken for it. Nothing is written when it
 // is as it should be. It gives the state to keep, also beside an error. Every
 // error is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
@@ -289,6 +290,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 		if err != nil {
 			return state, classify(what, err)
 		}
+		c.signs(made)
 		return CommentState{ID: made.GetID(), Recreated: state.Recreated || lost}, nil
 	case current.GetBody() != body:
 		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.GetID(), &github.IssueComment{Body: &body}); err != nil {
@@ -299,12 +301,22 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// comment gives the comment of an ID, or else the first one that begins with mark;
-// nil when there is none on a pull request that can be seen.
+// signs learns the login of the credential from a comment that it made.
+func (c *Client) signs(ours *github.IssueComment) {
+	if login := ours.GetUser().GetLogin(); login != "" {
+		c.login.Store(&login)
+	}
+}
+
+// comment gives the comment of an ID, or else the first one of our own that begins with
+// mark; nil when there is none on a pull request that can be seen. Before the ID was
+// ever known nobody else can know the mark; later whoever read the comment can, and one
+// counts only where our login is known to be its author.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, id int64, mark string) (*github.IssueComment, error) {
 	if id != 0 {
 		known, _, err := c.api.Issues.GetComment(ctx, repo.Owner, repo.Name, id)
 		if err == nil && known.GetID() == id {
+			c.signs(known)
 			return known, nil
 		}
 		if err != nil {
@@ -319,7 +331,11 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, id in
 		if g.GetID() == 0 {
 			return nil, false, errUnusable
 		}
-		return g, strings.HasPrefix(g.GetBody(), mark), nil
+		ours := id == 0
+		if login := c.login.Load(); login != nil {
+			ours = strings.EqualFold(g.GetUser().GetLogin(), *login)
+		}
+		return g, ours && strings.HasPrefix(g.GetBody(), mark), nil
 	})
 	if err != nil || len(found.Items) == 0 {
 		return nil, err

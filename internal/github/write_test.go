@@ -218,6 +218,36 @@ func TestCommentIsOne(t *testing.T) {
 	}
 }
 
+// A copy of our comment that somebody else made is his, whatever becomes of ours, and
+// whether the process knows who we are or not.
+func TestCommentOfAnother(t *testing.T) {
+	for name, restarts := range map[string]bool{"in one process": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.open(1)
+			c := w.token()
+			comment := Comment{Marker: "feedback:uid:1", Body: "ready"}
+			state := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, comment))(t)
+			copied := w.repo.Comment(1, "mallory", w.repo.Comments(1)[0].Body)
+			w.repo.DeleteComment(state.ID)
+			if restarts {
+				c = w.token()
+			}
+			comment.Body = "ready again"
+			for range 2 {
+				state = must(c.EnsureComment(t.Context(), shop, 1, state, comment))(t)
+			}
+			if all := w.repo.Comments(1); len(all) != 2 || state.ID == copied {
+				t.Errorf("our comment is %d of %+v", state.ID, all)
+			}
+			found := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, comment))(t)
+			if found.ID != state.ID {
+				t.Errorf("our comment %d is found again as %d", state.ID, found.ID)
+			}
+		})
+	}
+}
+
 func TestCommentNeedsThePullRequest(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
