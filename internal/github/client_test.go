@@ -418,6 +418,11 @@ func TestRenamedRepository(t *testing.T) {
 	if all := w.repo.Deployments(); len(all) != 1 || all[0].ID != id {
 		t.Errorf("deployments %v, want the one with ID %d", all, id)
 	}
+
+	another := w.AddRepository(shop.String())
+	if got := must(c.Repository(t.Context(), shop))(t); got.ID != another.ID() || got.Repo != shop {
+		t.Errorf("the former name leads to %s of ID %d, want the one that has it now, of ID %d", got.Repo, got.ID, another.ID())
+	}
 }
 
 func TestErrors(t *testing.T) {
