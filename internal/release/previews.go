@@ -42,6 +42,10 @@ func (b *book) places() {
 		}
 		rebuild(b.scope(g)) // what is taken down has to be known
 		b.noteHead(g)
+		if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && len(b.perGroup[g.Slug]) > 0 {
+			g.Phase, g.Target = Expired, Target{Reason: NoPlace} // until it is given one
+			b.scope(g).event(nil, false, "Reopened", "the group is offered again")
+		}
 		old := b.tooOld(g)
 		switch {
 		case b.ends(g.Slug): // in this plan

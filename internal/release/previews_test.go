@@ -375,6 +375,17 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("who runs stays", map[string]string{"pr-7-b": "active 100", "pr-9-a": "active 100", "pr-8-b": ""})
 	}},
+	{"rule 14: a preview that is offered again at the moment at which its drain is over", func(h tale) {
+		h.reviewed()
+		h.push("pr-7-b")
+		h.run(time.Minute)
+		h.withdrawGroup("pr-7", Excluded)
+		h.settle()
+		h.offerGroup("pr-7", "pr-7-b")
+		h.advance(time.Hour)
+		h.run(time.Minute)
+		h.want("as it was", map[string]string{"pr-7-a": "", "pr-7-b": "active 100"})
+	}},
 	{"rule 26: what waits for a place ages too", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})

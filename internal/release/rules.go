@@ -294,15 +294,13 @@ func (s *scope) retryRow(r *Row, reason string) {
 }
 
 // closeGroup begins the end of a group whose source says that it is closed
-// (rule 14), and opens one again that is offered anew.
+// (rule 14), and opens one again that is offered anew; a preview needs a place for it.
 func closeGroup(s *scope) {
 	switch {
 	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
 		s.close("Closed")
-	case s.g.Phase == Closing && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:
-		if s.g.Phase = Live; s.g.Level == preview {
-			s.g.Phase, s.g.Target = Expired, Target{Reason: NoPlace} // until it is given one
-		}
+	case s.g.Phase == Closing && s.g.Level != preview && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:
+		s.g.Phase = Live
 		s.event(nil, false, "Reopened", "the group is offered again")
 	}
 }
