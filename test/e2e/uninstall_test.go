@@ -94,19 +94,23 @@ func withoutManager(t *testing.T) {
 	if err := env.Client.Get(t.Context(), key, &manager); err != nil {
 		t.Fatal(err)
 	}
-	var metrics corev1.Service
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: managerNamespace, Name: "heighliner-metrics"}, &metrics); err != nil {
+	var services corev1.ServiceList
+	if err := env.Client.List(t.Context(), &services, client.InNamespace(managerNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"}); err != nil {
 		t.Fatal(err)
 	}
-	kubectl(t, "", "delete", "-k", filepath.Join(env.root, "config", "manager"))
+	before := []client.Object{&manager}
+	for i := range services.Items {
+		before = append(before, &services.Items[i])
+	}
 	t.Cleanup(func() {
-		for _, o := range []client.Object{&manager, &metrics} {
+		for _, o := range before {
 			fresh(o)
 			if err := env.Client.Create(context.Background(), o); err != nil {
 				t.Errorf("bring %s back: %v", o.GetName(), err)
 			}
 		}
 	})
+	kubectl(t, "", "delete", "-k", filepath.Join(env.root, "config", "manager"))
 	wait(t, "the manager's pods to go", func(ctx context.Context) (bool, string, error) {
 		var pods corev1.PodList
 		err := env.Client.List(ctx, &pods, client.InNamespace(managerNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
