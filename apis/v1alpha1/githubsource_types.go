@@ -157,9 +157,11 @@ type Match struct {
 	Name *NameMatch `json:"name,omitempty"`
 
 	// candidates are templates of the image's tag for a pull request, tried in order:
-	// {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). One without
-	// a commit in it is a tag that moves: it counts only when its image is of the head
-	// commit by its revision label, or newer than the head commit. Absent:
+	// {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label); each has one of
+	// the first three, because two pull requests can have the same {{.Branch}}. One
+	// without a commit in it is a tag that moves: its image must name the head commit, or
+	// that of the merge, by its revision label; without that label it counts when it is
+	// newer than the head commit, and no fork's. Absent:
 	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
 	// +listType=atomic
@@ -167,7 +169,7 @@ type Match struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
 	// +kubebuilder:validation:items:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.candidates: the variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
-	// +kubebuilder:validation:items:XValidation:rule="self.contains('{{.Number}}') || self.contains('{{.SHA}}') || self.contains('{{.SHA7}}') || self.contains('{{.Branch}}')",message="spec.match.candidates: a tag that names neither the pull request nor its commit is the same for all: use {{.Number}}, {{.SHA}}, {{.SHA7}} or {{.Branch}}"
+	// +kubebuilder:validation:items:XValidation:rule="self.contains('{{.Number}}') || self.contains('{{.SHA}}') || self.contains('{{.SHA7}}')",message="spec.match.candidates: a tag that names neither the pull request nor its commit can be another one's: use {{.Number}}, {{.SHA}} or {{.SHA7}}, also beside {{.Branch}}"
 	Candidates []string `json:"candidates,omitempty"`
 
 	// labels that the image must carry, as labels of its configuration or annotations
@@ -238,9 +240,11 @@ type Verify struct {
 }
 
 // CosignVerify checks signatures made with a key pair of cosign.
+// +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
 	// keySecretRef names a Secret of this namespace with public keys in PEM, each
-	// under a key that ends in ".pub"; a signature by any of them counts.
-	// +required
-	KeySecretRef Reference `json:"keySecretRef"`
+	// under a key that ends in ".pub"; a signature by any of them counts. It must be
+	// set: signatures without a key are not supported.
+	// +optional
+	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

@@ -465,6 +465,13 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Rejected []RejectedCount `json:"rejected,omitempty"`
 
+	// repositoryID is the repository at GitHub whose pull requests are offered: the
+	// host of its server and GitHub's number of it, as in "github.com/1296269", which
+	// stay when it is renamed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=280
+	RepositoryID string `json:"repositoryID,omitempty"`
+
 	// scan sums up the last look that found something new.
 	// +optional
 	Scan *ImageScan `json:"scan,omitempty"`

@@ -29,7 +29,7 @@ func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStat
 		Spec:       v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"},
 	})
 	s.says(name, func(st *v1alpha1.GitHubRepositoryStatus) {
-		st.Repository = "acme/shop"
+		st.Repository, st.RepositoryID = "acme/shop", 1296269
 		status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub answers")
 		edit(st)
 	})
@@ -94,6 +94,8 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
+// heighliner-2018, appendix D 8 and 15: an empty list takes nothing back, and a name
+// that does not match, or has no image, hides no other.
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	published := metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -213,6 +215,49 @@ func TestMinAgeOfReleases(t *testing.T) {
 	same(t, "refused after two minutes", verdicts(p), []string{"1.1.0 MinAge"})
 	p = s.look("shop")
 	same(t, "offered after three", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+}
+
+// A release whose image comes later is as young as its image.
+func TestMinAgeOfLateImages(t *testing.T) {
+	for name, between := range map[string]func(*story){"": func(*story) {}, "after a restart": (*story).restart} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+				st.Releases = []v1alpha1.GitHubRelease{{Tag: "1.1.0"}, {Tag: "1.0.0"}, {Tag: "0.9.0"}}
+			})
+			s.push("0.9.0")
+			s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "3m" })
+			p, _ := s.pass("shop")
+			same(t, "refused without an image", verdicts(p), []string{"1.1.0 Exists", "1.0.0 Exists"})
+			for range 4 {
+				s.look("shop")
+			}
+			s.push("1.0.0")
+			between(s)
+			p = s.look("shop")
+			same(t, "offered at once", offered(p), []string{"0.9.0 in release"})
+			same(t, "refused", verdicts(p), []string{"1.1.0 Exists", "1.0.0 MinAge"})
+			same(t, "young", young(p), map[string]string{"1.0.0": "MinAge " + stamp(s.clock.Now())})
+			s.look("shop")
+			between(s)
+			p = s.look("shop")
+			same(t, "offered after two minutes", offered(p), []string{"0.9.0 in release"})
+			p = s.look("shop")
+			same(t, "offered after three", offered(p), []string{"1.0.0 in release", "0.9.0 in release"})
+		})
+	}
+}
+
+// A registry that does not answer makes nothing young.
+func TestMinAgeAfterAnOutage(t *testing.T) {
+	s := begin(t)
+	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = []v1alpha1.GitHubRelease{{Tag: "1.0.0"}} })
+	s.push("1.0.0")
+	s.server.Fail(registrytest.Head, 1, registrytest.Status(500, "UNKNOWN"))
+	s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "3m" })
+	p, _ := s.pass("shop")
+	same(t, "offered in the outage", offered(p), []string(nil))
+	same(t, "offered when it answers", offered(s.look("shop")), []string{"1.0.0 in release"})
 }
 
 func TestGitHubRepositoryProblems(t *testing.T) {
@@ -342,6 +387,24 @@ func TestSteps(t *testing.T) {
 		same(t, "offered when all have it", offered(s.look("shop"))[0], "1.2.0 in release")
 		s.server.Delete(s, "team/migrate", "1.2.0")
 		same(t, "offered when one has it no more", offered(s.look("shop"))[0], "1.2.0 in release")
+	})
+	t.Run("a tag that moves in one after the other", func(t *testing.T) {
+		s := begin(t)
+		digests := func(p *v1alpha1.ImagePolicy) (out []string) {
+			for _, image := range p.Status.Releases[0].Images {
+				out = append(out, image.Digest)
+			}
+			return out
+		}
+		former := []string{s.server.Push(t, path, "1.0.0"), s.server.Push(t, "team/migrate", "1.0.0")}
+		s.policy("shop", further)
+		s.pass("shop")
+		first := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
+		for range 2 {
+			same(t, "images when one has moved", digests(s.look("shop")), former)
+		}
+		second := s.server.Push(t, "team/migrate", "1.0.0", "linux/amd64", "linux/arm64")
+		same(t, "images when all have moved", digests(s.look("shop")), []string{first, second})
 	})
 	t.Run("for the platform", func(t *testing.T) {
 		s := begin(t)

@@ -159,7 +159,7 @@ func saysChanged() builder.WatchesOption {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld.(*v1alpha1.GitHubRepository), e.ObjectNew.(*v1alpha1.GitHubRepository)
 			b, n := &before.Status, &now.Status
-			return before.Generation != now.Generation || b.ObservedGeneration != n.ObservedGeneration || b.Repository != n.Repository ||
+			return before.Generation != now.Generation || b.ObservedGeneration != n.ObservedGeneration || b.Repository != n.Repository || b.RepositoryID != n.RepositoryID ||
 				!equality.Semantic.DeepEqual(b.Conditions, n.Conditions) || !equality.Semantic.DeepEqual(b.PullRequests, n.PullRequests) ||
 				!equality.Semantic.DeepEqual(b.Releases, n.Releases) || !equality.Semantic.DeepEqual(b.Tags, n.Tags)
 		},

@@ -47,10 +47,12 @@ func (h head) knows(pr *v1alpha1.PullRequest) bool { return h.sha == pr.HeadSHA 
 // pulled is what a pass makes of pull requests.
 type pulled struct {
 	releases []v1alpha1.OfferedRelease
-	// excluded are the slugs of groups that the filters refuse, and closed those of
-	// pull requests that were closed, with the time.
-	excluded map[string]bool
-	closed   map[string]time.Time
+	// former are the slugs of groups of another repository, which was named before.
+	former map[string]bool
+	// excluded are the numbers of pull requests that the filters refuse, and closed
+	// those that were closed, with the time.
+	excluded map[int64]bool
+	closed   map[int64]time.Time
 }
 
 // stream is a pull request on its way through a pass, with what is offered of it.
@@ -108,7 +110,7 @@ func (a *asker) waits(pr *v1alpha1.PullRequest) time.Time {
 // pulls makes of all that is known what is offered, refused and withdrawn, and says
 // which head commits are to be asked for.
 func (o *observed) pulls(a *asker) (s scanned, due []stream) {
-	s = scanned{pulled: &pulled{excluded: map[string]bool{}, closed: map[string]time.Time{}}, missing: map[string]bool{}}
+	s = scanned{pulled: &pulled{former: map[string]bool{}, excluded: map[int64]bool{}, closed: map[int64]time.Time{}}, missing: map[string]bool{}}
 	if !o.quiet() {
 		s.list(o, a)
 	}
@@ -147,22 +149,23 @@ func (o *observed) streams(p *pulled) []stream {
 	for i := range o.policy.Status.Releases {
 		switch rel := &o.policy.Status.Releases[i]; {
 		case rel.PullRequest == 0 || !carried(o.policy, rel):
-		case o.github.known && !o.github.has(rel.URL):
-			p.excluded[rel.Group] = o.github.current // of another repository
+		case o.github.known && o.another():
+			p.former[rel.Group] = true
 		default:
 			offered[rel.PullRequest] = rel
 		}
 	}
+	groups := o.groups(p)
 	var streams []stream
 	for i := range o.github.pulls {
 		pr := &o.github.pulls[i]
-		st := stream{pr: pr, slug: preview.Slug(pr.HeadRef, pr.Number), former: offered[pr.Number]}
+		st := stream{pr: pr, slug: cmp.Or(groups[pr.Number], preview.Slug(pr.HeadRef, pr.Number)), former: offered[pr.Number]}
 		if st.former != nil {
-			st.slug = st.former.Group // a branch may be renamed
+			st.slug = st.former.Group
 		}
 		delete(offered, pr.Number)
 		if pr.State == v1alpha1.PullRequestClosed {
-			p.closed[st.slug] = ptr.Deref(pr.ClosedTime, metav1.Time{}).Time
+			p.closed[pr.Number] = ptr.Deref(pr.ClosedTime, metav1.Time{}).Time
 			continue
 		}
 		streams = append(streams, st)
@@ -177,12 +180,35 @@ func (o *observed) streams(p *pulled) []stream {
 	return streams
 }
 
+// groups are the slugs under which pull requests are held, by number: a branch may be
+// renamed, and the group stays. One that was taken back is nobody's any more.
+func (o *observed) groups(p *pulled) map[int64]string {
+	taken := maps.Clone(p.former)
+	for _, w := range o.policy.Status.Withdrawn {
+		taken[w.Group] = true
+	}
+	groups := map[int64]string{}
+	for _, h := range o.held {
+		number, ok := numberOf(h)
+		if was := groups[number]; ok && !taken[h.Group] && (was == "" || h.Group < was) {
+			groups[number] = h.Group
+		}
+	}
+	return groups
+}
+
+// numberOf the pull request of which a version is held; false where it is of none.
+func numberOf(h version.Held) (int64, bool) {
+	number, ok := preview.Number(h.Group)
+	return number, ok && preview.IsCommit(h.Version)
+}
+
 // offer gives what is offered of a pull request; nil for nothing. wants says that the
 // registry is to be asked for its head commit.
 func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.OfferedRelease, wants bool) {
 	if o.gated && !o.quiet() && st.former != nil && s.again(o, a, st) {
 		st.former = nil
-		s.pulled.excluded[st.slug] = true
+		s.pulled.excluded[st.pr.Number] = true
 	}
 	former := func() *v1alpha1.OfferedRelease {
 		if st.former == nil {
@@ -202,7 +228,7 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 		if !o.github.current || st.former != nil && choice.Approved != "" && choice.Approved == st.former.Revision {
 			return former(), false
 		}
-		s.pulled.excluded[st.slug] = true
+		s.pulled.excluded[st.pr.Number] = true
 		return nil, false
 	}
 	h := a.heads[st.pr.Number]
@@ -255,7 +281,7 @@ const maxName = 253
 
 // preview is the offer of a pull request's head commit.
 func (o *observed) preview(st stream, images []v1alpha1.ReleaseImage) *v1alpha1.OfferedRelease {
-	name, pushed := st.pr.HeadRef, st.pr.HeadTime
+	name, pushed := st.pr.HeadRef, preview.Pushed(st.pr)
 	if len(name) > maxName || name == "" {
 		name = st.slug
 	}
@@ -323,9 +349,9 @@ func (s *scanned) moved(o *observed, a *asker, st stream, images []v1alpha1.Rele
 			s.fail(err)
 			return refuse(version.VerdictExists, "the image cannot be read: %s", err)
 		}
-		var former preview.Image
-		if st.former != nil {
-			former = preview.Image{Digest: st.former.Images[i].Digest, Revision: st.former.Revision}
+		former := ""
+		if st.former != nil && st.former.Revision != st.pr.HeadSHA {
+			former = st.former.Images[i].Digest
 		}
 		if why := preview.OfHead(st.pr, preview.Image{Digest: image.Digest, Revision: says.Revision, Created: says.Created}, former); why != "" {
 			return refuse(version.VerdictExists, "%s", why)
@@ -354,16 +380,18 @@ func (o *observed) withdrawPulls(p *pulled, now time.Time) []v1alpha1.Withdrawal
 		}
 		seen[h.Group] = true
 		w := v1alpha1.Withdrawal{Group: h.Group, Time: metav1.NewTime(now)}
-		closed, isClosed := p.closed[h.Group]
-		_, isPull := preview.Number(h.Group)
+		number, isPull := numberOf(h)
+		closed, isClosed := p.closed[number]
 		was, stands := before[h.Group]
 		switch {
+		case p.former[h.Group], !isPull:
+			w.Reason = v1alpha1.WithdrawnExcluded
 		case isClosed:
 			w.Reason = v1alpha1.WithdrawnClosed
 			if !closed.IsZero() {
 				w.Time = metav1.NewTime(closed)
 			}
-		case p.excluded[h.Group], !isPull || !preview.IsCommit(h.Version):
+		case p.excluded[number]:
 			w.Reason = v1alpha1.WithdrawnExcluded
 		case stands && was.Version == "":
 			w.Reason = was.Reason

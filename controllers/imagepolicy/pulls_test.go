@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/preview"
@@ -69,6 +70,9 @@ func previews(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
+// heighliner-2018, appendix D 6 and 7: a push keeps the former commit until the new one
+// has an image, and a pull request that is closed takes its group along; D 14: its slug is a
+// DNS label.
 func TestLifeOfAPullRequest(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now().Add(-time.Minute)
@@ -256,6 +260,7 @@ func TestFiltersTakeBack(t *testing.T) {
 	}
 }
 
+// heighliner-2018, appendix D 16: one branch of two forks makes two groups.
 func TestForks(t *testing.T) {
 	s := begin(t)
 	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
@@ -297,7 +302,7 @@ func TestForks(t *testing.T) {
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// Two hundred pull requests are all found, a bounded number in each look, and no
+// heighliner-2018, appendix D 8 and 16: two hundred pull requests are all found, a bounded number in each look, and no
 // outage, failing page or restart loses one.
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
@@ -493,7 +498,8 @@ func TestPullRequestsHeedAPause(t *testing.T) {
 	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
 }
 
-// One head commit whose tag cannot be read does not stop the others.
+// heighliner-2018, appendix D 15: one head commit whose image cannot be used does not
+// stop the others.
 func TestOneBadImageStopsNoOther(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
@@ -533,18 +539,127 @@ func TestAnotherRepository(t *testing.T) {
 	s.policy("shop", pulls(nil))
 	s.microservice("shop", "shop", "one-1 "+sha("1"))
 	s.pass("shop")
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Repository = "acme/store" })
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("2") }) // it has no image yet
+	s.look("shop")
+	for _, name := range []string{"store", "market", "mall"} { // the specification is late, or as early as GitHub
+		if name == "mall" {
+			s.respell("shop", name)
+		}
+		s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Repository = "acme/" + name })
+		p := s.look("shop")
+		same(t, "renamed", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111"})
+		same(t, "identity", p.Status.RepositoryID, "github.com/1296269")
+	}
+	s.push("sha-2222222")
 	p := s.look("shop")
-	same(t, "renamed", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111"})
-	same(t, "link", p.Status.Releases[0].URL, "https://github.com/acme/store/pull/1")
+	same(t, "link", p.Status.Releases[0].URL, "https://github.com/acme/mall/pull/1")
+	s.hold("shop", "one-1 "+sha("2"))
+
+	// A person names another one.
 	s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "other"}})
 	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) {
-		st.Repository = "acme/other"
-		status.Ready(&st.Conditions, 1, "Succeeded", "")
+		st.Repository, st.RepositoryID = "acme/other", 2
+		st.PullRequests = []v1alpha1.PullRequest{pull(1, "uno", sha("3"))}
+		status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
 	})
+	s.push("sha-3333333")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Name = "other" })
 	p = s.look("shop")
-	same(t, "another one", append(previews(p), taken(p)...), []string{" in one-1: Excluded"})
+	same(t, "another one that is not ready", append(previews(p), taken(p)...), []string{"one-1 2222 sha-2222222"})
+	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
+	for range 2 {
+		p = s.look("shop")
+		same(t, "another one", append(previews(p), taken(p)...), []string{"uno-1 3333 sha-3333333", " in one-1: Excluded"})
+	}
+	same(t, "identity", p.Status.RepositoryID, "github.com/2")
+}
+
+// respell changes the name in a GitHubRepository's specification.
+func (s *story) respell(name, repo string) {
+	s.Helper()
+	r := &v1alpha1.GitHubRepository{}
+	s.get(name, r)
+	r.Spec.Repo = repo
+	if err := env.Client.Update(s.Context(), r); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestIDOfARepository(t *testing.T) {
+	for name, test := range map[string]struct {
+		base   string
+		number int64
+		want   string
+	}{
+		"GitHub":         {"https://github.com", 7, "github.com/7"},
+		"GitHub's API":   {"https://API.github.com/", 7, "github.com/7"},
+		"another server": {"https://git.example.com:8443/api/v3", 7, "git.example.com:8443/7"},
+		"no number":      {"https://github.com", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) { same(t, "identity", idOf(test.base, test.number), test.want) })
+	}
+}
+
+// The group of a pull request whose branch was renamed is known by its number, also to
+// an ImagePolicy that was made anew.
+func TestRenamedBranchAndNewPolicy(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(12, "old", sha("1")))
+	s.push("sha-1111111")
+	s.policy("shop", pulls(nil))
+	s.microservice("shop", "shop", "old-12 "+sha("1"))
+	s.pass("shop")
+	policy := &v1alpha1.ImagePolicy{}
+	s.get("shop", policy)
+	if err := env.Client.Delete(s.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key("shop")}); err != nil {
+		t.Fatal(err)
+	}
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "new" })
+	s.policy("shop", pulls(nil))
+	p := s.look("shop")
+	same(t, "made anew", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
+	s.hold("shop", "old-12 "+sha("1"), "new-12 "+sha("1")) // as one that knew the branch only had it
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
+	p = s.look("shop")
+	same(t, "closed", append(previews(p), taken(p)...), []string{" in new-12: Closed", " in old-12: Closed"})
+}
+
+// An image of a commit that nobody approved is not taken for the approved one, however
+// young it is.
+func TestForkOverwritesItsTag(t *testing.T) {
+	s := begin(t)
+	const revision = "org.opencontainers.image.revision"
+	pushed := s.clock.Now()
+	s.opens(pull(1, "patch", sha("a"), at(pushed), func(pr *v1alpha1.PullRequest) {
+		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: sha("a")}}
+	}))
+	s.build(path, "pr-1", pushed.Add(30*time.Second), map[string]string{revision: sha("b")})
+	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
+		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
+	}))
+	p, _ := s.pass("shop")
+	same(t, "offered with the image of a later push", previews(p), []string(nil))
+	s.build(path, "pr-1", pushed.Add(40*time.Second), nil)
+	same(t, "offered with an image that says nothing", previews(s.look("shop")), []string(nil))
+	s.build(path, "pr-1", pushed.Add(50*time.Second), map[string]string{revision: sha("a")})
+	same(t, "offered with the image of the approved commit", previews(s.look("shop")), []string{"patch-1 aaaa pr-1"})
+}
+
+// What is offered says when it was pushed, as soon as that is known.
+func TestPushTime(t *testing.T) {
+	s := begin(t)
+	made, pushed := metav1.NewTime(s.clock.Now().Add(-48*time.Hour)), metav1.NewTime(s.clock.Now().Add(-time.Hour))
+	s.opens(pull(1, "one", sha("1"), at(made.Time)))
+	s.push("sha-1111111")
+	s.policy("shop", pulls(nil))
+	p, _ := s.pass("shop")
+	same(t, "before it is known", p.Status.Releases[0].ReleaseTime.UTC(), made.UTC())
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.PushTime = &pushed })
+	p, _ = s.pass("shop")
+	same(t, "when it is known", p.Status.Releases[0].ReleaseTime.UTC(), pushed.UTC())
 }
 
 // Every limit that the schema takes for pull requests is one.

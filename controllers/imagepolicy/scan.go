@@ -1,6 +1,7 @@
 package imagepolicy
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -105,7 +106,7 @@ func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) s
 			delete(before, h.Tag)
 			refused[h.Tag] = *noImage()
 		}
-		s.result = s.rank(o, a, names, before, seen).Offer(o.held, refused)
+		s.result = s.rank(o, a, names, before, cmp.Or(s.seen, seen)).Offer(o.held, refused)
 	}
 	s.unasked = a.unasked
 	return s
@@ -194,7 +195,7 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 		more = false
 		for _, rel := range s.result.Offered {
 			_, offered := before[rel.Tag]
-			if young := s.young(o, rel, offered, now); young != nil {
+			if young := s.young(o, rel, offered, now); young != nil && o.github == nil {
 				refused[rel.Tag] = *young
 				more = true
 				continue
@@ -203,7 +204,16 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 			if done || useless >= maxRefusals && !offered {
 				continue
 			}
-			if refusal := s.resolve(o, a, rel, before[rel.Tag]); refusal != nil {
+			failures := s.failures
+			refusal := s.resolve(o, a, rel, before[rel.Tag])
+			switch {
+			case offered || o.github == nil:
+			case refusal == nil:
+				refusal = s.ofAge(o, a, rel, now)
+			case lacksImage(refusal.Verdict) && s.failures == failures && failures < maxFailures:
+				s.seen = s.seen.lacks(rel)
+			}
+			if refusal != nil {
 				refused[rel.Tag] = *refusal
 				useless++
 				more = true
@@ -222,13 +232,13 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 
 // resolve finds the images of a tag that is to be offered. A tag that is new and
 // does not exist, or not for the platform, is refused; one that was offered before
-// keeps its images when the registry has no better ones, unless these are judged once
-// more and the specification does not admit them. One of which nothing is known yet has no
-// images.
+// keeps its images when the registry has no better ones, or has moved it in some of
+// several repositories and not yet in all, unless these are judged once more and the
+// specification does not admit them. One of which nothing is known yet has no images.
 func (s *scanned) resolve(o *observed, a *asker, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
 	images, refusal := s.find(o, a, rel.Tag, o.vars(rel))
 	switch {
-	case refusal == nil:
+	case refusal == nil && !halfMoved(before.Images, images):
 		s.images[rel.Tag] = images
 	case len(before.Images) > 0:
 		if o.gated {
@@ -248,6 +258,18 @@ func (s *scanned) resolve(o *observed, a *asker, rel version.Release, before v1a
 		return refusal
 	}
 	return nil
+}
+
+// halfMoved says that a tag names another image than before in some of the
+// repositories, and the same in others: those that are offered go in step.
+func halfMoved(before, now []v1alpha1.ReleaseImage) bool {
+	same := 0
+	for i := range before {
+		if before[i].Digest == now[i].Digest {
+			same++
+		}
+	}
+	return same > 0 && same < len(before)
 }
 
 // vars of a version, for the values of spec.match.labels.

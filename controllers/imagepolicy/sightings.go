@@ -2,6 +2,7 @@ package imagepolicy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,9 @@ type sightings struct {
 	// stated has the versions that the status said to be too young when this process
 	// saw the source first.
 	stated map[string]time.Time
+	// lacking are versions that GitHub names, and that had no image when the registry was
+	// asked for it last.
+	lacking map[string]bool
 	// base is when all other tags were there at the latest; zero: before any look.
 	base time.Time
 }
@@ -35,12 +39,12 @@ func (o *observed) see(before *sightings, tags []string, checksum string, at tim
 	if before != nil && before.origin == o.question.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
 		return before
 	}
-	seen := &sightings{origin: o.question.origin, time: at, list: tags, first: map[string]time.Time{}}
+	seen := &sightings{origin: o.question.origin, time: at, list: tags, first: map[string]time.Time{}, lacking: map[string]bool{}}
 	if before == nil && len(tags) == 0 && o.github != nil {
 		return nil // GitHub was not asked for them yet
 	}
 	if before != nil && before.origin == seen.origin {
-		seen.stated, seen.base = before.stated, before.base
+		seen.stated, seen.base, seen.lacking = before.stated, before.base, before.lacking
 		for _, tag := range tags {
 			t, young := before.first[tag]
 			if _, known := slices.BinarySearch(before.list, tag); !known {
@@ -61,8 +65,11 @@ func (o *observed) see(before *sightings, tags []string, checksum string, at tim
 		seen.base = st.Scan.ChangedTime.Time
 	}
 	for _, c := range st.Candidates {
-		if c.FirstSeenTime != nil {
+		switch {
+		case c.FirstSeenTime != nil:
 			seen.stated[c.Version] = c.FirstSeenTime.Time
+		case o.github != nil && lacksImage(version.Verdict(c.Verdict)):
+			seen.lacking[c.Version] = true
 		}
 	}
 	return seen
@@ -77,6 +84,48 @@ func (seen *sightings) of(rel version.Release) time.Time {
 		return t
 	}
 	return seen.base
+}
+
+// lacksImage says that a verdict means that there is no image yet.
+func lacksImage(v version.Verdict) bool {
+	return v == version.VerdictExists || v == version.VerdictPlatform
+}
+
+// lacks adds that a version has no image yet. It changes nothing that exists.
+func (seen *sightings) lacks(rel version.Release) *sightings {
+	if seen == nil || seen.lacking[rel.Version] {
+		return seen
+	}
+	c := *seen
+	c.lacking = maps.Clone(seen.lacking)
+	c.lacking[rel.Version] = true
+	return &c
+}
+
+// has adds that a version has its image. It changes nothing that exists.
+func (seen *sightings) has(rel version.Release, at time.Time) *sightings {
+	if seen == nil || !seen.lacking[rel.Version] {
+		return seen
+	}
+	c := *seen
+	c.first, c.lacking = maps.Clone(seen.first), maps.Clone(seen.lacking)
+	c.first[rel.Tag] = at
+	delete(c.lacking, rel.Version)
+	return &c
+}
+
+// ofAge refuses a version that GitHub names while its image is younger than
+// spec.minAge: it is as old as its name, unless the registry was asked for it before,
+// and had it not.
+func (s *scanned) ofAge(o *observed, a *asker, rel version.Release, now time.Time) *version.Refusal {
+	if _, found := s.images[rel.Tag]; found {
+		s.seen = s.seen.has(rel, a.time)
+	}
+	young := s.young(o, rel, false, now)
+	if young != nil {
+		delete(s.images, rel.Tag)
+	}
+	return young
 }
 
 // young refuses a version that is younger than spec.minAge and was not offered

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,8 +50,11 @@ type github struct {
 	// current says that it was read successfully last time, with the present
 	// specification: only then does a pull request that the filters refuse leave.
 	current bool
-	// urls of the repository, the present one first: a repository may be renamed.
-	urls []string
+	// id of the repository whose pull requests are named, as in status.repositoryID; ""
+	// for none, or where it is not known.
+	id string
+	// url of the repository.
+	url string
 	// names of releases or tags, and what is known of them, by name.
 	names   []version.Name
 	details map[string]detail
@@ -115,13 +118,17 @@ func (o *observed) read(repository *v1alpha1.GitHubRepository) {
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		o.stale = notReady(repository, "is not ready")
 	}
-	g.known = true
-	g.current = o.stale == nil && st.ObservedGeneration == repository.Generation && !repository.Spec.Suspend
 	base := strings.TrimSuffix(cmp.Or(repository.Spec.BaseURL, "https://github.com"), "/")
-	g.urls = []string{base + "/" + st.Repository}
-	if spec := base + "/" + repository.Spec.Owner + "/" + repository.Spec.Repo; !strings.EqualFold(spec, g.urls[0]) {
-		g.urls = append(g.urls, spec)
+	g.current = o.stale == nil && st.ObservedGeneration == repository.Generation && !repository.Spec.Suspend
+	g.url = base + "/" + st.Repository
+	if g.source.PullRequests != nil {
+		g.id = idOf(base, st.RepositoryID)
 	}
+	if o.another() && !g.current {
+		o.fault(notReady(repository, "is another one than before, and was not read with its present specification"))
+		return
+	}
+	g.known = true
 	g.details = map[string]detail{}
 	switch {
 	case g.source.Releases != nil:
@@ -163,7 +170,7 @@ const maxURL = 512
 
 // link to something in the repository; "" where it is too long.
 func (g *github) link(words ...string) string {
-	link := g.urls[0]
+	link := g.url
 	for _, w := range words {
 		link += "/" + strings.ReplaceAll(url.PathEscape(w), "%2F", "/")
 	}
@@ -173,11 +180,23 @@ func (g *github) link(words ...string) string {
 	return link
 }
 
-// has says that a link is one to the repository, by any of its names.
-func (g *github) has(link string) bool {
-	return slices.ContainsFunc(g.urls, func(u string) bool {
-		return len(link) > len(u) && strings.EqualFold(link[:len(u)], u) && link[len(u)] == '/'
-	})
+// idOf a repository on a server, in a form that no renaming changes; "" for no number.
+func idOf(base string, number int64) string {
+	server, err := url.Parse(base)
+	if number == 0 || err != nil {
+		return ""
+	}
+	host := strings.ToLower(server.Host)
+	if host == "api.github.com" || host == "www.github.com" {
+		host = "github.com"
+	}
+	return host + "/" + strconv.FormatInt(number, 10)
+}
+
+// another says that the repository is not the one whose pull requests are offered.
+func (o *observed) another() bool {
+	was := o.policy.Status.RepositoryID
+	return was != "" && o.github.id != "" && was != o.github.id
 }
 
 // checksum of all that a look at the registry depends on: a change of it is a reason

@@ -34,6 +34,9 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 	if out.decided && !s.undecided || policy.Spec.Suspend || o.problem != nil || s.err != nil && !transient(s.err) {
 		st.ObservedGeneration = policy.Generation
 	}
+	if o.github != nil && o.github.known && o.github.id != "" {
+		st.RepositoryID = o.github.id
+	}
 	if s.listed && (st.Scan == nil || st.Scan.Checksum != s.checksum || st.Scan.Tags != int32(s.tags)) {
 		st.Scan = &v1alpha1.ImageScan{Tags: int32(s.tags), Checksum: s.checksum, ChangedTime: metav1.NewTime(r.clock.Now())}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/version"
 )
@@ -45,10 +47,13 @@ func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, e
 	if c.head, err = whole(field+"head", spec.Head); err != nil {
 		return nil, err
 	}
-	every := Vars{Tag: "tag", SHA: strings.Repeat("0", 40), Number: "1", Branch: "main"}
+	every := Vars{SHA: strings.Repeat("0", 40), Number: "1", Branch: "main"}
 	for i, text := range c.candidates {
 		if _, err := every.Expand(text); err != nil {
 			return nil, fmt.Errorf("spec.match.candidates[%d]: %w: write {{.Number}}, {{.SHA}}, {{.SHA7}} or {{.Branch}}", i, err)
+		}
+		if !namesPull(text) {
+			return nil, fmt.Errorf("spec.match.candidates[%d]: %q is a tag that several pull requests can have: write {{.Number}}, {{.SHA}} or {{.SHA7}} into it", i, text)
 		}
 	}
 	return c, nil
@@ -174,15 +179,24 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 	return Choice{Verdict: VerdictFork, Reason: fmt.Sprintf("it is from a fork, and lacks the label %q that approves its commit", label)}
 }
 
+// Pushed is when the head commit was pushed; where nobody knows, since when there can
+// be images of it; nil for neither.
+func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
+	if pr.PushTime != nil {
+		return pr.PushTime
+	}
+	return pr.HeadTime
+}
+
 // Newest orders pull requests by their last push, the newest first; those of which
 // it is not known come last. Of equal ones the higher number comes first.
 func Newest(a, b *v1alpha1.PullRequest) int {
 	var pushA, pushB int64
-	if a.HeadTime != nil {
-		pushA = a.HeadTime.UnixNano()
+	if t := Pushed(a); t != nil {
+		pushA = t.UnixNano()
 	}
-	if b.HeadTime != nil {
-		pushB = b.HeadTime.UnixNano()
+	if t := Pushed(b); t != nil {
+		pushB = t.UnixNano()
 	}
 	return cmp.Or(cmp.Compare(pushB, pushA), cmp.Compare(b.Number, a.Number))
 }

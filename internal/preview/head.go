@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -17,22 +16,26 @@ type Image struct {
 }
 
 // OfHead tells why an image behind a tag that moves is not of the head commit; ""
-// where it is: by its revision, which is the head commit or the commit with which
-// GitHub tests the merge, or because no image built so late can be of an earlier
-// commit. former is what was offered of the pull request's earlier commit, if
-// anything was.
-func OfHead(pr *v1alpha1.PullRequest, image, former Image) string {
+// where it is. A revision decides: it is the head commit, or the commit with which
+// GitHub tests the merge now. Only an image that names none, of a pull request of the
+// repository itself, counts by its age: no image built so late can be of an earlier
+// commit. A fork's does not, because an image of a later push, which nobody approved,
+// is younger still. former is the digest of what was offered of the pull request's
+// earlier commit; "" for nothing.
+func OfHead(pr *v1alpha1.PullRequest, image Image, former string) string {
 	switch {
 	case image.Revision != "" && (image.Revision == pr.HeadSHA || image.Revision == pr.MergeSHA):
 		return ""
-	case image.Revision != "" && image.Revision == former.Revision:
-		return "its revision is the former commit"
-	case image.Digest != "" && image.Digest == former.Digest:
+	case image.Revision != "":
+		return "its revision is " + image.Revision + ", which is neither the head commit nor that of the merge"
+	case pr.Fork:
+		return "its revision is not said, which the image of a fork must under a tag without a commit"
+	case image.Digest != "" && image.Digest == former:
 		return "it still is the image of the former commit"
 	case image.Created.IsZero() || pr.HeadTime == nil:
-		return "its revision is " + cmp.Or(image.Revision, "not said") + ", and when it was built is not known"
+		return "its revision is not said, and when it was built is not known"
 	case !image.Created.After(pr.HeadTime.Time):
-		return "its revision is " + cmp.Or(image.Revision, "not said") + ", and it was built before the head commit was pushed"
+		return "its revision is not said, and it was built before the head commit was pushed"
 	}
 	return ""
 }

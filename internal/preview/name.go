@@ -105,6 +105,17 @@ type Tag struct {
 	Moves bool
 }
 
+// names says that a template has a variable.
+func names(text, variable string) bool { return strings.Contains(text, "{{."+variable+"}}") }
+
+// namesCommit says that a template's tags are of one commit.
+func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
+
+// namesPull says that no two pull requests have a tag of a template, as far as their
+// commits differ. By a branch alone they can: "feature/cart", and "feature-cart" of a
+// fork.
+func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
+
 // Tags of the pull request's image, in the order in which they are tried. A template
 // that gives no tag is left out.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
@@ -115,7 +126,7 @@ func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 		if err != nil || !version.IsTag(name) {
 			continue
 		}
-		tags = append(tags, Tag{Name: name, Moves: !strings.Contains(text, "{{.SHA}}") && !strings.Contains(text, "{{.SHA7}}")})
+		tags = append(tags, Tag{Name: name, Moves: !namesCommit(text)})
 	}
 	return tags
 }

@@ -97,6 +97,8 @@ func TestCompileNamesTheField(t *testing.T) {
 		"head":     {v1alpha1.GitHubPullRequests{Head: "a(?!b)"}, nil, `spec.source.github.pullRequests.head: "a(?!b)" is no regular expression`},
 		"unclosed": {v1alpha1.GitHubPullRequests{Head: "a)|(b"}, nil, `spec.source.github.pullRequests.head: "a)|(b" is no regular expression`},
 		"template": {v1alpha1.GitHubPullRequests{}, []string{"{{.SHA}}", "{{.Sha}}"}, "spec.match.candidates[1]: {{.Sha}} is not known here"},
+		"tag":      {v1alpha1.GitHubPullRequests{}, []string{"{{.Tag}}-{{.SHA}}"}, "spec.match.candidates[0]: {{.Tag}} is not known here"},
+		"branch":   {v1alpha1.GitHubPullRequests{}, []string{"{{.Number}}", "{{.Branch}}"}, `spec.match.candidates[1]: "{{.Branch}}" is a tag that several pull requests can have`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compile(tc.spec, tc.candidates)
@@ -113,7 +115,7 @@ func TestTags(t *testing.T) {
 		want       []Tag
 	}{
 		"defaults": {nil, []Tag{{"pr-12-a1b2c3d", false}, {"sha-a1b2c3d", false}, {commit, false}, {"pr-12", true}}},
-		"own":      {[]string{"{{.Branch}}", "{{.Branch}}-{{.SHA7}}"}, []Tag{{"feature-cart", true}, {"feature-cart-a1b2c3d", false}}},
+		"own":      {[]string{"{{.Branch}}-{{.Number}}", "{{.Branch}}-{{.SHA7}}"}, []Tag{{"feature-cart-12", true}, {"feature-cart-a1b2c3d", false}}},
 		"no tags":  {[]string{"pr/{{.Number}}", "x{{.SHA}}{{.SHA}}{{.SHA}}{{.SHA}}"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +134,11 @@ func TestOfHead(t *testing.T) {
 	pushed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	merge := strings.Repeat("e", 40)
 	pr := pull(func(pr *v1alpha1.PullRequest) { pr.MergeSHA, pr.HeadTime = merge, &metav1.Time{Time: pushed} })
+	fork := pull(func(pr *v1alpha1.PullRequest) {
+		pr.Fork, pr.MergeSHA, pr.HeadTime = true, merge, &metav1.Time{Time: pushed}
+	})
 	unknown := pull()
-	former := Image{Digest: "sha256:1", Revision: older}
+	const former = "sha256:1"
 	for name, tc := range map[string]struct {
 		pr    *v1alpha1.PullRequest
 		image Image
@@ -141,16 +146,21 @@ func TestOfHead(t *testing.T) {
 	}{
 		"revision is the head":                        {pr, Image{Digest: "sha256:2", Revision: commit}, true},
 		"revision is the merge":                       {pr, Image{Digest: "sha256:2", Revision: merge}, true},
-		"revision of the head, image of before":       {pr, Image{Digest: "sha256:1", Revision: commit}, true},
+		"revision of the head, image of before":       {pr, Image{Digest: former, Revision: commit}, true},
+		"revision of the head, built before":          {pr, Image{Digest: "sha256:2", Revision: commit, Created: pushed.Add(-time.Hour)}, true},
 		"built after the push":                        {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
-		"built after the push, of an earlier merge":   {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, true},
+		"built after the push, of an earlier merge":   {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, false},
 		"built after the push, of the former commit":  {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
 		"built at the push":                           {pr, Image{Digest: "sha256:2", Created: pushed}, false},
-		"built before the push":                       {pr, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second), Revision: "d"}, false},
+		"built before the push":                       {pr, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
 		"says nothing":                                {pr, Image{Digest: "sha256:2"}, false},
-		"the image of the former commit":              {pr, Image{Digest: "sha256:1", Created: pushed.Add(time.Second)}, false},
+		"the image of the former commit":              {pr, Image{Digest: former, Created: pushed.Add(time.Second)}, false},
 		"when it was pushed is not known":             {unknown, Image{Digest: "sha256:2", Created: pushed}, false},
 		"nothing is known, not even the merge commit": {unknown, Image{}, false},
+		"fork, revision is the head":                  {fork, Image{Digest: "sha256:2", Revision: commit}, true},
+		"fork, revision is the merge":                 {fork, Image{Digest: "sha256:2", Revision: merge}, true},
+		"fork, built after the push":                  {fork, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
+		"fork, of a later push":                       {fork, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := OfHead(tc.pr, tc.image, former); (why == "") != tc.want {
@@ -160,6 +170,7 @@ func TestOfHead(t *testing.T) {
 	}
 }
 
+// heighliner-2018, appendix D 14: names of groups are DNS labels.
 func TestSlug(t *testing.T) {
 	for branch, want := range map[string]string{
 		"feature/foo": "feature-foo-7", "1.2.x": "1-2-x-7", "UPPER_case": "upper-case-7", "--x--": "x-7", "日本": "pr-7", "": "pr-7",
@@ -178,8 +189,8 @@ func TestSlug(t *testing.T) {
 
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// A slug is a DNS label whatever the branch, names the pull request, and is of no
-// other one.
+// heighliner-2018, appendix D 14 and 16: a slug is a DNS label whatever the branch, names
+// the pull request, and is of no other one.
 func TestSlugProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		branches := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z0-9/._-]{0,80}`))
@@ -207,6 +218,9 @@ func TestNewestIsTotal(t *testing.T) {
 			pr := pull(func(pr *v1alpha1.PullRequest) { pr.Number = int64(n) })
 			if seconds := rapid.IntRange(0, 4).Draw(t, "pushed"); seconds > 0 {
 				pr.HeadTime = &metav1.Time{Time: time.Unix(int64(seconds), 0)}
+			}
+			if seconds := rapid.IntRange(0, 4).Draw(t, "push seen"); seconds > 0 {
+				pr.PushTime = &metav1.Time{Time: time.Unix(int64(seconds), 0)}
 			}
 			all = append(all, pr)
 		}
