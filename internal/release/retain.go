@@ -125,10 +125,27 @@ func (s *scope) size(p *Plan) {
 		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil || c.Release == s.g.Target.Release {
 			continue
 		}
-		if !s.referenced(c.Release) && s.mayRetire(c) {
+		if !s.referenced(c.Release) && s.mayRetire(c) && s.strayDrained(c) {
 			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 		}
 	}
+}
+
+// strayDrained says that the drain of a child is over of which the ledger knows
+// nothing: a route may have named it until the policy's last change.
+func (s *scope) strayDrained(c Child) bool {
+	for _, g := range s.o.Ledger.Groups {
+		if g.Slug == c.Slug && g.Row(c.Release) != nil {
+			return true // its row waited for that
+		}
+	}
+	for _, rep := range s.reports {
+		if end := rep.Confirmed.Add(s.o.Spec.Drain); rep.Revision > 0 && s.now.Before(end) {
+			s.wakeAt(end)
+			return false
+		}
+	}
+	return true
 }
 
 // mayRetire keeps a plan that was made on an older ledger from destroying what a
