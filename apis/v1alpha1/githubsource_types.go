@@ -93,7 +93,7 @@ type GitHubPullRequests struct {
 	Forks *Forks `json:"forks,omitempty"`
 }
 
-// PullRequestLabels chooses by label; case counts.
+// PullRequestLabels chooses by label; case does not count, as at GitHub.
 type PullRequestLabels struct {
 	// all of these are on it.
 	// +optional

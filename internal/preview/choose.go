@@ -116,7 +116,7 @@ func (c *Chooser) byLabels(pr *v1alpha1.PullRequest) string {
 }
 
 func carries(pr *v1alpha1.PullRequest, name string) bool {
-	return slices.ContainsFunc(pr.Labels, func(l v1alpha1.PullRequestLabel) bool { return l.Name == name })
+	return slices.ContainsFunc(pr.Labels, func(l v1alpha1.PullRequestLabel) bool { return strings.EqualFold(l.Name, name) })
 }
 
 func (c *Chooser) byBranches(pr *v1alpha1.PullRequest) string {
@@ -168,7 +168,7 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 func approved(pr *v1alpha1.PullRequest, label string) Choice {
 	for _, l := range pr.Labels {
 		switch {
-		case l.Name != label:
+		case !strings.EqualFold(l.Name, label):
 		case l.SHA == pr.HeadSHA && l.SHA != "":
 			return Choice{}
 		default:

@@ -43,8 +43,11 @@ func TestChoose(t *testing.T) {
 	}{
 		"no filters": {spec{}, pull(), Choice{}},
 		"all labels": {spec{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview", "ok"}}}, pull(), Choice{}},
-		"one of all labels is missing": {spec{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview", "OK"}}}, pull(),
-			Choice{Verdict: "PullRequest", Reason: `it lacks the label "OK" (labels.all)`}},
+		"one of all labels is missing": {spec{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview", "okay"}}}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `it lacks the label "okay" (labels.all)`}},
+		"labels in another case": {spec{Labels: &v1alpha1.PullRequestLabels{All: []string{"Preview", "OK"}}}, pull(), Choice{}},
+		"a forbidden label in another case": {spec{Labels: &v1alpha1.PullRequestLabels{None: []string{"OK"}}}, pull(),
+			Choice{Verdict: "PullRequest", Reason: `it has the label "OK" (labels.none)`}},
 		"any label": {spec{Labels: &v1alpha1.PullRequestLabels{Any: []string{"x", "ok"}}}, pull(), Choice{}},
 		"no label of any": {spec{Labels: &v1alpha1.PullRequestLabels{Any: []string{"x"}}}, pull(),
 			Choice{Verdict: "PullRequest", Reason: "it has none of the labels of labels.any"}},
