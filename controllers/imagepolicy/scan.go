@@ -140,7 +140,7 @@ func (s *scanned) rank(o *observed, a *asker, names []version.Name, before map[s
 			s.seen = o.see(seen, tags, s.checksum, a.time)
 		}
 	}
-	tags = slices.Clone(tags)
+	tags = slices.Clip(tags) // they are shared
 	for tag := range before {
 		if !slices.Contains(tags, tag) && (o.pinned == nil || !s.looked) {
 			s.missing[tag] = true

@@ -169,13 +169,15 @@ func (s *Selector) tagOf(name string) (string, bool) {
 }
 
 func (s *Selector) rank(tags []string, names map[string]Name, rejected []Rejection) *Ranking {
-	sorted := slices.Clone(tags)
+	sorted := tags
 	if !slices.IsSorted(sorted) {
-		slices.Sort(sorted)
+		sorted = slices.Sorted(slices.Values(tags))
 	}
-	sorted = slices.Compact(sorted)
-	r := &Ranking{selector: s, ranked: make([]ranked, 0, len(sorted)), names: names, rejected: rejected}
-	for _, tag := range sorted {
+	r := &Ranking{selector: s, ranked: make([]ranked, 0, len(sorted)), names: names, rejected: slices.Grow(rejected, len(sorted))}
+	for i, tag := range sorted {
+		if i > 0 && tag == sorted[i-1] {
+			continue
+		}
 		c := candidate{tag: tag, pre: names[tag].Prerelease}
 		verdict, reason := s.run(filters, &c)
 		if verdict == "" {
@@ -239,6 +241,7 @@ func compareRejections(a, b Rejection) int {
 func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 	o := offer{ranking: r, held: r.selector.index(held), refused: refused, groupsLeft: r.selector.rules.Limits.Groups}
 	rules := r.selector.rules
+	o.Rejected = make([]Rejection, 0, len(r.ranked)+len(r.rejected)) // there are many, and most of them are
 	for rest := r.ranked; len(rest) > 0; {
 		key, n := rules.keyOf(rest[0].version), 1
 		for n < len(rest) && rules.keyOf(rest[n].version) == key {
@@ -255,6 +258,7 @@ func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 // offer is the work of one call of Offer.
 type offer struct {
 	Result
+	distinct   []ranked // of the last group
 	ranking    *Ranking
 	held       holdings
 	refused    map[string]Refusal
@@ -263,7 +267,7 @@ type offer struct {
 
 // group offers from one group: releases are its candidates, newest first.
 func (o *offer) group(name string, releases []ranked) {
-	var distinct []ranked
+	distinct := o.distinct[:0]
 	for len(releases) > 0 {
 		n := 1
 		for n < len(releases) && releases[n].version.Original() == releases[0].version.Original() {
@@ -274,6 +278,7 @@ func (o *offer) group(name string, releases []ranked) {
 		}
 		releases = releases[n:]
 	}
+	o.distinct = distinct
 	if len(distinct) == 0 {
 		return
 	}
@@ -326,21 +331,26 @@ func (o *offer) reject(x ranked, v Verdict, reason string) {
 	o.Rejected = append(o.Rejected, rejection(x.tag, x.version, v, reason))
 }
 
-// merge joins the rejections of an offer with those of the ranking, in order.
+// merge joins the rejections of an offer with those of the ranking, in order. It uses
+// the room behind own, from its end on.
 func merge(own, ranking []Rejection) []Rejection {
 	if len(own) == 0 && len(ranking) == 0 {
 		return nil
 	}
 	slices.SortFunc(own, compareRejections)
-	all := make([]Rejection, 0, len(own)+len(ranking))
-	for len(own) > 0 && len(ranking) > 0 {
-		if compareRejections(own[0], ranking[0]) <= 0 {
-			all, own = append(all, own[0]), own[1:]
+	i, j := len(own), len(ranking)
+	all := append(own, ranking...)
+	for at := i + j - 1; i > 0 && j > 0; at-- {
+		if compareRejections(all[i-1], ranking[j-1]) > 0 {
+			i--
+			all[at] = all[i]
 		} else {
-			all, ranking = append(all, ranking[0]), ranking[1:]
+			j--
+			all[at] = ranking[j]
 		}
 	}
-	return append(append(all, own...), ranking...)
+	copy(all, ranking[:j])
+	return all
 }
 
 // verdictOrder is the order of Result.Counts.
