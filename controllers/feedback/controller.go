@@ -169,9 +169,10 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 	now := r.clock.Now()
 	search := !known.searched && lost(before)
 	var p plan
+	f := &facts{}
 	if !search {
-		f, err := r.observe(ctx, ghr)
-		if err != nil {
+		var err error
+		if f, err = r.observe(ctx, ghr); err != nil {
 			return ctrl.Result{}, err
 		}
 		f.abandoned = known.abandoned()
@@ -197,9 +198,13 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 			_, err := apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, false)
 			return status.Again(ctx, err)
 		}
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: f.again}, nil
 	}
-	return ctrl.Result{RequeueAfter: r.begin(ghr, &p, known, search, now)}, nil
+	wait := r.begin(ghr, &p, known, search, now)
+	if f.again > 0 && (wait == 0 || f.again < wait) {
+		wait = f.again
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
 // lost says that no record tells of Deployments: there never was one, or the status

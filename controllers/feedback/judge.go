@@ -3,6 +3,7 @@ package feedback
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -16,6 +17,8 @@ type stream struct {
 	routes []v1alpha1.NetworkPolicy
 	// failures are the words of status.failure by release.
 	failures map[string]string
+	// settled are the active releases that came, or went, a while ago.
+	settled map[string]bool
 }
 
 // verdict is what is told of one release.
@@ -27,6 +30,8 @@ type verdict struct {
 	url string
 	// active says that it is the release that its group serves.
 	active bool
+	// hold says that what was told last stands for now.
+	hold bool
 }
 
 // expiredMaxAge is the reason of a group's target that says that a preview was too old.
@@ -49,7 +54,26 @@ func (v verdict) worse(other verdict) verdict {
 	if out.state != v1alpha1.DeploymentSuccess {
 		out.url = ""
 	}
+	out.hold = v.hold || other.hold
 	return out
+}
+
+// settle is how long a release must have come or gone before that is told.
+const settle = time.Minute
+
+// steady is the verdict over a version of which told was told last. A release whose
+// pods come and go is told of once: a success stands until a cause is known or the
+// pods are away for a while, and a failure until they are there for a while.
+func (s *stream) steady(g *v1alpha1.ReleaseGroup, version string, told v1alpha1.DeploymentState) verdict {
+	v := s.judge(g, version)
+	if !v.active {
+		return v
+	}
+	row := rowOf(g, version)
+	lost := told == v1alpha1.DeploymentSuccess && !row.Available && v.state != v1alpha1.DeploymentFailure
+	back := told == v1alpha1.DeploymentFailure && v.state != v1alpha1.DeploymentFailure
+	v.hold = (lost || back) && !s.settled[row.VersionedMicroservice]
+	return v
 }
 
 // group gives the group of a pull request; nil for none. One that goes gives way to
@@ -109,6 +133,9 @@ func (s *stream) judge(g *v1alpha1.ReleaseGroup, version string) verdict {
 	case v1alpha1.ReleaseDeprecated:
 		return verdict{state: v1alpha1.DeploymentInactive, text: "Another release took its place."}
 	case v1alpha1.ReleaseActive:
+		if !row.Available && s.failures[row.VersionedMicroservice] != "" {
+			return verdict{state: v1alpha1.DeploymentFailure, text: s.failure(row), active: true}
+		}
 		if !row.Available {
 			return verdict{state: v1alpha1.DeploymentInProgress, text: "Not all of its pods are ready.", active: true}
 		}

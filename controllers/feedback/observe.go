@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -80,14 +81,14 @@ func (r *Reconciler) observeStreams(ctx context.Context, f *facts, policy *v1alp
 		if ms.DeletionTimestamp != nil {
 			continue
 		}
-		s := stream{policy: policy, microservice: ms, failures: map[string]string{}}
+		s := stream{policy: policy, microservice: ms, failures: map[string]string{}, settled: map[string]bool{}}
 		var routes v1alpha1.NetworkPolicyList
 		if err := r.List(ctx, &routes, client.InNamespace(ms.Namespace), client.MatchingFields{indexRoutes: ms.Name}); err != nil {
 			return fmt.Errorf("list NetworkPolicies of Microservice %q: %w", ms.Name, err)
 		}
 		s.routes = slices.DeleteFunc(routes.Items, func(p v1alpha1.NetworkPolicy) bool { return p.DeletionTimestamp != nil })
 		slices.SortFunc(s.routes, func(a, b v1alpha1.NetworkPolicy) int { return strings.Compare(a.Name, b.Name) })
-		if err := r.observeFailures(ctx, &s); err != nil {
+		if err := r.observeReleases(ctx, f, &s); err != nil {
 			return err
 		}
 		f.streams = append(f.streams, s)
@@ -95,23 +96,42 @@ func (r *Reconciler) observeStreams(ctx context.Context, f *facts, policy *v1alp
 	return nil
 }
 
-// observeFailures reads why the releases failed that did.
-func (r *Reconciler) observeFailures(ctx context.Context, s *stream) error {
+// observeReleases reads why the releases failed that did, and which of the active ones
+// came or went a while ago. It notes when the next one will have, or may tell why.
+func (r *Reconciler) observeReleases(ctx context.Context, f *facts, s *stream) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {
-			if row.Status != v1alpha1.ReleaseError {
+			if row.Status != v1alpha1.ReleaseError && row.Status != v1alpha1.ReleaseActive {
 				continue
 			}
+			name := row.VersionedMicroservice
 			var release v1alpha1.VersionedMicroservice
-			err := r.Get(ctx, client.ObjectKey{Namespace: s.microservice.Namespace, Name: row.VersionedMicroservice}, &release)
+			err := r.Get(ctx, client.ObjectKey{Namespace: s.microservice.Namespace, Name: name}, &release)
 			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("get VersionedMicroservice %q: %w", row.VersionedMicroservice, err)
+				return fmt.Errorf("get VersionedMicroservice %q: %w", name, err)
 			}
-			s.failures[row.VersionedMicroservice] = release.Status.Failure
+			s.failures[name] = release.Status.Failure
+			if row.Status == v1alpha1.ReleaseError {
+				continue
+			}
+			if !row.Available && release.Status.Failure == "" {
+				f.lookAgain(lookForCause)
+			}
+			if available := meta.FindStatusCondition(release.Status.Conditions, v1alpha1.ConditionAvailable); available != nil {
+				left := settle - r.clock.Since(available.LastTransitionTime.Time)
+				s.settled[name] = left <= 0
+				if left > 0 {
+					f.lookAgain(left)
+				}
+			}
 		}
 	}
 	return nil
 }
+
+// lookForCause is when to look whether the cause is known for which an active release
+// is not available.
+const lookForCause = 15 * time.Second
 
 // granted says that ImagePolicies of a namespace may use the repository. An error in
 // spec.allowedNamespaces is told by whoever looks at GitHub.

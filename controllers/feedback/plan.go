@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -33,6 +34,15 @@ type facts struct {
 	streams      []stream
 	records      []v1alpha1.FeedbackRecord
 	comments     []v1alpha1.CommentRecord
+	// again is when facts that no event tells of change; 0: they do not.
+	again time.Duration
+}
+
+// lookAgain asks for a look at the latest in so long.
+func (f *facts) lookAgain(in time.Duration) {
+	if f.again == 0 || in < f.again {
+		f.again = in
+	}
 }
 
 // plan is what is to be written.
@@ -158,11 +168,8 @@ func (p *planner) previews() {
 				continue
 			}
 			g := s.group(pr.Number)
-			p.members = append(p.members, member{
-				stream: s, group: g, pull: pr.Number, version: sha,
-				head:    target{"", environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), sha},
-				verdict: s.judge(g, sha),
-			})
+			head := target{"", environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), sha}
+			p.members = append(p.members, member{stream: s, group: g, pull: pr.Number, version: sha, head: head, verdict: s.steady(g, sha, p.states[head])})
 		}
 	}
 	if !enabled(p.feedback.Deployments.PullRequests) {
@@ -190,11 +197,8 @@ func (p *planner) releases() {
 				continue
 			}
 			version := g.Releases[at].SemVer.Version
-			m := member{
-				stream: s, group: g, version: version,
-				head:    target{"", environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, version)},
-				verdict: s.judge(g, version),
-			}
+			head := target{"", environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, version)}
+			m := member{stream: s, group: g, version: version, head: head, verdict: s.steady(g, version, p.states[head])}
 			p.members = append(p.members, m)
 			_, recorded := p.states[m.head]
 			switch {
@@ -279,7 +283,7 @@ func (p *planner) keep(r v1alpha1.FeedbackRecord, v verdict) {
 	p.out.records = append(p.out.records, r)
 	// Why something is inactive is told once: a pull request that is closed and then
 	// forgotten is not told of again.
-	if over || r.DeploymentID != 0 && r.State == v.state && r.Checksum == sum {
+	if over || v.hold || r.DeploymentID != 0 && r.State == v.state && r.Checksum == sum {
 		return
 	}
 	p.out.writes = append(p.out.writes, write{key: t.key(), from: t.from, checksum: sum, deployment: &r, verdict: v})
@@ -333,7 +337,7 @@ func (p *planner) former(r *v1alpha1.FeedbackRecord) (verdict, bool) {
 	// The former commit may go on serving until the new one is ready.
 	var serving verdict
 	for _, m := range now {
-		if v := m.stream.judge(m.group, r.Ref); v.active {
+		if v := m.stream.steady(m.group, r.Ref, r.State); v.active {
 			serving = serving.worse(v)
 		}
 	}
@@ -412,7 +416,7 @@ func (p *planner) discussions() {
 		}
 		sum := checksum(text)
 		switch {
-		case !known:
+		case !known, from == "" && p.holds(c.PullRequest):
 			p.out.comments = append(p.out.comments, c)
 		case (p.feedback == nil || from != "") && (atRest(&c) || c.Deletions > 1):
 			// over, and not kept
@@ -444,6 +448,11 @@ func (p *planner) discussions() {
 		p.out.comments = append(p.out.comments, c)
 		p.out.writes = append(p.out.writes, write{key: commentKey("", number), checksum: checksum(text), comment: &c, text: text})
 	}
+}
+
+// holds says that what the comment on a pull request tells stands for now.
+func (p *planner) holds(number int64) bool {
+	return slices.ContainsFunc(p.members, func(m member) bool { return m.pull == number && m.hold })
 }
 
 // atRest says that a comment tells that all is over.

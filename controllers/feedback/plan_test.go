@@ -27,7 +27,7 @@ func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *facts {
 	ms.Status.ReleaseGroups = groups
 	return &facts{
 		feedback: &v1alpha1.Feedback{}, looked: true, pullRequests: prs,
-		streams: []stream{{policy: policy, microservice: ms, failures: map[string]string{}}},
+		streams: []stream{{policy: policy, microservice: ms, failures: map[string]string{}, settled: map[string]bool{}}},
 	}
 }
 
@@ -121,6 +121,57 @@ func TestJudge(t *testing.T) {
 			got := s.judge(s.group(1), head)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(verdict{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A preview whose pods come and go, such as one in a crash loop that is ready for a
+// moment each time, is told of once.
+func TestPodsThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	head := commit("a")
+	release := msName + "-" + short(head)
+	crashing := func(s *stream) { s.failures[release] = v1alpha1.FailureCrashLoopBackOff }
+	settled := func(s *stream) { s.settled[release] = true }
+	type want struct {
+		state v1alpha1.DeploymentState
+		hold  bool
+	}
+	for name, test := range map[string]struct {
+		row  string
+		edit func(*stream)
+		told v1alpha1.DeploymentState
+		want want
+	}{
+		"starts":                       {" active", nil, v1alpha1.DeploymentInProgress, want{"in_progress", false}},
+		"first ready":                  {" +active", nil, v1alpha1.DeploymentInProgress, want{"success", false}},
+		"lost, no cause yet":           {" active", nil, v1alpha1.DeploymentSuccess, want{"in_progress", true}},
+		"lost for long, without cause": {" active", settled, v1alpha1.DeploymentSuccess, want{"in_progress", false}},
+		"lost, with the cause":         {" active", crashing, v1alpha1.DeploymentSuccess, want{"failure", false}},
+		"still lost":                   {" active", crashing, v1alpha1.DeploymentFailure, want{"failure", false}},
+		"lost again, no cause yet":     {" active", nil, v1alpha1.DeploymentFailure, want{"in_progress", true}},
+		"ready for a moment":           {" +active", nil, v1alpha1.DeploymentFailure, want{"success", true}},
+		"ready for good":               {" +active", settled, v1alpha1.DeploymentFailure, want{"success", false}},
+		"ready, an old cause not gone": {" +active", crashing, v1alpha1.DeploymentSuccess, want{"success", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := world(nil, groupWith(1, groupName, head+test.row))
+			s := &f.streams[0]
+			if test.edit != nil {
+				test.edit(s)
+			}
+			got := s.steady(s.group(1), head, test.told)
+			if diff := cmp.Diff(test.want, want{got.state, got.hold}, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// What stands is written neither to the Deployment nor to the comment.
+			f.pullRequests = []v1alpha1.PullRequest{pull(1, head)}
+			f.records = []v1alpha1.FeedbackRecord{{Environment: envName, Ref: head, PullRequest: 1, DeploymentID: 7, State: test.told, Checksum: "old"}}
+			f.comments = []v1alpha1.CommentRecord{{PullRequest: 1, CommentID: 8, Checksum: "old"}}
+			if writes := makePlan(f).writes; test.want.hold != (len(writes) == 0) {
+				t.Errorf("%d writes, hold %t", len(writes), test.want.hold)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/test/apiserver"
 )
 
 // told checks the Deployments at GitHub.
@@ -40,12 +41,15 @@ func (s *story) comment(n int) string {
 
 func (s *story) commented(step string, n int, words ...string) {
 	s.Helper()
-	body := s.comment(n)
-	for _, word := range words {
-		if !strings.Contains(body, word) {
-			s.Fatalf("%s: the comment does not say %q:\n%s", step, word, body)
+	apiserver.Eventually(s, func(context.Context) error {
+		body := s.comment(n)
+		for _, word := range words {
+			if !strings.Contains(body, word) {
+				return fmt.Errorf("%s: the comment does not say %q:\n%s", step, word, body)
+			}
 		}
-	}
+		return nil
+	})
 }
 
 const allWritten = "True Succeeded: all that is to be written at GitHub is written"
