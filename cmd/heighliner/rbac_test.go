@@ -121,9 +121,31 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// alone waits until the namespaces of other tests are gone: this manager would work on
+// what is left in them, and count it.
+func alone(t *testing.T) {
+	t.Helper()
+	var left []string
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		var namespaces corev1.NamespaceList
+		err := env.Client.List(ctx, &namespaces)
+		left = nil
+		for _, ns := range namespaces.Items {
+			if ns.DeletionTimestamp != nil {
+				left = append(left, ns.Name)
+			}
+		}
+		return len(left) == 0, err
+	})
+	if err != nil {
+		t.Fatalf("wait for the namespaces of other tests to go: %v, left %q", err, left)
+	}
+}
+
 // The manager runs a whole story with the rights that config/rbac gives it, and not
 // one more is asked for.
 func TestShippedRightsSuffice(t *testing.T) {
+	alone(t)
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}})
 	install(t, "rbac", "")
 	// Made before the manager starts, and so deleted after it has ended: a namespace that goes refuses events.
