@@ -121,24 +121,19 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// alone waits until the namespaces of other tests are gone: this manager would work on
-// what is left in them, and count it.
+// alone removes what other tests left: this manager would work on it, and count it.
 func alone(t *testing.T) {
 	t.Helper()
-	var left []string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		var namespaces corev1.NamespaceList
-		err := env.Client.List(ctx, &namespaces)
-		left = nil
-		for _, ns := range namespaces.Items {
-			if ns.DeletionTimestamp != nil {
-				left = append(left, ns.Name)
+	var namespaces corev1.NamespaceList
+	if err := env.Client.List(t.Context(), &namespaces); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range namespaces.Items {
+		for _, o := range []client.Object{&v1alpha1.Microservice{}, &v1alpha1.ImagePolicy{}, &v1alpha1.NetworkPolicy{}, &v1alpha1.VersionedMicroservice{}} {
+			if err := env.Client.DeleteAllOf(t.Context(), o, client.InNamespace(ns.Name)); err != nil {
+				t.Fatalf("delete what is left in %s: %v", ns.Name, err)
 			}
 		}
-		return len(left) == 0, err
-	})
-	if err != nil {
-		t.Fatalf("wait for the namespaces of other tests to go: %v, left %q", err, left)
 	}
 }
 
