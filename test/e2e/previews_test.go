@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/test/harness"
 )
 
 // Names of TestPreviews at the server that stands in for GitHub.
@@ -78,8 +80,9 @@ func (h *hub) deliver(d githubtest.Delivery) {
 	}
 }
 
-// TestPreviews plays the life of a pull request with a webhook, an outage of GitHub and a killed manager: with an interval
-// of ten minutes it is the deliveries that make it quick, and nothing that GitHub does not say takes a preview away.
+// TestPreviews plays the life of a pull request with a webhook: opened before its image, three pushes, one of them while the
+// manager is killed, closed while GitHub is out. With an interval of ten minutes it is the deliveries that make it quick, and
+// nothing that GitHub does not say takes a preview away.
 func TestPreviews(t *testing.T) {
 	s := newService(t, "previews")
 	hook := fmt.Sprintf("http://%s/github/%s/%s", hooksHost, s.namespace, appName)
@@ -123,19 +126,11 @@ func TestPreviews(t *testing.T) {
 	l.Mark("first commit")
 	s.deployed(repo, head(), "success")
 
-	l.Mark("a push, while the manager is killed")
-	former := head()
-	k := &killer{}
-	repo.Push(n)
-	if err := k.kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	built()
-	// The delivery may have been lost with the manager: the next one has a look at its start.
-	s.preview(head())
-	s.sees(l, head()[:7])
-	s.deployed(repo, head(), "success")
-	s.deployed(repo, former, "inactive")
+	// A push in quiet: nothing of it is served before its image is there.
+	s.next(l, repo, n, "a push", false, built)
+	// The delivery may be lost with the manager: the next one has a look at its start.
+	s.next(l, repo, n, "a push, while the manager is killed", true, built)
+	s.next(l, repo, n, "a third push", false, built)
 
 	l.Mark("closed while GitHub is out")
 	h.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
@@ -200,6 +195,59 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
+// next pushes a commit to a pull request, and its image when GitHub was told of the commit. The former commit serves alone
+// until then, and no request fails until the next one does. The manager may be killed between commit and image.
+func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
+	s.t.Helper()
+	former := repo.PullRequest(n).HeadSHA
+	before := l.Report().Total
+	l.Mark(what + ", without its image")
+	began := time.Now()
+	sha := repo.Push(n)
+	if killed {
+		if err := (&killer{}).kill(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.deployed(repo, sha, "queued")
+	known := time.Since(began)
+	s.serves(l, 2*time.Second)
+	if f := l.Recent(time.Second).Split().Fraction(former[:7]); f != 1 {
+		s.t.Errorf("%s: %.7s has no image yet, and %.7s serves %.0f %% of the requests", what, sha, former, f*100)
+	}
+	l.Mark(what)
+	imaged := time.Now()
+	build()
+	var first time.Duration
+	wait(s.t, fmt.Sprintf("%.7s to answer", sha), func(context.Context) (bool, string, error) {
+		first = time.Since(imaged)
+		return l.Split(what).Fraction(sha[:7]) > 0, "", nil
+	})
+	s.preview(sha)
+	s.sees(l, sha[:7])
+	alone := time.Since(imaged)
+	s.deployed(repo, sha, "success")
+	told := time.Since(imaged)
+	s.deployed(repo, former, "inactive")
+	now := l.Report().Total
+	const tenth = 100 * time.Millisecond
+	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, alone %s, success at GitHub %s; %d of %d requests failed",
+		what, known.Round(tenth), first.Round(tenth), alone.Round(tenth), told.Round(tenth), now.Failed-before.Failed, now.Sent-before.Sent)
+	if url := lastStatus(repo, sha).EnvironmentURL; !strings.Contains(url, previewOf1+"."+s.name+".localhost") {
+		s.t.Errorf("%s: the Deployment at GitHub leads to %q", what, url)
+	}
+}
+
+// lastStatus is what GitHub was told last of a commit.
+func lastStatus(repo *githubtest.Repository, sha string) (last githubtest.DeploymentStatus) {
+	for _, d := range repo.Deployments() {
+		if d.SHA == sha && len(d.Statuses) > 0 {
+			last = d.Statuses[len(d.Statuses)-1]
+		}
+	}
+	return last
+}
+
 // preview waits until a commit is active in the group of pull request 1, and nothing is under way.
 func (s *service) preview(sha string) {
 	s.t.Helper()
@@ -217,12 +265,7 @@ func (s *service) preview(sha string) {
 func (s *service) deployed(repo *githubtest.Repository, sha, state string) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
-		last := ""
-		for _, d := range repo.Deployments() {
-			if d.SHA == sha {
-				last = d.State()
-			}
-		}
+		last := lastStatus(repo, sha).State
 		return last == state, fmt.Sprintf("%q", last), nil
 	})
 }

@@ -178,12 +178,14 @@ func (s *service) push(version string, variables ...string) {
 	s.pushImage(harness.Image{Tag: version, Env: all})
 }
 
-func (s *service) pushImage(i harness.Image) {
+func (s *service) pushImage(i harness.Image) (digest string) {
 	s.t.Helper()
 	i.Registry, i.Repository, i.Binary = env.Registry, s.repository, sampleApp()
-	if _, err := i.Push(s.t.Context()); err != nil {
+	digest, err := i.Push(s.t.Context())
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	return digest
 }
 
 // key of the three objects.
