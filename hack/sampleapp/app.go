@@ -27,6 +27,7 @@ type App struct {
 	metrics  *prometheus.Registry
 	requests *prometheus.CounterVec
 	duration prometheus.Observer
+	sockets  sockets
 
 	mu       sync.Mutex
 	faults   Faults
@@ -37,11 +38,11 @@ type App struct {
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",
-		Help: "Requests answered, but for health, metrics and control.",
+		Help: "Requests answered, but for health, metrics, control, /slow and /ws.",
 	}, []string{"code", "version"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "http_request_duration_seconds",
-		Help:    "Time from a request's arrival to its answer, but for health, metrics and control.",
+		Help:    "Time from a request's arrival to its answer, but for health, metrics, control, /slow and /ws.",
 		Buckets: prometheus.DefBuckets,
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()
@@ -79,6 +80,8 @@ func (a *App) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", a.measured(a.text))
 	mux.Handle("/version", a.measured(a.version))
+	mux.HandleFunc("/slow", a.slow)
+	mux.HandleFunc("/ws", a.echo)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", a.ready)
 	mux.HandleFunc("/control", a.control)

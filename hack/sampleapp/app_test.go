@@ -48,6 +48,9 @@ func TestAnswers(t *testing.T) {
 		"any other path":      {target: "/cart/7", want: answer{Status: 200, Body: "shop 1.1.0"}},
 		"health":              {target: "/healthz", want: answer{Status: 200, Body: "ok"}},
 		"ready":               {target: "/readyz", want: answer{Status: 200, Body: "ok"}},
+		"slow":                {target: "/slow?seconds=0.3", want: answer{Status: 200, Body: "...done", Took: 300 * time.Millisecond}},
+		"slow without time":   {target: "/slow", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not ""`}},
+		"slow for ever":       {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
 		"configured latency":  {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
 		"health is not late":  {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
 		"latency of request":  {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},
@@ -188,7 +191,7 @@ func TestNoMetrics(t *testing.T) {
 
 func TestParseConfig(t *testing.T) {
 	defaults := Config{
-		Identity: Identity{App: "shop", Version: "0.0.0"}, Port: 8080,
+		Identity: Identity{App: "shop", Version: "0.0.0"}, Port: 8080, GRPCPort: 8081, TCPPort: 9000, UDPPort: 9000, TLSPort: 8443,
 		ShutdownDelay: 3 * time.Second, DrainTimeout: 10 * time.Second,
 	}
 	for name, test := range map[string]struct {
@@ -200,14 +203,14 @@ func TestParseConfig(t *testing.T) {
 		"defaults": {want: func(*Config) {}},
 		"environment": {
 			environment: map[string]string{
-				"VERSION": "1.2.0", "PORT": "9000", "START_DELAY": "5s", "FAIL_READINESS": "true", "EXIT_AFTER": "0s",
+				"VERSION": "1.2.0", "PORT": "9000", "GRPC_PORT": "9001", "TCP_PORT": "9002", "UDP_PORT": "9003", "TLS_PORT": "0", "START_DELAY": "5s", "FAIL_READINESS": "true", "EXIT_AFTER": "0s",
 				"ERROR_RATE": "0.2", "LATENCY": "50ms", "SHUTDOWN_DELAY": "1s", "CONTROL": "true",
 				"POD_NAME": "shop-0", "HLNR_RELEASE": "shop-1-x", "HLNR_GROUP": "1.x",
 			},
 			want: func(c *Config) {
 				*c = Config{
 					Identity: Identity{App: "shop", Version: "1.2.0", Release: "shop-1-x", Group: "1.x", Pod: "shop-0"},
-					Port:     9000, StartDelay: 5 * time.Second, FailReadiness: After{On: true}, ExitAfter: After{On: true},
+					Port:     9000, GRPCPort: 9001, TCPPort: 9002, UDPPort: 9003, StartDelay: 5 * time.Second, FailReadiness: After{On: true}, ExitAfter: After{On: true},
 					ErrorRate: 0.2, Latency: 50 * time.Millisecond, ShutdownDelay: time.Second, DrainTimeout: 10 * time.Second, Control: true,
 				}
 			},
@@ -229,6 +232,7 @@ func TestParseConfig(t *testing.T) {
 			wantError:   `parse environment: EXIT_AFTER="soon": must be true, false or a duration of at least 0 such as 30s, not "soon"`,
 		},
 		"wrong port":     {args: []string{"--port=0"}, wantError: "check port: must be 1 to 65535, not 0"},
+		"wrong UDP port": {args: []string{"--udp-port=-1"}, wantError: "check udp-port: must be 0 to 65535, not -1"},
 		"wrong rate":     {args: []string{"--error-rate=NaN"}, wantError: "check errorRate: must be 0 to 1, not NaN"},
 		"wrong latency":  {args: []string{"--latency=1h"}, wantError: "check latency: must be 0s to 30s, not 1h0m0s"},
 		"negative delay": {args: []string{"--start-delay=-1s"}, wantError: "check start-delay: must be at least 0, not -1s"},
@@ -264,6 +268,7 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	for _, name := range []string{
 		"VERSION", "PORT", "START_DELAY", "FAIL_READINESS", "EXIT_AFTER", "ERROR_RATE", "LATENCY", "SHUTDOWN_DELAY",
 		"DRAIN_TIMEOUT", "CONTROL", "POD_NAME", "HLNR_RELEASE", "HLNR_GROUP", "APP",
+		"GRPC_PORT", "TCP_PORT", "UDP_PORT", "TLS_PORT",
 	} {
 		if !strings.Contains(help.String(), "["+name+"]") {
 			t.Errorf("help lacks %s", name)

@@ -27,8 +27,11 @@ type Identity struct {
 type Config struct {
 	Identity
 
-	// Port is listened on at every address, 1 to 65535; default 8080.
+	// Port is listened on at every address for HTTP, 1 to 65535; default 8080.
 	Port int
+	// GRPCPort, TCPPort, UDPPort and TLSPort are listened on for these, 0 to 65535, where 0 is not at all; default 8081,
+	// 9000, 9000 and 8443.
+	GRPCPort, TCPPort, UDPPort, TLSPort int
 	// StartDelay passes before the application listens at all; default 0.
 	StartDelay time.Duration
 	// FailReadiness makes /readyz answer 503; default never.
@@ -103,7 +106,11 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.StringVar(&c.Release, "release", "", "`name` of the release that the pod belongs to")
 	flags.StringVar(&c.Group, "group", "", "`name` of the group that the pod belongs to")
 	flags.StringVar(&c.Pod, "pod-name", "", "`name` of the pod")
-	flags.IntVar(&c.Port, "port", 8080, "`port` to listen on, 1 to 65535")
+	flags.IntVar(&c.Port, "port", 8080, "`port` to listen on for HTTP, 1 to 65535")
+	flags.IntVar(&c.GRPCPort, "grpc-port", 8081, "`port` to listen on for gRPC, 0 for none")
+	flags.IntVar(&c.TCPPort, "tcp-port", 9000, "`port` to listen on for lines over TCP, 0 for none")
+	flags.IntVar(&c.UDPPort, "udp-port", 9000, "`port` to listen on for datagrams, 0 for none")
+	flags.IntVar(&c.TLSPort, "tls-port", 8443, "`port` to listen on for HTTP over TLS, 0 for none")
 	flags.DurationVar(&c.StartDelay, "start-delay", 0, "wait this long before listening")
 	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
 	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
@@ -148,6 +155,11 @@ func (c Config) validate() error {
 	if c.Port < 1 || c.Port > 65535 {
 		return fmt.Errorf("check port: must be 1 to 65535, not %d", c.Port)
 	}
+	for name, port := range map[string]int{"grpc-port": c.GRPCPort, "tcp-port": c.TCPPort, "udp-port": c.UDPPort, "tls-port": c.TLSPort} {
+		if port < 0 || port > 65535 {
+			return fmt.Errorf("check %s: must be 0 to 65535, not %d", name, port)
+		}
+	}
 	if err := (Faults{ErrorRate: c.ErrorRate, Latency: Duration(c.Latency)}).validate(); err != nil {
 		return err
 	}
@@ -162,10 +174,17 @@ func (c Config) validate() error {
 }
 
 func usage(flags *flag.FlagSet) {
-	fmt.Fprint(flags.Output(), `sampleapp answers its version over HTTP/1.1 and HTTP/2 without TLS (h2c).
+	fmt.Fprint(flags.Output(), `sampleapp answers its version over HTTP/1.1 and HTTP/2 without TLS (h2c), and over:
+
+  gRPC  sampleapp.v1.Version/Get, google.protobuf.Empty in and StringValue out, with the header x-version
+  TCP   "shop 1.1.0" for each line
+  UDP   "shop 1.1.0" for each datagram
+  TLS   the paths below, with a certificate that it signs itself for the name that was asked for
 
   GET  /          "shop 1.1.0", with the headers X-Version and X-Release; so does every other path
   GET  /version   {"app","version","release","group","pod"}
+  GET  /slow?seconds=N  one byte each 100 ms for N seconds, then "done"
+  GET  /ws       a WebSocket that echoes
   GET  /healthz   200 while the process lives
   GET  /readyz    200 when ready; 503 when told to fail or when shutting down
   GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version}

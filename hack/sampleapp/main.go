@@ -1,5 +1,5 @@
-// Command sampleapp is the application that Heighliner's demo and tests release: a small HTTP server that answers its
-// version, serves metrics and health, and can be told to start slowly, never to become ready, to crash, to return errors
+// Command sampleapp is the application that Heighliner's demo and tests release: a small server that answers its
+// version over HTTP, gRPC, TLS, TCP and UDP, serves metrics and health, and can be told to start slowly, never to become ready, to crash, to return errors
 // or to answer late. One binary makes every image; the image's environment makes the difference.
 package main
 
@@ -27,12 +27,16 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := Run(ctx, config, listen); err != nil {
+	if err := Run(ctx, config, network); err != nil {
 		fmt.Fprintln(os.Stderr, "sampleapp:", err)
 		os.Exit(1)
 	}
 }
 
-func listen(port int) (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+// network listens at every address.
+var network = Listen{
+	TCP: func(port int) (net.Listener, error) { return net.Listen("tcp", anywhere(port)) },
+	UDP: func(port int) (net.PacketConn, error) { return net.ListenPacket("udp", anywhere(port)) },
 }
+
+func anywhere(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }

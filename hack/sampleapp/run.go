@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,31 +15,36 @@ import (
 // about to send a request is the one that closes.
 const idleTimeout = 2 * time.Minute
 
+// Listen opens what the application serves on; tests put listeners in memory in place of the network's.
+type Listen struct {
+	TCP func(port int) (net.Listener, error)
+	UDP func(port int) (net.PacketConn, error)
+}
+
 // Run serves until ctx ends, then goes on serving for the shutdown delay with readiness false, so that every proxy has
 // heard of it, and drains what is under way. It returns nil after a clean end and an error when it could not listen, was
 // told to crash or had to break requests off.
-func Run(ctx context.Context, config Config, listen func(port int) (net.Listener, error)) error {
+func Run(ctx context.Context, config Config, listen Listen) error {
 	select {
 	case <-time.After(config.StartDelay):
 	case <-ctx.Done():
 		return nil
 	}
 
-	listener, err := listen(config.Port)
-	if err != nil {
-		return fmt.Errorf("listen on port %d: %w", config.Port, err)
-	}
 	app := NewApp(config)
-	server := newServer(app.Handler())
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	slog.Info("serving", "app", config.App, "version", config.Version, "address", listener.Addr().String())
+	failed := make(chan error, 5) // one for each port
+	drains, err := app.serve(listen, failed)
+	if err != nil {
+		return err
+	}
+	slog.Info("serving", "app", config.App, "version", config.Version,
+		"http", config.Port, "grpc", config.GRPCPort, "tcp", config.TCPPort, "udp", config.UDPPort, "tls", config.TLSPort)
 
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
 	case <-crash(config.ExitAfter):
-		_ = server.Close()
+		_ = drainAll(drains, 0)
 		return errors.New("told to crash by exit-after")
 	case <-ctx.Done():
 	}
@@ -46,18 +52,63 @@ func Run(ctx context.Context, config Config, listen func(port int) (net.Listener
 	app.Stop()
 	slog.Info("stopping", "servingFor", config.ShutdownDelay.String())
 	time.Sleep(config.ShutdownDelay)
-	return drain(server, config.DrainTimeout)
+	return drainAll(drains, config.DrainTimeout)
 }
 
+// serve starts every server that has a port. A server that ends by itself tells failed why.
+func (a *App) serve(listen Listen, failed chan<- error) ([]drain, error) {
+	drains := []drain{a.sockets.drain}
+	for _, each := range []struct {
+		port  int
+		serve func(net.Listener, chan<- error) drain
+	}{
+		{a.config.Port, a.serveHTTP}, {a.config.GRPCPort, a.serveGRPC}, {a.config.TCPPort, a.serveTCP}, {a.config.TLSPort, a.serveTLS},
+	} {
+		if each.port == 0 {
+			continue
+		}
+		listener, err := listen.TCP(each.port)
+		if err != nil {
+			return nil, fmt.Errorf("listen on port %d: %w", each.port, err)
+		}
+		drains = append(drains, each.serve(listener, failed))
+	}
+	if a.config.UDPPort != 0 {
+		conn, err := listen.UDP(a.config.UDPPort)
+		if err != nil {
+			return nil, fmt.Errorf("listen on UDP port %d: %w", a.config.UDPPort, err)
+		}
+		drains = append(drains, a.serveUDP(conn, failed))
+	}
+	return drains, nil
+}
+
+func (a *App) serveHTTP(listener net.Listener, failed chan<- error) drain {
+	web := newServer(a.Handler())
+	go func() { failed <- web.Serve(listener) }()
+	return web.Shutdown
+}
+
+// serveTLS serves the same as serveHTTP to clients that encrypt.
+func (a *App) serveTLS(listener net.Listener, failed chan<- error) drain {
+	config, err := a.selfSigned()
+	if err != nil {
+		failed <- err
+		return func(context.Context) error { return listener.Close() }
+	}
+	return a.serveHTTP(tls.NewListener(listener, config), failed)
+}
+
+// newServer has no timeout for whole requests: GET /slow lasts as long as it was told to.
 func newServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           handler,
 		Protocols:         protocols,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
 		IdleTimeout:       idleTimeout,
 	}
 }
@@ -70,11 +121,20 @@ func crash(after After) <-chan time.Time {
 	return time.After(after.Delay)
 }
 
-func drain(server *http.Server, timeout time.Duration) error {
+// drainAll drains all servers at once.
+func drainAll(drains []drain, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return fmt.Errorf("drain requests under way for %s: %w", timeout, err)
+	ended := make(chan error, len(drains))
+	for _, each := range drains {
+		go func() { ended <- each(ctx) }()
+	}
+	var failures []error
+	for range drains {
+		failures = append(failures, <-ended)
+	}
+	if err := errors.Join(failures...); err != nil {
+		return fmt.Errorf("drain what is under way for %s: %w", timeout, err)
 	}
 	return nil
 }

@@ -58,8 +58,10 @@ func TestShutdownServesOnThenDrains(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, terminate := context.WithCancel(t.Context())
 				listener, ended := make(pipes), make(chan error, 1)
-				config := Config{Identity: identity, ShutdownDelay: 3 * time.Second, DrainTimeout: 10 * time.Second}
-				go func() { ended <- Run(ctx, config, func(int) (net.Listener, error) { return listener, nil }) }()
+				config := Config{Identity: identity, Port: 8080, ShutdownDelay: 3 * time.Second, DrainTimeout: 10 * time.Second}
+				go func() {
+					ended <- Run(ctx, config, Listen{TCP: func(int) (net.Listener, error) { return listener, nil }})
+				}()
 				client := listener.client(h2c)
 				defer client.CloseIdleConnections()
 
@@ -94,8 +96,8 @@ func TestShutdownServesOnThenDrains(t *testing.T) {
 func TestRunCrashesWhenTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, listener := time.Now(), make(pipes)
-		config := Config{StartDelay: 5 * time.Second, ExitAfter: After{On: true, Delay: 10 * time.Second}}
-		err := Run(t.Context(), config, func(int) (net.Listener, error) { return listener, nil })
+		config := Config{Port: 8080, StartDelay: 5 * time.Second, ExitAfter: After{On: true, Delay: 10 * time.Second}}
+		err := Run(t.Context(), config, Listen{TCP: func(int) (net.Listener, error) { return listener, nil }})
 		if err == nil || time.Since(began) != 15*time.Second {
 			t.Errorf("ended after %s with %v, want an error after 15s", time.Since(began), err)
 		}
@@ -106,10 +108,10 @@ func TestRunListensAfterStartDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, terminate := context.WithTimeout(t.Context(), 4*time.Second)
 		defer terminate()
-		err := Run(ctx, Config{StartDelay: 5 * time.Second}, func(int) (net.Listener, error) {
+		err := Run(ctx, Config{Port: 8080, StartDelay: 5 * time.Second}, Listen{TCP: func(int) (net.Listener, error) {
 			t.Error("listened before the start delay passed")
 			return nil, net.ErrClosed
-		})
+		}})
 		if err != nil {
 			t.Errorf("a signal while starting is a clean end, not %v", err)
 		}
