@@ -82,6 +82,7 @@ var vital = []struct{ path, condition string }{
 	{"/api/v1/nodes/" + nodeName, "Ready"},
 	{"/apis/gateway.networking.k8s.io/v1/gatewayclasses/traefik", "Accepted"},
 	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/public", "Programmed"},
+	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/edge", "Programmed"},
 }
 
 // healthy tells, as an error, what the cluster lacks.

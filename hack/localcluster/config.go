@@ -24,7 +24,10 @@ const (
 	registryPort   = 5000
 	authPort       = 5001
 	gatewayPort    = 8000
+	httpsPort      = 8443
+	tlsPort        = 8444
 	tcpPort        = 9000
+	secondTCPPort  = 9001
 	gatewayAPI     = "127.0.0.1:8080"
 	gatewayMetrics = nodeAddress + ":8082"
 	prometheusPort = 9090
@@ -44,6 +47,8 @@ type Ports struct {
 	Registry     int `json:"registry"`
 	AuthRegistry int `json:"authRegistry"`
 	Gateway      int `json:"gateway"`
+	HTTPS        int `json:"https"`
+	TLS          int `json:"tls"`
 	TCP          int `json:"tcp"`
 	Prometheus   int `json:"prometheus"`
 }
@@ -76,7 +81,7 @@ type Config struct {
 func defaultConfig() Config {
 	return Config{
 		Name:            "heighliner-localcluster",
-		Ports:           Ports{API: apiPort, Registry: registryPort, AuthRegistry: authPort, Gateway: gatewayPort, TCP: tcpPort, Prometheus: 19090},
+		Ports:           Ports{API: apiPort, Registry: registryPort, AuthRegistry: authPort, Gateway: gatewayPort, HTTPS: httpsPort, TLS: tlsPort, TCP: tcpPort, Prometheus: 19090},
 		GatewayThrottle: 100 * time.Millisecond,
 	}
 }
@@ -129,6 +134,8 @@ func (c *Config) forwards() []forward {
 		{"registry-port", "registry", c.Ports.Registry, registryPort},
 		{"auth-registry-port", "registry with basic auth", c.Ports.AuthRegistry, authPort},
 		{"gateway-port", "gateway, HTTP", c.Ports.Gateway, gatewayPort},
+		{"https-port", "gateway, HTTPS", c.Ports.HTTPS, httpsPort},
+		{"tls-port", "gateway, TLS", c.Ports.TLS, tlsPort},
 		{"tcp-port", "gateway, TCP", c.Ports.TCP, tcpPort},
 		{"prometheus-port", "Prometheus", c.Ports.Prometheus, prometheusPort},
 	}

@@ -94,6 +94,8 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.Registry, "registry-port", ports.Registry, "loopback port of the registry")
 	flags.IntVar(&ports.AuthRegistry, "auth-registry-port", ports.AuthRegistry, "loopback port of the registry with basic auth")
 	flags.IntVar(&ports.Gateway, "gateway-port", ports.Gateway, "loopback port of the gateway for HTTP")
+	flags.IntVar(&ports.HTTPS, "https-port", ports.HTTPS, "loopback port of the gateway for HTTPS")
+	flags.IntVar(&ports.TLS, "tls-port", ports.TLS, "loopback port of the gateway for TLS that the pods end")
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
 	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; not its own, which a Prometheus of the host may have")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
@@ -108,7 +110,9 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 	fmt.Fprintf(table, "registry, basic auth\t127.0.0.1:%d, inside the cluster %s:%d (%s/%s)\n",
 		c.Ports.AuthRegistry, nodeAddress, authPort, registryUser, registrySecret)
 	fmt.Fprintf(table, "gateway\thttp://127.0.0.1:%d (Gateway infra/public, listener http)\n", c.Ports.Gateway)
-	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d\n", c.Ports.TCP)
+	fmt.Fprintf(table, "gateway, HTTPS\thttps://127.0.0.1:%d (Gateway infra/edge, listener https; authority %s)\n", c.Ports.HTTPS, c.path("pki", "ca.crt"))
+	fmt.Fprintf(table, "gateway, TLS\t127.0.0.1:%d (listener tls, ended by the pods)\n", c.Ports.TLS)
+	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d (listener tcp; tcp-2 is %s:%d, inside)\n", c.Ports.TCP, nodeAddress, secondTCPPort)
 	fmt.Fprintf(table, "Prometheus\thttp://127.0.0.1:%d, inside the cluster http://%s:%d\n", c.Ports.Prometheus, nodeAddress, prometheusPort)
 	fmt.Fprintf(table, "audit log\t%s\n", c.auditLog())
 	_ = table.Flush()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +112,16 @@ func configureNamespace(path string) error {
 // session, so that it outlives the terminal and that its mounts vanish with it.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
+}
+
+// keepFiles keeps the files that this process was given, but for the first
+// three, from the processes that it starts: a lock that its caller holds on one
+// would last as long as the cluster.
+func keepFiles() error {
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keep open files: %w", err)
+	}
+	return nil
 }
 
 // hideHost covers the folders of the host that parts would write to, within

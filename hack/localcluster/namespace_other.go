@@ -15,6 +15,7 @@ func createNamespace(string) error                   { return errNotLinux }
 func inNamespace(string, func() error) error         { return errNotLinux }
 func configureNamespace(string) error                { return errNotLinux }
 func ownMounts() *syscall.SysProcAttr                { return nil }
+func keepFiles() error                               { return errNotLinux }
 func hideHost(string) error                          { return errNotLinux }
 func createCgroup(string) error                      { return errNotLinux }
 func removeCgroup(string) error                      { return errNotLinux }

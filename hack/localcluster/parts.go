@@ -264,7 +264,11 @@ func (c *Config) traefik() Part {
 			"--api.insecure=true", // on the loopback of the namespace, which no pod reaches
 			"--entrypoints.traefik.address=" + gatewayAPI,
 			fmt.Sprintf("--entrypoints.web.address=:%d", gatewayPort),
+			"--entrypoints.web.asdefault=true", // for Ingresses, which name no entry point
+			fmt.Sprintf("--entrypoints.https.address=:%d", httpsPort),
+			fmt.Sprintf("--entrypoints.tls.address=:%d", tlsPort),
 			fmt.Sprintf("--entrypoints.tcp.address=:%d", tcpPort),
+			fmt.Sprintf("--entrypoints.tcp-2.address=:%d", secondTCPPort),
 			"--entrypoints.metrics.address=" + gatewayMetrics,
 			"--metrics.prometheus=true",
 			"--metrics.prometheus.entrypoint=metrics",
@@ -276,10 +280,13 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesgateway=true",
 			"--providers.kubernetesgateway.experimentalchannel=true",
 			"--providers.kubernetesgateway.statusaddress.ip=" + nodeAddress,
+			"--providers.kubernetesingress=true",
+			"--providers.kubernetesingress.strictprefixmatching=true",
+			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
 		},
 		Env:     []string{"KUBECONFIG=" + c.path("pki", "traefik.kubeconfig")},
 		Ready:   "http://" + gatewayAPI + "/ping",
-		Address: fmt.Sprintf("%s:%d, :%d", nodeAddress, gatewayPort, tcpPort),
+		Address: fmt.Sprintf("%s:%d, :%d, :%d, :%d, :%d", nodeAddress, gatewayPort, httpsPort, tlsPort, tcpPort, secondTCPPort),
 	}
 }
 

@@ -36,6 +36,7 @@ var identities = []identity{
 	{file: "kubelet", name: "system:node:" + nodeName, groups: []string{"system:nodes"}},
 	{file: "traefik", name: "localcluster:traefik"},
 	{file: "prometheus", name: "localcluster:prometheus"},
+	{file: "gateway", name: "localcluster:gateway", names: []string{"localhost", "*.localhost", "*.shop.localhost", "*.preview.localhost"}},
 }
 
 // writePKI makes a new authority, a certificate for each identity, the key

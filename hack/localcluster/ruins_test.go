@@ -114,7 +114,7 @@ func newRun(t *testing.T) *run {
 	if output, err := exec.Command("go", "build", "-trimpath", "-o", r.tool, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, output)
 	}
-	for _, flag := range []string{"api-port", "registry-port", "auth-registry-port", "gateway-port", "tcp-port", "prometheus-port"} {
+	for _, flag := range []string{"api-port", "registry-port", "auth-registry-port", "gateway-port", "https-port", "tls-port", "tcp-port", "prometheus-port"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

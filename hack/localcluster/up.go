@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -236,6 +237,9 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 		"TMPDIR=" + c.config.path("tmp"),
 		mark + "=" + c.config.RunDir,
 	}
+	if err := keepFiles(); err != nil {
+		return err
+	}
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("start supervisor: %w", err)
 	}
@@ -325,7 +329,17 @@ func (c *cluster) bootstrap(ctx context.Context, crds []string) error {
 	if err := c.config.kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"); err != nil {
 		return err
 	}
-	return c.config.kubectl(ctx, bootstrapManifest, "apply", "--server-side", "--filename", "-")
+	certificate, err := os.ReadFile(c.config.path("pki", "gateway.crt"))
+	if err != nil {
+		return fmt.Errorf("read certificate of the gateway: %w", err)
+	}
+	key, err := os.ReadFile(c.config.path("pki", "gateway.key"))
+	if err != nil {
+		return fmt.Errorf("read key of the gateway: %w", err)
+	}
+	encode := base64.StdEncoding.EncodeToString
+	manifest := strings.NewReplacer("CERTIFICATE", encode(certificate), "KEY", encode(key)).Replace(bootstrapManifest)
+	return c.config.kubectl(ctx, manifest, "apply", "--server-side", "--filename", "-")
 }
 
 // clear ends every process of the cluster and removes all that it left: mounts,
