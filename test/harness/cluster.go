@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,8 @@ type Addresses struct {
 	AuthRegistryInternal string
 	// Gateway for HTTP: HLNR_GATEWAY, default 127.0.0.1:8000.
 	Gateway string
+	// GatewayInternal is its IP, internal, at which it listens for TCP too: HLNR_GATEWAY_INTERNAL, default 10.250.0.1.
+	GatewayInternal string
 	// PrometheusInternal is the URL of Prometheus, internal: HLNR_PROMETHEUS_INTERNAL, default http://10.250.0.1:9090.
 	PrometheusInternal string
 	// AuditLog of the API server: HLNR_AUDIT_LOG, default the local cluster's.
@@ -44,10 +47,14 @@ func AddressesFrom(getenv func(string) string) Addresses {
 		AuthRegistry:         cmp.Or(getenv("HLNR_AUTH_REGISTRY"), "127.0.0.1:5001"),
 		AuthRegistryInternal: cmp.Or(getenv("HLNR_AUTH_REGISTRY_INTERNAL"), "10.250.0.1:5001"),
 		Gateway:              cmp.Or(getenv("HLNR_GATEWAY"), "127.0.0.1:8000"),
+		GatewayInternal:      cmp.Or(getenv("HLNR_GATEWAY_INTERNAL"), "10.250.0.1"),
 		PrometheusInternal:   cmp.Or(getenv("HLNR_PROMETHEUS_INTERNAL"), "http://10.250.0.1:9090"),
 		AuditLog:             cmp.Or(getenv("HLNR_AUDIT_LOG"), "/var/lib/heighliner-localcluster/audit/audit.log"),
 	}
 }
+
+// Network is the file of the local cluster's network namespace, which has no way out.
+func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
 // URL is what to open in a browser for a domain behind the gateway. Names under localhost lead to loopback by themselves.
 func (a Addresses) URL(domain string) string {

@@ -4,31 +4,48 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
 // ListenInside listens on a TCP address in the network namespace of the local cluster, where its pods and its manager
-// can reach it. A socket stays where it was opened; the thread that went there ends. It needs root.
+// can reach it. A socket stays where it was opened. It needs root.
 func (a Addresses) ListenInside(address string) (listener net.Listener, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
-		var namespace *os.File
-		if namespace, err = os.Open(filepath.Join(filepath.Dir(a.Kubeconfig), "netns")); err != nil {
-			err = fmt.Errorf("find the network of the local cluster: %w", err)
-			return
-		}
-		defer namespace.Close()
-		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-			err = fmt.Errorf("enter the network of the local cluster: %w", err)
-			return
-		}
+	err = within(a.Network(), func() (err error) {
 		listener, err = net.Listen("tcp", address)
-	}()
-	<-done
+		return err
+	})
 	return listener, err
+}
+
+// within runs work on a thread that is in a network namespace. The thread is used again when it has come back, else it
+// ends.
+func within(namespace string, work func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // not unlocked on the way out of an error, so that the thread ends with the goroutine
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			result <- fmt.Errorf("find our own network: %w", err)
+			return
+		}
+		defer home.Close()
+		there, err := os.Open(namespace)
+		if err != nil {
+			result <- fmt.Errorf("find the network of the local cluster: %w", err)
+			return
+		}
+		defer there.Close()
+		if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+			result <- fmt.Errorf("enter the network of the local cluster: %w", err)
+			return
+		}
+		err = work()
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		result <- err
+	}()
+	return <-result
 }

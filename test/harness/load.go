@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
 )
@@ -26,9 +23,16 @@ const (
 
 // LoadConfig says what a load sends. Zero values mean the default, where there is one.
 type LoadConfig struct {
-	// Gateway is dialled for every request: a loopback address and port, such as 127.0.0.1:8000. Required.
+	// Protocol that is spoken; default HTTP1.
+	Protocol Protocol
+	// Gateway is dialled for every request: a loopback address and port, such as 127.0.0.1:8000, or an address in
+	// Network. Required.
 	Gateway string
-	// Host is sent as the Host header, with or without a port: the domain of the microservice. Required.
+	// Network is the file of a network namespace without a way out, such as Addresses.Network, in which Gateway is
+	// dialled; default this process's own, where only loopback addresses are dialled. It needs root.
+	Network string
+	// Host is sent as the Host header, with or without a port: the domain of the microservice. It names the load in
+	// reports, with TCP and UDP too, which send none. Required.
 	Host string
 	// Path and query; default "/".
 	Path string
@@ -52,6 +56,9 @@ type LoadConfig struct {
 }
 
 func (c LoadConfig) withDefaults() LoadConfig {
+	if c.Protocol == "" {
+		c.Protocol = HTTP1
+	}
 	if c.Path == "" {
 		c.Path = "/"
 	}
@@ -68,8 +75,12 @@ func (c LoadConfig) withDefaults() LoadConfig {
 }
 
 func (c LoadConfig) validate() error {
-	if err := CheckLoopback(c.Gateway); err != nil {
-		return fmt.Errorf("check gateway: %w", err)
+	if c.Network == "" {
+		if err := CheckLoopback(c.Gateway); err != nil {
+			return fmt.Errorf("check gateway: %w", err)
+		}
+	} else if _, err := netip.ParseAddrPort(c.Gateway); err != nil {
+		return fmt.Errorf("check gateway: parse address %q: must be an IP and a port such as 10.250.0.1:8000", c.Gateway)
 	}
 	switch {
 	case c.Host == "":
@@ -106,14 +117,13 @@ func CheckLoopback(address string) error {
 
 // Load sends requests at a constant rate, whether or not earlier ones were answered, and counts what becomes of each.
 type Load struct {
-	config  LoadConfig
-	url     *url.URL
-	client  *http.Client
-	ledger  *Ledger
-	slots   chan struct{} // bounds the requests under way
-	flights sync.WaitGroup
-	stop    context.CancelFunc
-	ended   chan struct{}
+	config   LoadConfig
+	exchange exchange
+	ledger   *Ledger
+	slots    chan struct{} // bounds the requests under way
+	flights  sync.WaitGroup
+	stop     context.CancelFunc
+	ended    chan struct{}
 }
 
 // StartLoad begins to send. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests
@@ -123,38 +133,21 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	target, err := url.Parse("http://" + config.Host + config.Path)
+	exchange, err := newExchange(config)
 	if err != nil {
-		return nil, fmt.Errorf("parse host and path: %w", err)
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	l := &Load{
-		config: config,
-		url:    target,
-		client: newClient(config),
-		ledger: NewLedger(config.Phase, time.Now(), config.KeepFailures),
-		slots:  make(chan struct{}, maxInFlight),
-		stop:   stop,
-		ended:  make(chan struct{}),
+		config:   config,
+		exchange: exchange,
+		ledger:   NewLedger(config.Phase, time.Now(), config.KeepFailures),
+		slots:    make(chan struct{}, maxInFlight),
+		stop:     stop,
+		ended:    make(chan struct{}),
 	}
 	go l.run(ctx)
 	return l, nil
-}
-
-func newClient(config LoadConfig) *http.Client {
-	dialer := &net.Dialer{Timeout: config.Timeout}
-	return &http.Client{
-		Timeout:       config.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{ // no Proxy: the environment must not send the load elsewhere
-			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, network, config.Gateway)
-			},
-			DisableKeepAlives:   config.NoKeepAlive,
-			MaxIdleConnsPerHost: maxInFlight,
-			IdleConnTimeout:     30 * time.Second,
-		},
-	}
 }
 
 // Mark begins a phase: requests sent from now on count to it. A name that was used before goes on with that phase.
@@ -189,7 +182,7 @@ func (l *Load) Wait() Report {
 // and latency counts from the moment a request was due, so that a stall shows in the latencies.
 func (l *Load) run(ctx context.Context) {
 	defer close(l.ended)
-	defer l.client.CloseIdleConnections()
+	defer l.exchange.close()
 	defer l.flights.Wait()
 	defer l.stop()
 
@@ -236,39 +229,7 @@ func (l *Load) launch(ctx context.Context, due time.Time) {
 	}
 	l.flights.Go(func() {
 		defer func() { <-l.slots }()
-		outcome := l.request(context.WithoutCancel(ctx)) // the end of the load is no failure of what is under way
+		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // the end of the load is no failure of what is under way
 		l.ledger.Done(ticket, time.Now(), outcome)
 	})
-}
-
-func (l *Load) request(ctx context.Context) Outcome {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url.String(), nil)
-	if err != nil {
-		return Outcome{Failure: err.Error()}
-	}
-	if l.config.Header != nil {
-		request.Header = l.config.Header.Clone()
-	}
-	response, err := l.client.Do(request)
-	if err != nil {
-		return Outcome{Failure: err.Error()}
-	}
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
-	return judge(response.StatusCode, response.Header.Get("X-Version"), err)
-}
-
-// judge decides whether an answer is a good one: complete, with a status of 200 to 399 and from an application that
-// tells its version.
-func judge(status int, version string, readErr error) Outcome {
-	outcome := Outcome{Version: version, Status: status}
-	switch {
-	case readErr != nil:
-		outcome.Failure = fmt.Sprintf("answer %d broke off: %v", status, readErr)
-	case status < 200 || status > 399:
-		outcome.Failure = fmt.Sprintf("answer %d", status)
-	case version == "":
-		outcome.Failure = fmt.Sprintf("answer %d without X-Version", status)
-	}
-	return outcome
 }

@@ -1,0 +1,201 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Protocol is what a load speaks. The sample application answers its version in each.
+type Protocol string
+
+// The protocols of a load.
+const (
+	// HTTP1 is HTTP/1.1 without TLS; the default.
+	HTTP1 Protocol = "HTTP/1.1"
+	// H2C is HTTP/2 without TLS, over one connection.
+	H2C Protocol = "h2c"
+	// TLS is HTTP over TLS, to whoever decrypts it: certificates are not checked.
+	TLS Protocol = "TLS"
+	// GRPC calls the sample application's service, over one connection without TLS.
+	GRPC Protocol = "gRPC"
+	// TCP opens a connection for each exchange, sends a line and reads one.
+	TCP Protocol = "TCP"
+	// UDP opens a socket for each exchange, sends a datagram and reads one. Nothing is sent twice: a lost datagram is a
+	// failure.
+	UDP Protocol = "UDP"
+)
+
+// exchange asks once and judges the answer; close ends what it keeps open.
+type exchange struct {
+	ask   func(ctx context.Context) Outcome
+	close func()
+}
+
+// newExchange makes the exchange of a configuration that was checked.
+func newExchange(config LoadConfig) (exchange, error) {
+	dial := dialer(config)
+	switch config.Protocol {
+	case HTTP1, H2C, TLS:
+		return newHTTPExchange(config, dial)
+	case GRPC:
+		return newGRPCExchange(config, dial)
+	case TCP:
+		return exchange{ask: func(ctx context.Context) Outcome { return askOnce(ctx, config, dial, "tcp") }, close: func() {}}, nil
+	case UDP:
+		return exchange{ask: func(ctx context.Context) Outcome { return askOnce(ctx, config, dial, "udp") }, close: func() {}}, nil
+	}
+	return exchange{}, fmt.Errorf("check protocol: %q is none of HTTP1, H2C, TLS, GRPC, TCP and UDP", config.Protocol)
+}
+
+type dialFunc func(ctx context.Context, network string) (net.Conn, error)
+
+// dialer dials the gateway, whoever is asked for.
+func dialer(config LoadConfig) dialFunc {
+	d := &net.Dialer{Timeout: config.Timeout}
+	return func(ctx context.Context, network string) (conn net.Conn, err error) {
+		if config.Network == "" {
+			return d.DialContext(ctx, network, config.Gateway)
+		}
+		inside := within(config.Network, func() error {
+			conn, err = d.DialContext(ctx, network, config.Gateway)
+			return nil
+		})
+		if inside != nil {
+			return nil, inside
+		}
+		return conn, err
+	}
+}
+
+func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
+	scheme := "http"
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(config.Protocol != H2C)
+	protocols.SetUnencryptedHTTP2(config.Protocol == H2C)
+	if config.Protocol == TLS {
+		scheme = "https"
+	}
+	target, err := url.Parse(scheme + "://" + config.Host + config.Path)
+	if err != nil {
+		return exchange{}, fmt.Errorf("parse host and path: %w", err)
+	}
+	transport := &http.Transport{ // no Proxy: the environment must not send the load elsewhere
+		DialContext:         func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network) },
+		Protocols:           protocols,
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // nothing is secret here, and pods sign for themselves
+		DisableKeepAlives:   config.NoKeepAlive,
+		MaxIdleConnsPerHost: maxInFlight,
+		IdleConnTimeout:     30 * time.Second,
+	}
+	client := &http.Client{
+		Timeout:       config.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     transport,
+	}
+	ask := func(ctx context.Context) Outcome {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+		if err != nil {
+			return Outcome{Failure: err.Error()}
+		}
+		if config.Header != nil {
+			request.Header = config.Header.Clone()
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return Outcome{Failure: err.Error()}
+		}
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
+		return judge(response.StatusCode, response.Header.Get("X-Version"), err)
+	}
+	return exchange{ask: ask, close: client.CloseIdleConnections}, nil
+}
+
+// newGRPCExchange connects again at once after a connection was lost, because a load is no crowd.
+func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
+	conn, err := grpc.NewClient("passthrough:///"+config.Host,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp") }),
+		grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1, MaxDelay: 100 * time.Millisecond},
+			MinConnectTimeout: config.Timeout,
+		}))
+	if err != nil {
+		return exchange{}, fmt.Errorf("make gRPC client: %w", err)
+	}
+	ask := func(ctx context.Context) Outcome {
+		ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+		defer cancel()
+		for name, values := range config.Header {
+			for _, value := range values {
+				ctx = metadata.AppendToOutgoingContext(ctx, name, value)
+			}
+		}
+		answer := new(wrapperspb.StringValue)
+		if err := conn.Invoke(ctx, "/sampleapp.v1.Version/Get", new(emptypb.Empty), answer); err != nil {
+			return Outcome{Failure: err.Error()}
+		}
+		return told("", answer.Value)
+	}
+	return exchange{ask: ask, close: func() { _ = conn.Close() }}, nil
+}
+
+// askOnce asks over a connection, or socket, of its own, and reads a line such as "shop 1.1.0".
+func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network string) Outcome {
+	conn, err := dial(ctx, network)
+	if err != nil {
+		return Outcome{Failure: err.Error()}
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(config.Timeout)); err != nil {
+		return Outcome{Failure: err.Error()}
+	}
+	if _, err := fmt.Fprintln(conn, "version"); err != nil {
+		return Outcome{Failure: err.Error()}
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return Outcome{Failure: fmt.Sprintf("answer %q broke off: %v", line, err)}
+	}
+	_, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+	return told(line, version)
+}
+
+// told judges an answer that has no status.
+func told(answer, version string) Outcome {
+	if version == "" {
+		return Outcome{Failure: fmt.Sprintf("answer %q without a version", answer)}
+	}
+	return Outcome{Version: version}
+}
+
+// judge decides whether an answer is a good one: complete, with a status of 200 to 399 and from an application that
+// tells its version.
+func judge(status int, version string, readErr error) Outcome {
+	outcome := Outcome{Version: version, Status: status}
+	switch {
+	case readErr != nil:
+		outcome.Failure = fmt.Sprintf("answer %d broke off: %v", status, readErr)
+	case status < 200 || status > 399:
+		outcome.Failure = fmt.Sprintf("answer %d", status)
+	case version == "":
+		outcome.Failure = fmt.Sprintf("answer %d without X-Version", status)
+	}
+	return outcome
+}
