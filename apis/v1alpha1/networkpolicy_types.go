@@ -368,16 +368,16 @@ type ParentReference struct {
 // Domain is a host, and the releases that it leads to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value.startsWith(self.path))",message="spec.domains[].canaryMatches[].path.value must start with the domain's path"
-// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that is pinned to a version leads nowhere else"
+// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release leads nowhere else"
 type Domain struct {
 	// domain is a host name, or a template of one with the bare fields
 	// {{.ReleaseGroupName}} (the group's slug), {{.StreamName}}, {{.Version}},
-	// {{.Name}}, {{.FullName}}, {{.Microservice}} and {{.Namespace}}.
+	// {{.Number}} (of the pull request), {{.Name}}, {{.FullName}}, {{.Microservice}} and {{.Namespace}}.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path, with fields such as {{.ReleaseGroupName}}"
-	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the fields are ReleaseGroupName, StreamName, FullName, Name, Version, Microservice and Namespace"
+	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Number', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the fields are ReleaseGroupName, StreamName, FullName, Name, Version, Number, Microservice and Namespace"
 	Domain string `json:"domain"`
 
 	// port is the name of the port in spec.ports; needed when there are several.
@@ -404,7 +404,8 @@ type Domain struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release pins the domain to a version.
+	// release leads the domain to one release: that of a version, or the canary of each
+	// group where the template holds a field of the group, else of the newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
@@ -575,15 +576,46 @@ type DomainGroups struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// DomainRelease pins a domain to a version. A pin serves any release that is
-// active, canary or kept; it never deploys one.
+// DomainRelease leads a domain to one release: that of a version, or the canary.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
+// +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent goes with release.status: a version that is absent has no route"
 type DomainRelease struct {
-	// version that the domain leads to.
-	// +required
+	// version that the domain leads to: any release of it that is active, canary or
+	// kept. A version is never deployed by this.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	Version string `json:"version"`
+	Version string `json:"version,omitempty"`
+
+	// status of the release that the domain leads to: the canary of the group, whatever
+	// its weight, while it has a ready endpoint.
+	// +optional
+	Status DomainReleaseStatus `json:"status,omitempty"`
+
+	// whenAbsent says what the domain leads to while there is no such release. Default:
+	// Active.
+	// +optional
+	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
+
+// DomainReleaseStatus chooses a release by its status.
+// +kubebuilder:validation:Enum=canary
+type DomainReleaseStatus string
+
+// DomainCanary chooses the canary of a group.
+const DomainCanary DomainReleaseStatus = "canary"
+
+// WhenAbsent says what stands in for a release that is not there.
+// +kubebuilder:validation:Enum=Active;NotFound
+type WhenAbsent string
+
+const (
+	// AbsentActive leads to the active release.
+	AbsentActive WhenAbsent = "Active"
+	// AbsentNotFound leads nowhere: there is no route.
+	AbsentNotFound WhenAbsent = "NotFound"
+)
 
 // Listener is a listener of a Gateway, and the releases that its connections or
 // datagrams go to.
@@ -612,7 +644,8 @@ type Listener struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release pins the listener to a version.
+	// release leads the listener to one release: that of a version, or the canary of the
+	// newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 }

@@ -66,13 +66,19 @@ func microserviceOf(p *v1alpha1.NetworkPolicy) string {
 	return p.Name
 }
 
-// pins are the versions that a NetworkPolicy's domains name.
+// pins are the versions that a NetworkPolicy's domains and listeners name.
 func pins(p *v1alpha1.NetworkPolicy) []string {
 	var versions []string
-	for _, d := range p.Spec.Domains {
-		if d.Release != nil {
-			versions = append(versions, d.Release.Version)
+	add := func(r *v1alpha1.DomainRelease) {
+		if r != nil && r.Version != "" {
+			versions = append(versions, r.Version)
 		}
+	}
+	for _, d := range p.Spec.Domains {
+		add(d.Release)
+	}
+	for _, l := range p.Spec.Listeners {
+		add(l.Release)
 	}
 	return versions
 }

@@ -155,13 +155,13 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	idle := r.idle()
 	serving := idle || slices.ContainsFunc(now.Domains, func(d v1alpha1.DomainStatus) bool { return d.Programmed })
 	for _, d := range now.Domains {
-		if d.Reason == "" || d.Programmed && d.Reason != reasonNoReadyEndpoints || d.Reason == reasonNoActiveRelease && serving {
+		if d.Reason == "" || d.Reason == reasonNoCanary || d.Programmed && d.Reason != reasonNoReadyEndpoints || d.Reason == reasonNoActiveRelease && serving {
 			continue
 		}
 		return &problem{d.Reason, d.Message}
 	}
 	for _, l := range now.Listeners {
-		if l.Reason != "" && !(idle && l.Reason == reasonNoActiveRelease) {
+		if l.Reason != "" && l.Reason != reasonNoCanary && !(idle && l.Reason == reasonNoActiveRelease) {
 			return &problem{l.Reason, l.Message}
 		}
 	}

@@ -122,6 +122,9 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 			}
 			continue
 		}
+		if r.canary {
+			continue // It is for trying, and follows no weight.
+		}
 		// A domain that cannot be routed does not turn a split into a whole move:
 		// then nothing of the group may count as programmed.
 		out.routed = true
@@ -582,7 +585,7 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 		}
 	}
 	if old := d.live[name]; old != nil {
-		out.Stamp = d.routeStamp(old, out.Stamp, g, first.pinned != "")
+		out.Stamp = d.routeStamp(old, out.Stamp, g, first.pin)
 	}
 	out.objects = d.view.Build(out.Route)
 	return out
@@ -594,7 +597,7 @@ func readable(p v1alpha1.PortProtocol) bool {
 }
 
 // routeStamp is the stamp of a route that is there already. A route that holds what
-// was written before does not answer the present revision, and one with a pin
+// was written before does not answer the present revision, and one for a version
 // answers every one.
 func (d *decider) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()

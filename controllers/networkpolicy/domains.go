@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -24,6 +25,7 @@ const (
 	reasonNoActiveRelease     = "NoActiveRelease"
 	reasonNoReadyEndpoints    = "NoReadyEndpoints"
 	reasonPinnedUnavailable   = "PinnedReleaseUnavailable"
+	reasonNoCanary            = "NoCanary"
 	reasonParentNotFound      = providers.ReasonParentNotFound
 	reasonNotAccepted         = providers.ReasonNotAccepted
 	reasonNoMatchingListener  = providers.ReasonNoMatchingListener
@@ -60,9 +62,12 @@ type row struct {
 	target string
 	// group that the row leads to; nil where there is none.
 	group *v1alpha1.ReleaseGroup
-	// pinned is the release of a row with a version.
+	// pinned is the release of a row with a version, or the canary that a row for the
+	// canary leads to now.
 	pinned string
-	pin    bool
+	// pin rows name a version, and canary rows the canary: neither follows the weights of
+	// a group.
+	pin, canary bool
 	// matches choose requests for the canary.
 	matches []v1alpha1.CanaryMatch
 	// shared rows move between groups.
@@ -105,7 +110,7 @@ func (r *row) source() string {
 
 var (
 	fieldPattern = regexp.MustCompile(`\{\{ ?\.([A-Za-z]+) ?\}\}`)
-	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version) ?\}\}`)
+	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
 )
 
 // templated says whether a domain holds a field of the group.
@@ -128,6 +133,9 @@ func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 	values := map[string]string{"Name": p.Name, "Microservice": ms, "Namespace": p.Namespace}
 	if g != nil {
 		values["ReleaseGroupName"], values["StreamName"], values["FullName"] = g.Slug, g.Name, ms+"-"+g.Slug
+		if g.PullRequest > 0 {
+			values["Number"] = strconv.FormatInt(g.PullRequest, 10)
+		}
 		if a := activeOf(g); a != nil {
 			values["Version"] = a.SemVer.Version
 		}
@@ -198,13 +206,7 @@ func (d *decider) listenerRow(i int, entry v1alpha1.Listener) *row {
 		entry: i, field: fmt.Sprintf("spec.listeners[%d]", i), listener: entry.Name, claim: listenerHost(d.policy, entry),
 		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.policy, i)},
 	}
-	as := v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release}
-	out := &r
-	if entry.Release != nil {
-		out = d.pinRow(r, as)
-	} else {
-		out = d.groupRows(r, as)[0]
-	}
+	out := d.releaseRows(r, v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release})[0]
 	// One name for all that it leads to: two routes on one listener would be in each
 	// other's way.
 	out.target = "listener/" + entry.Name
@@ -225,12 +227,7 @@ func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
 	if p := base.port.Protocol; base.path == "" && (p == "" || p == v1alpha1.ProtocolHTTP || p == v1alpha1.ProtocolHTTPS) {
 		base.path = "/"
 	}
-	var rows []*row
-	if entry.Release != nil {
-		rows = []*row{d.pinRow(base, entry)}
-	} else {
-		rows = d.groupRows(base, entry)
-	}
+	rows := d.releaseRows(base, entry)
 	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
 		for _, r := range rows {
 			r.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has protocol %s, which has no hosts: route it by spec.listeners", base.field, base.port.Name, p))
@@ -257,6 +254,42 @@ func (d *decider) portOf(name string) v1alpha1.NetworkPort {
 		}
 	}
 	return d.policy.Spec.Ports[0]
+}
+
+// releaseRows are the rows of a domain: one for its version, or those of groups, or of
+// their canaries.
+func (d *decider) releaseRows(base row, entry v1alpha1.Domain) []*row {
+	if entry.Release == nil {
+		return d.groupRows(base, entry)
+	}
+	if entry.Release.Status == "" {
+		return []*row{d.pinRow(base, entry)}
+	}
+	rows := d.groupRows(base, entry)
+	for _, r := range rows {
+		d.leadToCanary(r, entry.Release.WhenAbsent)
+	}
+	return rows
+}
+
+// leadToCanary turns the row of a group into one of its canary: while there is one that
+// has a ready endpoint it gets all, whatever its weight.
+func (d *decider) leadToCanary(r *row, absent v1alpha1.WhenAbsent) {
+	absent = cmp.Or(absent, v1alpha1.AbsentActive)
+	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
+	if r.group == nil {
+		return
+	}
+	for i := range r.group.Releases {
+		x := &r.group.Releases[i]
+		if x.Status == v1alpha1.ReleaseCanary && d.ready(x.VersionedMicroservice) {
+			r.pinned = x.VersionedMicroservice
+			return
+		}
+	}
+	if absent == v1alpha1.AbsentNotFound {
+		r.fail(reasonNoCanary, fmt.Sprintf("release group %q has no canary with a ready endpoint: there is no route until it has one", r.group.Name))
+	}
 }
 
 // groupRows are the rows of a domain that leads to groups.

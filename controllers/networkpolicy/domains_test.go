@@ -19,7 +19,7 @@ import (
 func TestRender(t *testing.T) {
 	g := group("1-x", 1, "a 1.2.3 active 100")
 	branch := group("feature-foo-7", 1, "a 0.0.0-7+build active 100")
-	branch.Name = "feature/foo"
+	branch.Name, branch.PullRequest = "feature/foo", 7
 	for name, tc := range map[string]struct {
 		domain string
 		group  *v1alpha1.ReleaseGroup
@@ -36,6 +36,8 @@ func TestRender(t *testing.T) {
 		"branch":            {"{{.ReleaseGroupName}}.example.com", &branch, "feature-foo-7.example.com", ""},
 		"branch as stream":  {"{{.StreamName}}.example.com", &branch, "", "no host name"},
 		"build in version":  {"{{.Version}}.example.com", &branch, "", "no host name"},
+		"number":            {"pr-{{.Number}}.example.com", &branch, "pr-7.example.com", ""},
+		"no number":         {"pr-{{.Number}}.example.com", &g, "", "{{.Number}} has no value"},
 		"group field alone": {"{{.ReleaseGroupName}}.example.com", nil, "", "{{.ReleaseGroupName}} has no value"},
 		"long label":        {strings.Repeat("a", 64) + ".example.com", nil, "", "more than 63"},
 		"long name":         {strings.Repeat("aaaaaaaaa.", 26) + "com", nil, "", "no host name"},

@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,6 +140,8 @@ func (h history) domains() []v1alpha1.Domain {
 		{Domain: "bad_{{.ReleaseGroupName}}.example.com"},
 		{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
 		{Domain: "named.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
+		{Domain: "try.example.com", Release: canaryOf("")},
+		{Domain: "try-{{.ReleaseGroupName}}.example.com", Release: canaryOf(v1alpha1.AbsentNotFound)},
 		{Domain: "shop.example.com", Path: "/api"},
 		{Domain: "{{.ReleaseGroupName}}.calls.example.com", Port: "calls"},
 		{Domain: "shop.example.com", Port: "secret"},
@@ -203,6 +206,7 @@ func (h history) pass() {
 		}
 	}
 	h.noWeightWithoutEndpoint(f, out)
+	h.canariesAreCanaries(f, out)
 	h.allIsReported(now)
 }
 
@@ -224,6 +228,26 @@ func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
 			if g.weights[r.VersionedMicroservice] > 0 && (!f.ready(r.VersionedMicroservice) || !eligible(r)) {
 				h.Fatalf("group %s gives %d to %s (%s)", g.slug, g.weights[r.VersionedMicroservice], r.VersionedMicroservice, r.Status)
 			}
+		}
+	}
+}
+
+// canariesAreCanaries: a domain of the canary leads to a canary that has a ready endpoint,
+// or, as far as that may be, where the group's weights lead.
+func (h history) canariesAreCanaries(f *facts, out *decision) {
+	for _, route := range out.routes {
+		r := route.rows[0]
+		if !r.canary {
+			continue
+		}
+		for i := range r.group.Releases {
+			x := &r.group.Releases[i]
+			if x.Status == v1alpha1.ReleaseCanary && f.ready(x.VersionedMicroservice) && route.Pinned != x.VersionedMicroservice {
+				h.Fatalf("%s leads to %q, and %s is the canary", r.field, route.Pinned, x.VersionedMicroservice)
+			}
+		}
+		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
+			h.Fatalf("%s has a route, and there is no canary", r.field)
 		}
 	}
 }

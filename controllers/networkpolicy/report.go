@@ -436,8 +436,11 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	if len(domains) == 0 {
 		return "", ""
 	}
-	programmed := 0
+	programmed, asked := 0, len(domains)
 	for _, d := range domains {
+		if d.Reason == reasonNoCanary {
+			asked-- // Nothing is to be programmed for it.
+		}
 		if d.Programmed {
 			programmed++
 			if url == "" {
@@ -445,7 +448,7 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 			}
 		}
 	}
-	return fmt.Sprintf("%d/%d", programmed, len(domains)), url
+	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
 // splitGroups is how many groups the summary of the split names.
@@ -487,7 +490,7 @@ func (r *reporter) groupSplit(g *groupDecision) (text string, known bool) {
 		return "", true
 	}
 	for _, route := range r.out.routes {
-		if route.slug != g.slug || route.rows[0].pinned != "" {
+		if route.slug != g.slug || route.rows[0].pin || route.rows[0].canary {
 			continue
 		}
 		v := r.routeState(route)
