@@ -31,8 +31,12 @@ func forgetErrors(s *scope) {
 }
 
 // letGo drops the rows of releases that are not kept, when their drain is over
-// (rules 11, 24 and 39).
+// (rules 11, 24 and 39). While the target is one that has just failed, the next pass aims
+// anew, and may aim at one of them.
 func letGo(s *scope) {
+	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == "Latest" {
+		return
+	}
 	kept := s.kept()
 	for _, r := range slices.Clone(s.g.Releases) {
 		running := s.g.Run != nil && s.g.Run.Release == r.Release
@@ -180,7 +184,7 @@ func (s *scope) want(r Row, c Child) int {
 	case r.Status == Pending || r.Status == Canary:
 		return c.Replicas // its run enlarges it
 	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
-		if s.left(r) {
+		if s.left(r) && !s.unanswered(r.Release) {
 			return s.full()
 		}
 		return max(c.Replicas, s.full())

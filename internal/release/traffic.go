@@ -63,6 +63,12 @@ func (s *scope) referenced(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.References, release) })
 }
 
+// unanswered says that a policy has written a release into an object, and never had an
+// answer: what the object carries is not known.
+func (s *scope) unanswered(release string) bool {
+	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Revision == 0 && slices.Contains(r.References, release) })
+}
+
 // pinnedByDomain says that a domain with a version names a release.
 func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
