@@ -231,7 +231,7 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, d := range r.policy.Spec.Domains {
 			if d.Release == nil && groupsPolicy(d) == v1alpha1.GroupsNewest {
 				status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: use {{.ReleaseGroupName}} in it, or versioning.groupBy Major or All in the ImagePolicy", i, d.Domain))
+					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: use {{.ReleaseGroupName}} in it%s", i, d.Domain, orWider(groups)))
 				return
 			}
 		}
@@ -240,12 +240,25 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, l := range r.policy.Spec.Listeners {
 			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
 				status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: name its groups, or use versioning.groupBy Major or All in the ImagePolicy", i, l.Name))
+					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: name its groups%s", i, l.Name, orWider(groups)))
 				return
 			}
 		}
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
+}
+
+// orWider advises groups of more versions than those that are there, which their names
+// tell: "1.2.x" can be a part of "1.x", and all but previews a part of one group.
+func orWider(groups []*v1alpha1.ReleaseGroup) string {
+	switch name := groups[0].Name; {
+	case groups[0].PullRequest > 0:
+		return ""
+	case strings.Count(name, ".") > 1:
+		return ", or versioning.groupBy Major or All in the ImagePolicy"
+	default:
+		return ", or versioning.groupBy All in the ImagePolicy"
+	}
 }
 
 // canaryUnmatched says that a step asks for chosen requests, and no domain says which.

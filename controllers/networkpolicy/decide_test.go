@@ -2,10 +2,12 @@ package networkpolicy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -168,6 +170,31 @@ func TestServicesOnly(t *testing.T) {
 	w.settle()
 	want(t, "revision", w.traffic("1-x").Revision, 3)
 	want(t, "references", cmp.Diff([]string{"b"}, w.traffic("1-x").References), "")
+}
+
+// The warning advises only what makes groups of more versions than there are.
+func TestSharedDomainAdvisesWiderGroups(t *testing.T) {
+	preview := group("pr-7", 1, "a 1.0.0 active 100")
+	preview.PullRequest = 7
+	for name, test := range map[string]struct {
+		group  v1alpha1.ReleaseGroup
+		advice string
+	}{
+		"Major":   {group("1-x", 1, "a 1.0.0 active 100"), "use {{.ReleaseGroupName}} in it, or versioning.groupBy All in the ImagePolicy"},
+		"Minor":   {group("1-2-x", 1, "a 1.2.0 active 100"), "use {{.ReleaseGroupName}} in it, or versioning.groupBy Major or All in the ImagePolicy"},
+		"preview": {preview, "use {{.ReleaseGroupName}} in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, test.group)
+			w.policy.Spec.Domains[0].Domain = "shop.example.com"
+			w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{}
+			w.ready["a"] = 1
+			w.settle()
+			_, advice, _ := strings.Cut(meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionDomainShared).Message, "canary steps: ")
+			want(t, "advice", advice, test.advice)
+		})
+	}
 }
 
 func TestNewestDomainMovesBetweenGroups(t *testing.T) {

@@ -60,7 +60,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestFragments: a block that is not applied is not a whole manifest.
+// TestFragments: a block that is not applied as it is, is no whole manifest.
 func TestFragments(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -70,6 +70,90 @@ func TestFragments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFragmentsFit: a fragment of one of our kinds, put into the least object of that
+// kind, is one that the server takes.
+func TestFragmentsFit(t *testing.T) {
+	t.Parallel()
+	namespace := env.Namespace(t)
+	checked := 0
+	for _, p := range pages(t) {
+		for _, b := range blocks(p.text) {
+			if b.info != "yaml fragment" {
+				continue
+			}
+			where := fmt.Sprintf("%s:%d", p.name, b.line)
+			var part map[string]any
+			if err := yaml.UnmarshalStrict([]byte(b.text), &part); err != nil {
+				t.Errorf("%s: read YAML: %v", where, err)
+				continue
+			}
+			obj, err := complete(part)
+			if err != nil {
+				t.Errorf("%s: %v", where, err)
+				continue
+			}
+			if obj == nil {
+				continue // Of another project.
+			}
+			checked++
+			if err := try(t.Context(), namespace, obj); err != nil {
+				t.Errorf("%s: apply within %s: %v", where, obj.GetKind(), err)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no fragment was found: the guides hold some")
+	}
+}
+
+// least are the specifications that a fragment is put into, by kind, and the fields of
+// a specification that tell the kind.
+var least = map[string]struct {
+	spec   string
+	fields []string
+}{
+	"ImagePolicy": {"image: registry.example.com/shop", []string{"source", "tagFilter", "versioning", "image"}},
+	"Microservice": {"imagePolicyRef: {name: shop}\ntemplate: {spec: {containers: [{name: shop}]}}",
+		[]string{"template", "updateStrategy", "configuration"}},
+	"NetworkPolicy": {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
+}
+
+// complete makes an object of a part; nil where the part is of another project's.
+func complete(part map[string]any) (*unstructured.Unstructured, error) {
+	if metrics, ok := part["metrics"]; ok {
+		part = map[string]any{"spec": map[string]any{"updateStrategy": map[string]any{"canary": map[string]any{
+			"steps": []any{map[string]any{"weight": int64(10)}},
+			"analysis": map[string]any{
+				"interval": "1m", "count": int64(1), "metrics": metrics,
+				"provider": map[string]any{"prometheus": map[string]any{"address": "http://prometheus:9090"}},
+			},
+		}}}}
+	}
+	spec, ok := part["spec"].(map[string]any)
+	if !ok || part["kind"] != nil {
+		return nil, nil
+	}
+	for kind, l := range least {
+		for _, field := range l.fields {
+			if spec[field] == nil {
+				continue
+			}
+			base := map[string]any{}
+			if err := yaml.Unmarshal([]byte(l.spec), &base); err != nil {
+				return nil, err
+			}
+			for name, value := range spec {
+				base[name] = value
+			}
+			obj := &unstructured.Unstructured{Object: map[string]any{"spec": base}}
+			obj.SetGroupVersionKind(hlnr.GroupVersion.WithKind(kind))
+			obj.SetName("shop")
+			return obj, nil
+		}
+	}
+	return nil, errors.New("the specification has no field that tells its kind: write one of those that this test knows, or tell it more")
 }
 
 // TestLinks: what a page links to within the repository is there, headings included.

@@ -93,8 +93,10 @@ func (s *service) rows() []string {
 		s.t.Fatal(err)
 	}
 	var names []string
-	for _, r := range group(&ms).Releases {
-		names = append(names, r.VersionedMicroservice)
+	if g := group(&ms); g != nil {
+		for _, r := range g.Releases {
+			names = append(names, r.VersionedMicroservice)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -33,12 +33,13 @@ const (
 	patience = 3 * time.Minute
 )
 
-// service is an application under test: a namespace with an ImagePolicy, a Microservice and a NetworkPolicy, all named
-// app, and its images.
+// service is an application under test: a namespace with an ImagePolicy, a Microservice and a NetworkPolicy, all of one
+// name, and its images.
 type service struct {
 	t          *testing.T
 	name       string
 	namespace  string
+	app        string // name of its objects
 	repository string
 	images     *v1alpha1.ImagePolicy
 	ms         *v1alpha1.Microservice
@@ -48,23 +49,7 @@ type service struct {
 // newService describes a service and clears what an earlier test left of it; start creates it.
 func newService(t *testing.T, name string) *service {
 	t.Helper()
-	s := &service{t: t, name: name, namespace: "e2e-" + name, repository: fmt.Sprintf("e2e/%s-%x", name, time.Now().UnixNano())}
-	meta := metav1.ObjectMeta{Namespace: s.namespace, Name: appName}
-	s.images = &v1alpha1.ImagePolicy{ObjectMeta: meta, Spec: v1alpha1.ImagePolicySpec{
-		Image: env.RegistryInternal + "/" + s.repository, Interval: v1alpha1.DurationOf(interval),
-	}}
-	s.ms = &v1alpha1.Microservice{ObjectMeta: meta, Spec: v1alpha1.MicroserviceSpec{
-		ImagePolicyRef: v1alpha1.Reference{Name: appName},
-		Template:       corev1.PodTemplateSpec{Spec: podSpec()},
-		Availability:   v1alpha1.Availability{Replicas: 2},
-		UpdateStrategy: v1alpha1.UpdateStrategy{ProgressDeadlineSeconds: 30, DrainDelay: "5s"},
-	}}
-	target := intstr.FromInt32(8080)
-	s.network = &v1alpha1.NetworkPolicy{ObjectMeta: meta, Spec: v1alpha1.NetworkPolicySpec{
-		Ports:    []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: &target}},
-		Provider: gateway("public", "infra"),
-		Domains:  []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}." + name + ".localhost"}},
-	}}
+	s := describe(t, name, "e2e-"+name, appName)
 	s.clear(t.Context())
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	t.Cleanup(func() {
@@ -75,6 +60,39 @@ func newService(t *testing.T, name string) *service {
 			t.Errorf("delete namespace %s: %v", s.namespace, err)
 		}
 	})
+	return s
+}
+
+// beside describes another service in the namespace, with a domain and images of its own; start creates it.
+func (s *service) beside(app string) *service {
+	other := describe(s.t, s.name+"-"+app, s.namespace, app)
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			other.dump()
+		}
+	})
+	return other
+}
+
+// describe makes the objects of a service; none is created.
+func describe(t *testing.T, name, namespace, app string) *service {
+	s := &service{t: t, name: name, namespace: namespace, app: app, repository: fmt.Sprintf("e2e/%s-%x", name, time.Now().UnixNano())}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: app}
+	s.images = &v1alpha1.ImagePolicy{ObjectMeta: meta, Spec: v1alpha1.ImagePolicySpec{
+		Image: env.RegistryInternal + "/" + s.repository, Interval: v1alpha1.DurationOf(interval),
+	}}
+	s.ms = &v1alpha1.Microservice{ObjectMeta: meta, Spec: v1alpha1.MicroserviceSpec{
+		ImagePolicyRef: v1alpha1.Reference{Name: app},
+		Template:       corev1.PodTemplateSpec{Spec: podSpec()},
+		Availability:   v1alpha1.Availability{Replicas: 2},
+		UpdateStrategy: v1alpha1.UpdateStrategy{ProgressDeadlineSeconds: 30, DrainDelay: "5s"},
+	}}
+	target := intstr.FromInt32(8080)
+	s.network = &v1alpha1.NetworkPolicy{ObjectMeta: meta, Spec: v1alpha1.NetworkPolicySpec{
+		Ports:    []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: &target}},
+		Provider: gateway("public", "infra"),
+		Domains:  []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}." + name + ".localhost"}},
+	}}
 	return s
 }
 
@@ -190,7 +208,7 @@ func (s *service) pushImage(i harness.Image) (digest string) {
 
 // key of the three objects.
 func (s *service) key() client.ObjectKey {
-	return client.ObjectKey{Namespace: s.namespace, Name: appName}
+	return client.ObjectKey{Namespace: s.namespace, Name: s.app}
 }
 
 // host that the group's domain renders to.

@@ -1,0 +1,79 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// TestTogether lets three services go through their steps together. None gets beyond its first step, or active, before all
+// have come as far. A version that fails at one of them is held at the one that says Hold, and taken back at the one that
+// says TakeBack; the next version goes through at all.
+func TestTogether(t *testing.T) {
+	app := newService(t, "together")
+	cart, stock := app.beside("cart"), app.beside("stock")
+	all := []*service{app, cart, stock}
+	var loads []*harness.Load
+	for _, s := range all {
+		s.steps(v1alpha1.CanaryStep{Weight: 20}, v1alpha1.CanaryStep{Weight: 60})
+		s.ms.Spec.Availability.Replicas = 1
+		s.ms.Spec.UpdateStrategy.Canary.Together = &v1alpha1.TogetherStrategy{Name: "checkout", OnFailure: v1alpha1.TogetherHold}
+	}
+	cart.ms.Spec.UpdateStrategy.Canary.Together.OnFailure = v1alpha1.TogetherTakeBack
+	for _, s := range all {
+		s.start("1.0.0")
+		loads = append(loads, s.load(20, false))
+	}
+
+	t.Log("two wait for the third")
+	cart.push("1.1.0")
+	stock.push("1.1.0")
+	cart.waits("1.1.0", 20, "Together", "1.1.0 waits at 20% for app")
+	stock.waits("1.1.0", 20, "Together", "1.1.0 waits at 20% for app")
+	for _, l := range loads {
+		l.Mark("waiting")
+	}
+	quiet(t, 5*interval)
+	for i, want := range []bool{false, true, true} {
+		if f := loads[i].Split("waiting").Fraction("1.1.0"); f > 0 != want || f > 0.4 {
+			t.Errorf("%.1f %% of the requests of %s went to the canary", f*100, all[i].app)
+		}
+	}
+	app.push("1.1.0")
+	for _, s := range all {
+		s.active("1.1.0")
+	}
+
+	t.Log("a failure holds one, and takes the other back")
+	app.push("1.2.0", "FAIL_READINESS", "true")
+	cart.push("1.2.0")
+	stock.push("1.2.0")
+	stock.waits("1.2.0", 20, "Together", "")
+	app.status("1.2.0", v1alpha1.ReleaseError)
+	if last := cart.status("1.2.0", v1alpha1.ReleaseError); last.Reason != "TogetherFailed" {
+		t.Errorf("at cart 1.2.0 ended with %s", last.Reason)
+	}
+	stock.until("the condition TogetherHeld", func(ms *v1alpha1.Microservice) (bool, string) {
+		return meta.IsStatusConditionTrue(ms.Status.Conditions, "TogetherHeld"), ""
+	})
+	cart.sees(loads[1], "1.1.0")
+	quiet(t, 2*interval)
+	if r := stock.release("1.2.0"); r.Status != v1alpha1.ReleaseCanary || r.Weight != 20 {
+		t.Errorf("at stock 1.2.0 is %s with %d %%", r.Status, r.Weight)
+	}
+
+	t.Log("another version mends all")
+	for _, s := range all {
+		s.push("1.3.0")
+	}
+	for i, s := range all {
+		s.active("1.3.0")
+		s.sees(loads[i], "1.3.0")
+	}
+	verdict(t, loads...)
+}
