@@ -1,0 +1,273 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// gatewayAway is the phase in which requests may fail: the gateway itself is not there.
+const gatewayAway = "gateway away"
+
+// TestTraffic takes a service through all that changes its traffic, while it is asked in every protocol: 100 requests
+// per second of HTTP/1.1, as many of h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20
+// datagrams through the Service of the group. None fails but while the gateway is away, which is counted apart.
+func TestTraffic(t *testing.T) {
+	s := newService(t, "traffic").steps(pausing(10, 5*time.Second), asking("half", 50)).everyProtocol()
+	// HTTP/1.1 has a policy of its own, because that is the one that changes its provider: listeners need a Gateway.
+	web := s.secondPolicy("web", "web-{{.ReleaseGroupName}}.traffic.localhost")
+	s.start("1.0.0")
+	s.create(web)
+	loads := s.everyLoad()
+	phase := func(name string) {
+		t.Log(name)
+		for _, l := range loads {
+			l.Mark(name)
+		}
+	}
+	sees := func(version string) {
+		t.Helper()
+		for _, l := range loads {
+			s.sees(l, version)
+		}
+	}
+
+	phase("canary 1.1.0")
+	s.push("1.1.0")
+	s.weight("1.1.0", 10)
+	s.weight("1.1.0", 50)
+	s.serves(loads[0], 3*time.Second)
+	phase("promotion")
+	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
+	s.active("1.1.0")
+	sees("1.1.0")
+
+	phase("abort")
+	s.push("1.2.0")
+	s.weight("1.2.0", 10)
+	s.decide("1.2.0", v1alpha1.DecisionDeprecate, "")
+	s.status("1.2.0", v1alpha1.ReleaseError)
+	sees("1.1.0")
+
+	phase("pin")
+	s.pin("1.0.0")
+	s.active("1.0.0")
+	sees("1.0.0")
+	phase("unpin")
+	s.pin("")
+	s.active("1.1.0")
+	sees("1.1.0")
+
+	phase("manager restart in a canary")
+	s.push("1.3.0")
+	s.weight("1.3.0", 10)
+	if err := new(killer).kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.weight("1.3.0", 50)
+	s.decide("1.3.0", v1alpha1.DecisionContinue, "half")
+	s.active("1.3.0")
+	sees("1.3.0")
+
+	phase("to Ingress")
+	s.provider(web, &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}})
+	s.serves(loads[0], 10*time.Second)
+	phase("back to the Gateway")
+	s.provider(web, gateway("public", "infra"))
+	s.serves(loads[0], 10*time.Second)
+
+	phase("preview closed")
+	closePreview(t)
+
+	phase(gatewayAway)
+	localcluster(t, "gateway-restart")
+	for _, l := range loads {
+		calm(t, l, 3*time.Second)
+	}
+	phase("gateway back")
+	s.serves(loads[0], 5*time.Second)
+	sees("1.3.0")
+
+	var reports []harness.Report
+	for _, l := range loads {
+		reports = append(reports, l.Stop())
+	}
+	if err := harness.WriteTable(os.Stdout, reports...); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reports {
+		away := 0
+		for _, p := range r.Phases {
+			if p.Name == gatewayAway {
+				away = p.Failed
+			} else if p.Failed > 0 {
+				t.Errorf("%s: %d of %d requests failed in %q", r.Host, p.Failed, p.Sent, p.Name)
+			}
+		}
+		t.Logf("%s: %d of %d requests failed, and %d while the gateway was away", r.Host, r.Total.Failed-away, r.Total.Sent, away)
+		if r.Total.Sent == 0 {
+			t.Errorf("%s: nothing was sent", r.Host)
+		}
+	}
+}
+
+// everyProtocol gives the policy a port of each protocol, with domains, and a listener for TCP. UDP is for the group's
+// Service: this gateway has no UDPRoute.
+func (s *service) everyProtocol() *service {
+	target := func(port int32) *intstr.IntOrString { p := intstr.FromInt32(port); return &p }
+	s.network.Spec.Ports = []v1alpha1.NetworkPort{
+		{Name: "http", Port: 80, TargetPort: target(8080), AppProtocol: "kubernetes.io/h2c"},
+		{Name: "grpc", Port: 81, TargetPort: target(8081), Protocol: v1alpha1.ProtocolGRPC},
+		{Name: "tls", Port: 443, TargetPort: target(8443), Protocol: v1alpha1.ProtocolTLS},
+		{Name: "tcp", Port: 9000, Protocol: v1alpha1.ProtocolTCP},
+		{Name: "udp", Port: 9000, Protocol: v1alpha1.ProtocolUDP},
+	}
+	s.network.Spec.Domains = []v1alpha1.Domain{
+		{Domain: "{{.ReleaseGroupName}}." + s.name + ".localhost", Port: "http"},
+		{Domain: "grpc-{{.ReleaseGroupName}}." + s.name + ".localhost", Port: "grpc"},
+		{Domain: "tls-{{.ReleaseGroupName}}." + s.name + ".localhost", Port: "tls", ParentRefs: []v1alpha1.ParentReference{edge("tls")}},
+	}
+	s.network.Spec.Listeners = []v1alpha1.Listener{{Name: "lines", Port: "tcp", ParentRef: edge("tcp-2")}}
+	return s
+}
+
+// edge names a listener of the Gateway for protocols other than HTTP.
+func edge(listener string) v1alpha1.ParentReference {
+	return v1alpha1.ParentReference{Namespace: "infra", Name: "edge", SectionName: listener}
+}
+
+// secondPolicy describes another policy of the Microservice, with one port for HTTP/1.1 and one domain.
+func (s *service) secondPolicy(name, domain string) *v1alpha1.NetworkPolicy {
+	target := intstr.FromInt32(8080)
+	return &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1alpha1.NetworkPolicySpec{
+		MicroserviceRef: &v1alpha1.Reference{Name: appName},
+		Ports:           []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: &target}},
+		Provider:        gateway("public", "infra"),
+		Domains:         []v1alpha1.Domain{{Domain: domain}},
+	}}
+}
+
+// everyLoad begins to ask in each protocol; the first load is that of HTTP/1.1.
+func (s *service) everyLoad() []*harness.Load {
+	s.t.Helper()
+	web := "web-" + s.host()
+	answers(s.t, web)
+	answers(s.t, s.host())
+	var group corev1.Service
+	if err := env.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: appName + "-" + slug}, &group); err != nil {
+		s.t.Fatal(err)
+	}
+	inside := func(port int) string { return net.JoinHostPort(env.GatewayInternal, strconv.Itoa(port)) }
+	var loads []*harness.Load
+	for _, c := range []harness.LoadConfig{
+		{Protocol: harness.HTTP1, Host: web, Gateway: env.Gateway, Rate: 100},
+		{Protocol: harness.H2C, Host: s.host(), Gateway: env.Gateway, Rate: 100},
+		{Protocol: harness.GRPC, Host: "grpc-" + s.host(), Gateway: env.Gateway, Rate: 20},
+		{Protocol: harness.TLS, Host: "tls-" + s.host(), Gateway: inside(8444), Network: env.Network(), Rate: 20, NoKeepAlive: true},
+		{Protocol: harness.TCP, Host: "TCP", Gateway: inside(9001), Network: env.Network(), Rate: 20},
+		{Protocol: harness.UDP, Host: "UDP", Gateway: net.JoinHostPort(group.Spec.ClusterIP, "9000"), Network: env.Network(), Rate: 20},
+	} {
+		c.Duration = time.Hour
+		s.ready(c)
+		l, err := harness.StartLoad(context.Background(), c)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { l.Stop() })
+		loads = append(loads, l)
+	}
+	return loads
+}
+
+// ready waits until a question is answered.
+func (s *service) ready(c harness.LoadConfig) {
+	s.t.Helper()
+	c.Rate, c.Count, c.Timeout = 10, 1, 2*time.Second
+	wait(s.t, c.Host+" to answer", func(ctx context.Context) (bool, string, error) {
+		l, err := harness.StartLoad(ctx, c)
+		if err != nil {
+			return false, "", harness.Permanent(err)
+		}
+		report := l.Wait()
+		return report.Total.Answered == 1, fmt.Sprint(report.Failures), nil
+	})
+}
+
+// provider changes the provider of a policy, and waits until its domains are programmed there and nothing of the former
+// one is left.
+func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvider) {
+	s.t.Helper()
+	change(s.t, p, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = to })
+	generation := p.Generation
+	wait(s.t, "the provider to be changed", func(ctx context.Context) (bool, string, error) {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return false, "", err
+		}
+		for _, d := range p.Status.Domains {
+			if !d.Programmed {
+				return false, fmt.Sprintf("%s: %s %s", d.Domain, d.Reason, d.Message), nil
+			}
+		}
+		return p.Status.ObservedGeneration >= generation && len(p.Status.Domains) > 0, "not observed", nil
+	})
+}
+
+// closePreview plays the end of a preview. Its requests are answered by it until they are answered by nobody: none meets a
+// pod that goes.
+func closePreview(t *testing.T) {
+	s := newService(t, "closing")
+	h := newHub(t, "")
+	repo := h.AddRepository("acme/app")
+	s.images.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
+		RepositoryRef: v1alpha1.NamespacedReference{Name: appName}, PullRequests: &v1alpha1.GitHubPullRequests{},
+	}}
+	s.images.Spec.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}"}}
+	s.create(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}, StringData: map[string]string{"token": hubToken}},
+		&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: appName}, Spec: v1alpha1.GitHubRepositorySpec{
+			Owner: "acme", Repo: "app", BaseURL: h.url, Interval: "5s", CredentialsSecretRef: &v1alpha1.Reference{Name: "github"},
+		}},
+		s.images, s.ms, s.network,
+	)
+	n := repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
+	head := repo.PullRequest(n).HeadSHA
+	s.push(fmt.Sprintf("pr-%d-%.7s", n, head), "VERSION", head[:7])
+	s.preview(head)
+	host := previewOf1 + "." + s.name + ".localhost"
+	answers(t, host)
+	l, err := harness.StartLoad(t.Context(), harness.LoadConfig{Gateway: env.Gateway, Host: host, Rate: 50, Duration: 5 * time.Minute, KeepFailures: 50 * 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Stop() })
+	s.serves(l, 2*time.Second)
+	l.Mark("closed")
+	repo.Close(n, true)
+	s.until("the preview to go", func(ms *v1alpha1.Microservice) (bool, string) {
+		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
+	})
+	report, other := l.Stop(), 0
+	for _, f := range report.Failures {
+		if f.Status != http.StatusNotFound {
+			other++
+			t.Errorf("a request to the preview got neither its answer nor 404: %+v", f)
+		}
+	}
+	t.Logf("a preview that is closed: of %d requests %d were answered, %d got 404, %d failed otherwise", report.Total.Sent, report.Total.Answered, report.Total.Failed-other, other)
+}
