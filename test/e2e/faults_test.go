@@ -97,6 +97,59 @@ func TestFaultsMidCanary(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
+// TestCanaryPodsKilled ends the processes of all canary pods at each weight: the routes give the canary nothing within 2 s,
+// and requests fail in that window only, which is counted apart.
+func TestCanaryPodsKilled(t *testing.T) {
+	const masked = 2 * time.Second
+	s := newService(t, "podskilled").steps(asking("there", 1))
+	s.start("1.0.0")
+	l := s.load(100, false)
+	for i, w := range []int32{1, 10, 50, 99} {
+		version := fmt.Sprintf("1.%d.0", i+1)
+		phase := fmt.Sprintf("at %d %%", w)
+		change(t, s.ms, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Steps[0].Weight = w })
+		l.Mark(phase)
+		s.push(version)
+		s.weight(version, w)
+		s.serves(l, 2*time.Second)
+		pods, err := s.pods(t.Context(), version)
+		if err != nil || len(pods) == 0 {
+			t.Fatalf("find pods of the canary: %d, %v", len(pods), err)
+		}
+		written := s.watchWeight()
+		before := l.Report().Total.Failed
+		l.Mark(phase + ", pods killed")
+		killed := time.Now()
+		for i := range pods {
+			kill(t, &pods[i])
+		}
+		zero := written(version, func(weight int32) bool { return weight == 0 }).Sub(killed)
+		last := calm(t, l, 3*time.Second)
+		lost := l.Report().Total.Failed - before
+		l.Mark(phase + ", masked")
+		t.Logf("at %d %%: weight 0 after %s; %d requests failed (100 per second are sent), the last %s after the kill",
+			w, zero.Round(10*time.Millisecond), lost, max(0, last.Sub(killed)).Round(10*time.Millisecond))
+		if zero > masked {
+			t.Errorf("at %d %% the weight was 0 after %s, more than %s", w, zero, masked)
+		}
+		s.weight(version, w)
+		s.decide(version, v1alpha1.DecisionContinue, "there")
+		s.active(version)
+		s.sees(l, version)
+	}
+	report := l.Stop()
+	var table strings.Builder
+	if err := harness.WriteTable(&table, report); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+	for _, p := range report.Phases {
+		if p.Failed > 0 && !strings.HasSuffix(p.Name, "killed") {
+			t.Errorf("%d requests failed in the phase %q", p.Failed, p.Name)
+		}
+	}
+}
+
 // calm waits until no request has failed for a time, and tells when the last one was seen to fail.
 func calm(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	t.Helper()

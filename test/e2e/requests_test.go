@@ -3,14 +3,10 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/test/harness"
 )
 
 // TestZeroFailedRequests takes a service through all that changes its traffic, under 50 requests per second over
@@ -87,56 +83,4 @@ func TestZeroFailedRequests(t *testing.T) {
 	s.sees(kept, "1.4.0")
 	s.serves(kept, 10*time.Second) // through the drain of 1.3.0
 	verdict(t, kept, fresh)
-}
-
-// TestSplit compares the share that 2,000 requests of unchanged configuration see of a canary with its weight: within 2
-// points.
-func TestSplit(t *testing.T) {
-	const requests, tolerance = 2000, 2.0
-	weights := []int32{1, 10, 50, 90}
-	s := newService(t, "split")
-	for _, w := range weights {
-		s.ms.Spec.UpdateStrategy.Canary = appendStep(s.ms.Spec.UpdateStrategy.Canary, asking(fmt.Sprintf("at-%d", w), w))
-	}
-	s.start("1.0.0")
-	answers(t, s.host())
-	s.push("1.1.0")
-	for _, w := range weights {
-		s.weight("1.1.0", w)
-		served(t, s, w)
-		l, err := harness.StartLoad(t.Context(), harness.LoadConfig{Gateway: env.Gateway, Host: s.host(), Rate: 200, Count: requests})
-		if err != nil {
-			t.Fatal(err)
-		}
-		report := l.Wait()
-		got := report.Total.Split().Fraction("1.1.0") * 100
-		t.Logf("asked %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
-		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
-			t.Errorf("at %d %%: %.2f %% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
-		}
-		s.decide("1.1.0", v1alpha1.DecisionContinue, fmt.Sprintf("at-%d", w))
-	}
-	s.active("1.1.0")
-}
-
-func appendStep(c *v1alpha1.CanaryStrategy, step v1alpha1.CanaryStep) *v1alpha1.CanaryStrategy {
-	if c == nil {
-		c = &v1alpha1.CanaryStrategy{}
-	}
-	c.Steps = append(c.Steps, step)
-	return c
-}
-
-// served waits until the gateway serves a weight that it has accepted: it reads its configuration at most once in its
-// throttle, and this is a test of shares and not of times.
-func served(t *testing.T, s *service, weight int32) {
-	t.Helper()
-	wait(t, fmt.Sprintf("the gateway to serve %d %%", weight), func(ctx context.Context) (bool, string, error) {
-		l, err := harness.StartLoad(ctx, harness.LoadConfig{Gateway: env.Gateway, Host: s.host(), Rate: 500, Count: 200})
-		if err != nil {
-			return false, "", harness.Permanent(err)
-		}
-		got := l.Wait().Total.Split().Fraction("1.1.0") * 100
-		return math.Abs(got-float64(weight)) < 5, fmt.Sprintf("%.1f %%", got), nil
-	})
 }

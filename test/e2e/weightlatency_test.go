@@ -1,0 +1,172 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestWeightLatency measures from a weight that is written into a route to its first answer at the gateway, with the
+// gateway's own throttle of 2 s, with the local cluster's of 100 ms and with none.
+func TestWeightLatency(t *testing.T) {
+	const (
+		samples = 6
+		slack   = time.Second
+	)
+	t.Cleanup(func() { // the test's context has ended here
+		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
+			t.Errorf("give the gateway its throttle back: %v\n%s", err, out)
+		}
+	})
+	for _, throttle := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
+		t.Run("throttle "+throttle.String(), func(t *testing.T) {
+			localcluster(t, "gateway-restart", "--gateway-throttle", throttle.String())
+			s := newService(t, "weightlatency").steps(asking("half", 50))
+			s.start("1.0.0")
+			answers(t, s.host())
+			var took []time.Duration
+			for i := range samples {
+				version := fmt.Sprintf("1.%d.0", i+1)
+				written := s.watchWeight()
+				first := firstAnswer(t, s.host(), version)
+				s.push(version)
+				at := written(version, func(weight int32) bool { return weight > 0 })
+				took = append(took, max(0, first().Sub(at)))
+				s.weight(version, 50)
+				s.decide(version, v1alpha1.DecisionContinue, "half")
+				s.active(version)
+			}
+			t.Logf("from weight written to weight served, with a throttle of %s: %s", throttle, durations(took))
+			if m := slices.Max(took); m > throttle+slack {
+				t.Errorf("a weight was served %s after it was written, more than the throttle and %s", m, slack)
+			}
+		})
+	}
+}
+
+// firstAnswer asks for a host every 5 ms; the result waits for the first answer of a version and tells when it came.
+func firstAnswer(t *testing.T, host, version string) func() time.Time {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	at := make(chan time.Time, 1)
+	go func() {
+		defer cancel()
+		every := time.NewTicker(5 * time.Millisecond)
+		defer every.Stop()
+		for {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
+			if err != nil {
+				return
+			}
+			if res, err := web().Do(req); err == nil {
+				res.Body.Close()
+				if res.Header.Get("X-Version") == version {
+					at <- time.Now()
+					return
+				}
+			}
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() time.Time {
+		t.Helper()
+		select {
+		case first := <-at:
+			return first
+		case <-ctx.Done():
+			select {
+			case first := <-at:
+				return first
+			default:
+			}
+			t.Fatalf("%s did not answer in time", version)
+			return time.Time{}
+		}
+	}
+}
+
+// watchWeight watches the routes of the service; the result waits until the weight of a version is as wanted in all of
+// them, and tells when that was seen.
+func (s *service) watchWeight() func(version string, wanted func(int32) bool) time.Time {
+	s.t.Helper()
+	w, err := env.Client.Watch(s.t.Context(), &gatewayv1.HTTPRouteList{}, client.InNamespace(s.namespace))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func(version string, wanted func(int32) bool) time.Time {
+		s.t.Helper()
+		defer w.Stop()
+		limit := time.After(patience)
+		for {
+			select {
+			case e, open := <-w.ResultChan():
+				seen := time.Now()
+				if !open {
+					s.t.Fatalf("the watch of routes ended before the weight of %s was as wanted", version)
+				}
+				route, ok := e.Object.(*gatewayv1.HTTPRoute)
+				if !ok {
+					continue
+				}
+				if wanted(s.weightIn(route, version)) {
+					return seen
+				}
+			case <-limit:
+				s.t.Fatalf("the weight of %s was not written in time", version)
+			}
+		}
+	}
+}
+
+// weightIn is what a route gives the Service of a version: 0 when it does not name it.
+func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
+	s.t.Helper()
+	release := s.nameOf(version)
+	if release == "" {
+		return 0
+	}
+	var services corev1.ServiceList
+	if err := env.Client.List(s.t.Context(), &services, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	var total int32
+	for _, rule := range route.Spec.Rules {
+		for _, backend := range rule.BackendRefs {
+			for _, each := range services.Items {
+				if each.Name == string(backend.Name) && each.Spec.Selector[v1alpha1.LabelRelease] == release && backend.Weight != nil {
+					total += *backend.Weight
+				}
+			}
+		}
+	}
+	return total
+}
+
+// nameOf is the name of a version's release, or empty before it is there.
+func (s *service) nameOf(version string) string {
+	var ms v1alpha1.Microservice
+	if err := env.Client.Get(s.t.Context(), s.key(), &ms); err != nil {
+		return ""
+	}
+	if r := row(&ms, version); r != nil {
+		return r.VersionedMicroservice
+	}
+	return ""
+}
