@@ -41,7 +41,7 @@ func TestSplit(t *testing.T) {
 		if w == 30 {
 			s.conforms(map[string]float64{"1.0.0": 0.7, "1.1.0": 0.3})
 		}
-		l, err := harness.StartLoad(t.Context(), harness.LoadConfig{Gateway: env.Gateway, Host: s.host(), Rate: 500, Count: requests})
+		l, err := harness.StartLoad(t.Context(), harness.LoadConfig{Gateway: env.Gateway, Host: s.host(), Rate: 300, Count: requests})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,9 +14,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -57,6 +60,7 @@ func TestTraffic(t *testing.T) {
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.1.0")
 	sees("1.1.0")
+	s.serves(loads[0], 8*time.Second) // through the drain of 1.0.0
 
 	phase("abort")
 	s.push("1.2.0")
@@ -215,7 +219,16 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	s.t.Helper()
 	change(s.t, p, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = to })
 	generation := p.Generation
+	mine := []client.ListOption{client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: p.Name}}
 	wait(s.t, "the provider to be changed", func(ctx context.Context) (bool, string, error) {
+		var routes gatewayv1.HTTPRouteList
+		var ingresses networkingv1.IngressList
+		if err := errors.Join(env.Client.List(ctx, &routes, mine...), env.Client.List(ctx, &ingresses, mine...)); err != nil {
+			return false, "", err
+		}
+		if (len(routes.Items) > 0) != (to.Gateway != nil) || (len(ingresses.Items) > 0) != (to.Ingress != nil) {
+			return false, fmt.Sprintf("%d HTTPRoutes, %d Ingresses", len(routes.Items), len(ingresses.Items)), nil
+		}
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return false, "", err
 		}
