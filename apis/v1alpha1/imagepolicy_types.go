@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name maps names of GitHub releases and tags: set spec.source.github.releases or tags; for tags of the registry there is spec.tagFilter"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates are tags of pull requests' images: set spec.source.github.pullRequests"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and leave tagFilter.extract out"
+// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the time of their images: leave spec.source and tagFilter.extract out"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
 	// image is the repository to look in, without tag or digest:
@@ -194,25 +195,29 @@ const (
 )
 
 // VersionScheme says how a version is read from a tag.
-// +kubebuilder:validation:Enum=SemVer;Tuple;Regexp
+// +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
 // The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple a fixed number
-// of numbers, Regexp the named groups of tagFilter.pattern.
+// of numbers, Regexp the named groups of tagFilter.pattern. PushTime reads nothing in
+// the tag: registries do not tell when a tag was pushed, so the time at which its image
+// says that it was built stands for it.
 const (
-	SchemeSemVer VersionScheme = "SemVer"
-	SchemeTuple  VersionScheme = "Tuple"
-	SchemeRegexp VersionScheme = "Regexp"
+	SchemeSemVer   VersionScheme = "SemVer"
+	SchemeTuple    VersionScheme = "Tuple"
+	SchemeRegexp   VersionScheme = "Regexp"
+	SchemePushTime VersionScheme = "PushTime"
 )
 
 // Versioning reads, admits and groups versions.
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts is for versioning.scheme Tuple: leave it out, or set the scheme"
 // +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts is for versioning.scheme SemVer: leave it out; with Tuple set versioning.parts"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || self.scheme != 'Tuple'",message="spec.versioning.level must be Release with versioning.scheme Tuple: numbers alone make no pre-release"
-// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || self.scheme != 'Regexp'",message="spec.versioning.suffix is not for versioning.scheme Regexp: write it into tagFilter.pattern"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple and PushTime: numbers alone make no pre-release"
+// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix is not for versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major needs versioning.parts of at least 2, Minor and Patch of at least 3"
 type Versioning struct {
-	// scheme says how a version is read from a tag.
+	// scheme says how a version is read from a tag. With PushTime it is the time of the
+	// tag's image in UTC, as "2026.1.5.13.7.9".
 	// +optional
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`

@@ -131,6 +131,7 @@ func TestExplainRefuses(t *testing.T) {
 		"credential is no file":   {[]string{"-f", "-", "--docker-config", "testdata/none"}, smallPolicy, "--docker-config: open"},
 		"credential is no JSON":   {[]string{"-f", "-", "--docker-config", "testdata/explain/deny/tags"}, smallPolicy, "--docker-config: read pull secrets"},
 		"credential of another":   {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "no entry of auths is for"},
+		"times of a list of tags": {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("versioning: {scheme: PushTime}"), "spec.versioning.scheme PushTime: a list of tags does not tell"},
 		"source of a cluster":     {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: what GitHub says"},
 		"certificates and tags":   {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags: no registry"},
 		"certificate is no file":  {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
@@ -462,7 +463,7 @@ func TestExplainTakesDocuments(t *testing.T) {
 			}
 			code, _, stderr := hlnr(t, block[1], "explain", "-f", "-", "--tags", "testdata/explain/deny/tags")
 			switch {
-			case code == exitUsage && strings.Contains(stderr, "spec.source.github: what GitHub says"):
+			case code == exitUsage && (strings.Contains(stderr, "spec.source.github: what GitHub says") || strings.Contains(stderr, "a list of tags does not tell the times")):
 			case code == exitUsage:
 				t.Errorf("%s: %s%s", path, block[1], stderr)
 			}

@@ -3,6 +3,7 @@ package imagepolicy
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"k8s.io/utils/clock"
@@ -50,7 +51,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 		}
 	}
 	o.unverified = true
-	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx}
+	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx, timeable: math.MaxInt}
 	s := scan(o, a, nil, nil)
 	images := map[string]v1alpha1.ReleaseImage{}
 	for tag, found := range s.images {
@@ -70,6 +71,9 @@ func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, erro
 	if o.github != nil {
 		return Explanation{}, errGitHub
 	}
+	if o.timed() {
+		return Explanation{}, errTimes
+	}
 	listed, missing := tags, map[string]version.Refusal{}
 	if o.pinned != nil {
 		listed = o.pinned
@@ -84,6 +88,8 @@ func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, erro
 		Tags:   len(listed), Unverified: policy.Spec.Verify != nil, Cut: o.pinned == nil && o.question.maxTags > 0 && len(listed) > o.question.maxTags,
 	}, nil
 }
+
+var errTimes = errors.New("spec.versioning.scheme PushTime: a list of tags does not tell the times of their images: ask the registry")
 
 var errGitHub = errors.New("spec.source.github: what GitHub says is kept by a GitHubRepository of a cluster: see status.candidates of the ImagePolicy there")
 

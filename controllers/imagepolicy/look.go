@@ -91,6 +91,10 @@ type look struct {
 	absent   map[string]answer[bool]
 	// heads are what is known of the head commits of pull requests, by number.
 	heads map[int64]head
+	// times are those of images, by tag, where they give the versions; untimed says that
+	// there are more tags than the look may ask for.
+	times   map[string]answer[built]
+	untimed bool
 }
 
 // ref names an image of one of the question's repositories, by tag or digest.
@@ -108,7 +112,7 @@ func newLook(q question, by access, impatient bool) *look {
 	return &look{
 		question: q, access: by, impatient: impatient,
 		images: map[ref]answer[registry.Image]{}, details: map[ref]answer[registry.Image]{}, verified: map[ref]answer[cosign.Result]{},
-		absent: map[string]answer[bool]{}, heads: map[int64]head{},
+		absent: map[string]answer[bool]{}, heads: map[int64]head{}, times: map[string]answer[built]{},
 	}
 }
 
@@ -117,7 +121,7 @@ func (l *look) after(before *look) *look {
 	if before == nil || before.question.origin != l.question.origin {
 		return l
 	}
-	l.news = before.saw
+	l.news, l.times = before.saw, lasting(before.times)
 	if l.impatient {
 		return l
 	}
@@ -132,7 +136,7 @@ func (l *look) after(before *look) *look {
 func (l *look) more() *look {
 	c := *l
 	c.images, c.details, c.verified = maps.Clone(l.images), maps.Clone(l.details), maps.Clone(l.verified)
-	c.absent, c.heads = maps.Clone(l.absent), maps.Clone(l.heads)
+	c.absent, c.heads, c.times = maps.Clone(l.absent), maps.Clone(l.heads), maps.Clone(l.times)
 	return &c
 }
 
@@ -149,6 +153,8 @@ type asker struct {
 	scanner  Scanner
 	verifier Verifier
 	ctx      context.Context
+	// timeable is how many images may still be asked for their time.
+	timeable int
 	// unasked says that something was missing.
 	unasked bool
 }
@@ -274,6 +280,9 @@ func (l *look) close(err error, now time.Time) {
 			l.pace = l.pace.After(l.news != l.saw)
 		}
 		due = l.time.Add(l.pace.Wait(interval, rand.Int64N))
+		if soon := now.Add(retimed); l.untimed && soon.Before(due) {
+			due = soon
+		}
 		for _, h := range l.heads {
 			if !h.next.IsZero() && h.next.Before(due) {
 				due = h.next

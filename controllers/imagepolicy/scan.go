@@ -48,9 +48,11 @@ type scanned struct {
 	pulled *pulled
 	// seen is when tags were first seen; nil where there is no spec.minAge.
 	seen *sightings
-	// ripe is when the first of the versions that are too young is old enough; zero:
-	// none is too young.
+	// ripe is when the first of the versions that are too young is old enough, or that the
+	// clock of a build saw too early is there; zero: none.
 	ripe time.Time
+	// untimed counts the tags of which the time is to be known, and is not yet.
+	untimed int
 	// missing are tags that were offered and that the list no longer has, or of which
 	// the registry has no image where the source is no registry.
 	missing map[string]bool
@@ -146,6 +148,9 @@ func (s *scanned) rank(o *observed, a *asker, names []version.Name, before map[s
 			s.missing[tag] = true
 			tags = append(tags, tag)
 		}
+	}
+	if o.timed() {
+		return s.rankTimed(o, a, tags, before)
 	}
 	return o.selector.Rank(tags)
 }

@@ -139,11 +139,16 @@ func (s *scanned) young(o *observed, rel version.Release, offered bool, now time
 	if first.IsZero() || !now.Before(from) {
 		return nil
 	}
-	if s.ripe.IsZero() || from.Before(s.ripe) {
-		s.ripe = from
-	}
+	s.ripens(from)
 	return &version.Refusal{Verdict: version.VerdictMinAge, Reason: fmt.Sprintf(
 		"first seen at %s, and spec.minAge is %s: it is offered from %s", stamp(first), o.policy.Spec.MinAge, stamp(from))}
+}
+
+// ripens says that there is something to offer at a time.
+func (s *scanned) ripens(at time.Time) {
+	if s.ripe.IsZero() || at.Before(s.ripe) {
+		s.ripe = at
+	}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -131,6 +131,8 @@ func setConditions(o *observed, s scanned, out outcome) {
 	case len(out.releases) == 0 && s.err != nil:
 		reason, message := failure(s.err)
 		status.Reconciling(conds, gen, reason, message)
+	case len(out.releases) == 0 && s.untimed > 0:
+		status.Reconciling(conds, gen, "Looking", fmt.Sprintf("of %d of %d tags the time of the image is not known yet, and none is offered before; choose tags with spec.tagFilter, or delete old ones", s.untimed, s.tags))
 	case s.pulled != nil && len(out.releases) == 0:
 		status.Ready(conds, gen, "NoPullRequests", noVersions(s, out)) // that is no fault
 	case len(out.releases) == 0:

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,7 @@ type candidate struct {
 	match   []int    // of tagFilter.pattern in the tag
 	version *Version // nil until parsed
 	pre     bool     // the source says that it is a pre-release
+	timed   Timed    // for SchemePushTime
 }
 
 // filter is one row of the table in the package's documentation: refuses gives
@@ -42,9 +44,11 @@ type filter struct {
 	refuses func(*Selector, *candidate) string
 }
 
-// filters before the registry is asked. Everything from versionFilters on judges
-// the version alone.
-var filters = []filter{
+// filters before the registry is asked: tagFilters judge the tag, and then the
+// version is read. Everything from versionFilters on judges the version alone.
+var filters = append(slices.Clip(tagFilters), parseFilter)
+
+var tagFilters = []filter{
 	{VerdictName, func(_ *Selector, c *candidate) string {
 		if !IsTag(c.tag) {
 			return "no tag: letters, digits, _ . and -, at most 128"
@@ -77,15 +81,16 @@ var filters = []filter{
 		}
 		return ""
 	}},
-	{VerdictParse, func(s *Selector, c *candidate) string {
-		v, err := s.parse(c)
-		if err != nil {
-			return err.Error()
-		}
-		c.version = v
-		return ""
-	}},
 }
+
+var parseFilter = filter{VerdictParse, func(s *Selector, c *candidate) string {
+	v, err := s.parse(c)
+	if err != nil {
+		return err.Error()
+	}
+	c.version = v
+	return ""
+}}
 
 var versionFilters = []filter{
 	{VerdictLevel, func(s *Selector, c *candidate) string {

@@ -27,6 +27,9 @@ const (
 	// SchemeRegexp reads the named groups of TagFilter.Pattern: major, minor, patch,
 	// revision and prerelease. A number that is not there, or empty, is 0.
 	SchemeRegexp Scheme = "Regexp"
+	// SchemePushTime reads nothing in the tag: the version is the time of the image,
+	// which RankTimed is given.
+	SchemePushTime Scheme = "PushTime"
 )
 
 // DefaultParts and MaxParts are the numbers of a tuple.
@@ -143,8 +146,11 @@ func isPrerelease(text string) bool {
 
 // parse reads the version of a candidate by the scheme of the rules.
 func (s *Selector) parse(c *candidate) (*Version, error) {
-	if s.rules.Scheme == SchemeRegexp {
+	switch s.rules.Scheme {
+	case SchemeRegexp:
 		return s.parseGroups(c)
+	case SchemePushTime:
+		return c.timed.read()
 	}
 	text, ok := strings.CutSuffix(c.text, s.rules.Suffix)
 	if !ok {
@@ -167,6 +173,11 @@ func (s *Selector) parseText(text string) (*Version, error) {
 		return ofNumbers(numbers, ""), nil
 	case SchemeRegexp:
 		return read(text)
+	case SchemePushTime:
+		if strings.Count(text, ".") > 2 {
+			return read(text)
+		}
+		return Parse(text, TwoPartsDeny)
 	default:
 		return Parse(text, s.rules.TwoParts)
 	}
@@ -212,7 +223,7 @@ func (c *candidate) group(at int) string {
 }
 
 func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
-	errs = oneOf("versioning.scheme", r.Scheme, SchemeSemVer, SchemeTuple, SchemeRegexp)
+	errs = oneOf("versioning.scheme", r.Scheme, SchemeSemVer, SchemeTuple, SchemeRegexp, SchemePushTime)
 	s.errors.suffix = fmt.Errorf("no version: it does not end in versioning.suffix %q", r.Suffix)
 	s.errors.parts = fmt.Errorf("no version: not %d numbers separated by '.', '-' or '_' (versioning.parts)", r.Parts)
 	if r.Scheme == SchemeTuple {
@@ -225,6 +236,9 @@ func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
 	}
 	if r.Scheme == SchemeRegexp {
 		errs = append(errs, s.compileGroups(r)...)
+	}
+	if r.Scheme == SchemePushTime {
+		errs = append(errs, timeErrors(r)...)
 	}
 	return errs
 }

@@ -135,6 +135,9 @@ func TestSchemeErrors(t *testing.T) {
 		"extract":              {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not read"},
 		"suffix":               {Rules{Scheme: SchemeRegexp, Suffix: "-a", TagFilter: TagFilter{Pattern: `(?P<major>1)`}}, "spec.versioning.suffix: is not read"},
 		"a pattern that is no": {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(`}}, "is no regular expression"},
+		"time, suffix":         {Rules{Scheme: SchemePushTime, Suffix: "-a"}, "spec.versioning.suffix: is not read with versioning.scheme PushTime"},
+		"time, extract":        {Rules{Scheme: SchemePushTime, TagFilter: TagFilter{Pattern: `(1)`, Extract: "$1"}}, "spec.tagFilter.extract: is not read"},
+		"time, level":          {Rules{Scheme: SchemePushTime, Level: LevelCandidate}, "spec.versioning.level: is Candidate"},
 		"a denied day":         {Rules{Scheme: SchemeTuple, Deny: []string{"yesterday"}}, "spec.deny[0]: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ type ranked struct {
 //
 // A list that may be incomplete (an error, a shrunken or a truncated list) loses
 // nothing when the caller adds the tags that it offered before.
-func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil) }
+func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil, nil) }
 
 // RankNames maps names to tags, and puts these through the filters. Of names that
 // give the same tag one counts: one that the source does not mark as a pre-release
@@ -140,7 +140,7 @@ func (s *Selector) RankNames(names []Name) *Ranking {
 			byTag[n.Tag] = n
 		}
 	}
-	return s.rank(slices.Collect(maps.Keys(byTag)), byTag, slices.CompactFunc(unmatched, func(a, b Rejection) bool { return a.Tag == b.Tag }))
+	return s.rank(slices.Collect(maps.Keys(byTag)), byTag, nil, slices.CompactFunc(unmatched, func(a, b Rejection) bool { return a.Tag == b.Tag }))
 }
 
 func compareNames(a, b Name) int {
@@ -168,7 +168,7 @@ func (s *Selector) tagOf(name string) (string, bool) {
 	return string(s.mapping.ExpandString(nil, s.rules.Match.To, name, m)), true
 }
 
-func (s *Selector) rank(tags []string, names map[string]Name, rejected []Rejection) *Ranking {
+func (s *Selector) rank(tags []string, names map[string]Name, times map[string]Timed, rejected []Rejection) *Ranking {
 	sorted := tags
 	if !slices.IsSorted(sorted) {
 		sorted = slices.Sorted(slices.Values(tags))
@@ -178,7 +178,7 @@ func (s *Selector) rank(tags []string, names map[string]Name, rejected []Rejecti
 		if i > 0 && tag == sorted[i-1] {
 			continue
 		}
-		c := candidate{tag: tag, pre: names[tag].Prerelease}
+		c := candidate{tag: tag, pre: names[tag].Prerelease, timed: times[tag]}
 		verdict, reason := s.run(filters, &c)
 		if verdict == "" {
 			verdict, reason = s.run(versionFilters, &c)

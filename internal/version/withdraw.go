@@ -116,7 +116,7 @@ func (w withdrawing) judge(h Held, group, text, own string) Reason {
 
 // refusesTag tells whether the rules no longer read this version from the tag.
 func (s *Selector) refusesTag(tag, version string) bool {
-	c := candidate{tag: tag}
+	c := candidate{tag: tag, timed: Timed{Version: version}}
 	verdict, _ := s.run(filters, &c)
 	return verdict != "" || c.version.Original() != version
 }

@@ -1,0 +1,300 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+func byTime(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemePushTime }
+
+// built pushes an image that says when it was built, some time before the story's clock.
+func (s *story) built(tag string, ago time.Duration) (digest string) {
+	s.Helper()
+	return s.server.PushImage(s, path, tag, registrytest.Image(s, tag, "linux/amd64", s.clock.Now().Add(-ago)))
+}
+
+// tags offered, with their versions.
+func tagged(p *v1alpha1.ImagePolicy) (out []string) {
+	for _, rel := range p.Status.Releases {
+		out = append(out, rel.SemVer.Version+" "+tagOf(rel.Images))
+	}
+	return out
+}
+
+// Tags without an order are offered by the times of their images.
+func TestByTime(t *testing.T) {
+	s := begin(t) // 2026-01-02 03:04:05
+	s.built("sha-fff", 48*time.Hour)
+	s.built("sha-aaa", time.Hour)
+	s.built("sha-bbb", 26*time.Hour)
+	s.server.PushImage(t, path, "same", registrytest.Image(t, "other", "linux/amd64", s.clock.Now().Add(-time.Hour)))
+	s.built("soon", -30*time.Second)
+	s.push("reproducible") // says nothing of a time
+	s.built("left-out", 0)
+	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) {
+		p.TagFilter = &v1alpha1.TagFilter{Exclude: []string{"^left"}}
+		p.Deny = []string{"2026.1.1.1.4.5"}
+	})
+	p, next := s.pass("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 same", "2025.12.31.3.4.5 sha-fff"})
+	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "Exclude", Count: 1}, {Verdict: "Parse", Count: 2}, {Verdict: "Deny", Count: 1}, {Verdict: "Duplicate", Count: 1}})
+	reasons := map[string]string{}
+	for _, c := range p.Status.Candidates {
+		reasons[c.Version] = c.Reason
+	}
+	for tag, want := range map[string]string{
+		"reproducible": "set SOURCE_DATE_EPOCH", "soon": "built at 2026-01-02T03:04:35Z, which is to come: mend the clock", "2026.1.2.2.4.5": `the same version as tag "same"`,
+	} {
+		if !strings.Contains(reasons[tag], want) {
+			t.Errorf("%s is refused because %q, want %q", tag, reasons[tag], want)
+		}
+	}
+	if next > 30*time.Second {
+		t.Errorf("next pass in %s: the image from the future is there in 30 s", next)
+	}
+	s.clock.Step(30 * time.Second)
+	p, _ = s.pass("shop")
+	same(t, "latest", p.Status.Latest, "2026.1.2.3.4.35")
+}
+
+// What is known is not asked for again, nothing is written while nothing changes, and a
+// restart gives the same.
+func TestByTimeAtRest(t *testing.T) {
+	s := begin(t)
+	for i := range 30 {
+		s.built(fmt.Sprintf("sha-%02d", (i*7)%30), time.Duration(i+1)*time.Hour)
+	}
+	s.policy("shop", byTime)
+	p, _ := s.pass("shop")
+	first := tagged(p)
+	same(t, "offered", len(first), 10)
+	heads, gets, writes := s.server.Requests(registrytest.Head), s.server.Requests(registrytest.Get), s.writes
+	p = s.look("shop")
+	same(t, "offered again", tagged(p), first)
+	same(t, "writes", s.writes-writes, 0)
+	if heads, gets = s.server.Requests(registrytest.Head)-heads, s.server.Requests(registrytest.Get)-gets; heads > 10 || gets > 0 {
+		t.Errorf("asked for %d digests and %d manifests, want a digest for each of the ten that are offered", heads, gets)
+	}
+	s.restart()
+	p = s.look("shop")
+	same(t, "offered after a restart", tagged(p), first)
+	same(t, "writes", s.writes-writes, 0)
+}
+
+// A registry with more tags than one look asks for: nothing is offered until all times are
+// known, and what was offered stays meanwhile.
+func TestByTimeOfManyTags(t *testing.T) {
+	s := begin(t)
+	many := 2*maxTimed + 50
+	for i := range many {
+		s.built(fmt.Sprintf("t%04d", i), time.Duration(i+1)*time.Minute)
+	}
+	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.Interval = "1h" })
+	for left := many - maxTimed; left > 0; left -= maxTimed {
+		heads := s.server.Requests(registrytest.Head)
+		p, next := s.pass("shop")
+		same(t, "offered too early", tagged(p), []string(nil))
+		if got, want := condition(p, "Ready"), fmt.Sprintf("False Looking: of %d of %d tags the time", left, many); !strings.HasPrefix(got, want) {
+			t.Errorf("Ready is %q, want %q", got, want)
+		}
+		if next > retimed {
+			t.Errorf("next look in %s", next)
+		}
+		if n := s.server.Requests(registrytest.Head) - heads; n > maxTimed {
+			t.Errorf("%d images were asked for in one look, more than %d", n, maxTimed)
+		}
+		s.clock.Step(retimed)
+	}
+	p, _ := s.pass("shop")
+	same(t, "latest", tagged(p)[0], atTime(s.clock.Now().Add(-2*retimed-time.Minute))+" t0000")
+
+	s.restart()
+	s.built("a-new-one", 0)
+	s.clock.Step(time.Hour)
+	p, _ = s.pass("shop")
+	same(t, "while times are asked for again", tagged(p)[0], atTime(s.clock.Now().Add(-time.Hour-2*retimed-time.Minute))+" t0000")
+	for range 3 {
+		s.clock.Step(retimed)
+		p, _ = s.pass("shop")
+	}
+	same(t, "latest", tagOf(p.Status.Releases[0].Images), "a-new-one")
+}
+
+// A tag that moves gives another version, and withdraws none; one that moves to an older
+// image does so too. Neither gives a version the image of another one.
+func TestByTimeOfMovingTags(t *testing.T) {
+	s := begin(t)
+	old := s.built("main", 3*time.Hour)
+	stable := s.built("stable", 2*time.Hour)
+	s.policy("shop", byTime)
+	p, _ := s.pass("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.1.4.5 stable", "2026.1.2.0.4.5 main"})
+	s.microservice("shop", "shop", "release 2026.1.2.0.4.5", "release 2026.1.2.1.4.5")
+
+	young := s.built("main", time.Hour)
+	p = s.look("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 main", "2026.1.2.1.4.5 stable"})
+	same(t, "digests", []string{p.Status.Releases[0].Images[0].Digest, p.Status.Releases[1].Images[0].Digest}, []string{young, stable})
+	same(t, "withdrawn", taken(p), []string(nil))
+	for _, e := range s.told() {
+		if strings.Contains(e, "TagMoved") {
+			t.Errorf("told %q: it is another version", e)
+		}
+	}
+
+	s.built("main", 5*time.Hour)
+	p = s.look("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.1.4.5 stable", "2026.1.1.22.5.5 main"})
+	same(t, "withdrawn", taken(p), []string(nil))
+	if d := p.Status.Releases[1].Images[0].Digest; d == old || d == young {
+		t.Errorf("an older image is offered by the digest %s of another one", d)
+	}
+
+	// Tags beyond the limits are not asked for at each look; one that moved is noticed when it
+	// would be offered, before it is.
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
+	s.hold("shop")
+	p = s.look("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.1.4.5 stable"})
+	moved := s.built("main", 4*time.Hour)
+	s.look("shop")
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"2026.1.2.1.4.5"} })
+	p = s.look("shop")
+	same(t, "offered", len(p.Status.Releases), 1)
+	same(t, "digest", p.Status.Releases[0].Images[0].Digest, moved)
+	if v := p.Status.Releases[0].SemVer.Version; !strings.HasPrefix(v, "2026.1.1.23.") {
+		t.Errorf("version %s is not of the image that the tag names now", v)
+	}
+}
+
+// A registry that does not answer, in part or at all, takes nothing away, and gives
+// nothing a wrong order.
+func TestByTimeWithFailures(t *testing.T) {
+	s := begin(t)
+	s.built("b", 3*time.Hour)
+	s.policy("shop", byTime)
+	before, _ := s.pass("shop")
+	same(t, "offered", len(before.Status.Releases), 1)
+	s.built("a", 2*time.Hour)
+	s.built("c", time.Hour)
+	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/c") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+	p := s.look("shop")
+	same(t, "offered while a time is not known", tagged(p), tagged(before))
+	if got := condition(p, "SourceReachable"); !strings.HasPrefix(got, "False Unreachable: ") {
+		t.Errorf("SourceReachable is %q", got)
+	}
+	s.server.Heal()
+	p = s.look("shop")
+	same(t, "offered", len(p.Status.Releases), 3)
+	same(t, "latest", tagOf(p.Status.Releases[0].Images), "c")
+
+	s.restart()
+	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "UNAVAILABLE"))
+	same(t, "offered while the registry is away", tagged(s.look("shop")), tagged(p))
+	s.server.Heal()
+	// One that is listed and not there is asked for again, and holds up nobody.
+	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/d") }, -1, registrytest.Status(404, "MANIFEST_UNKNOWN"))
+	s.built("d", 0)
+	p = s.look("shop")
+	same(t, "latest", tagOf(p.Status.Releases[0].Images), "c")
+	s.server.Heal()
+	p = s.look("shop")
+	same(t, "latest", tagOf(p.Status.Releases[0].Images), "d")
+	// Gone is what was proven twice.
+	s.server.Delete(t, path, "d")
+	s.server.Delete(t, path, p.Status.Releases[0].Images[0].Digest)
+	s.microservice("shop", "shop", "release "+p.Status.Latest)
+	s.look("shop")
+	same(t, "withdrawn", taken(s.look("shop")), []string{p.Status.Latest + " in release: Gone"})
+}
+
+// The time of an image for several platforms is that of its index, else of its image.
+func TestByTimeOfIndexes(t *testing.T) {
+	s := begin(t)
+	index := func(tag string, ago time.Duration, annotated string) {
+		inner := registrytest.Image(t, tag, "linux/amd64", s.clock.Now().Add(-ago))
+		var all v1.ImageIndex = mutate.IndexMediaType(mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+			Add: inner, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
+		}), types.OCIImageIndex)
+		if annotated != "" {
+			all = mutate.Annotations(all, map[string]string{"org.opencontainers.image.created": annotated}).(v1.ImageIndex)
+		}
+		s.server.PushIndex(t, path, tag, all)
+	}
+	index("inner", time.Hour, "")
+	index("annotated", time.Hour, "2025-06-07T08:09:10Z")
+	s.policy("shop", byTime)
+	p, _ := s.pass("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 inner", "2025.6.7.8.9.10 annotated"})
+}
+
+// When the scheme changes, what runs stays until something newer is there.
+func TestByTimeInsteadOfSemVer(t *testing.T) {
+	s := begin(t)
+	s.built("1.0.0", time.Hour)
+	s.policy("shop")
+	s.microservice("shop", "shop", "release 1.0.0")
+	s.pass("shop")
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { byTime(&p.Spec) })
+	p := s.look("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 1.0.0"})
+	same(t, "withdrawn", taken(p), []string(nil))
+	if version.Compare(p.Status.Latest, "1.0.0") <= 0 {
+		t.Errorf("%s is not above 1.0.0", p.Status.Latest)
+	}
+}
+
+// The dry run asks for all times at once, and gives what the cluster offers.
+func TestExplainByTime(t *testing.T) {
+	server := registrytest.New(t)
+	start := time.Now().Add(-time.Hour).UTC()
+	for i := range 3 {
+		tag := fmt.Sprintf("t%d", i)
+		server.PushImage(t, path, tag, registrytest.Image(t, tag, "linux/amd64", start.Add(-time.Duration(i)*time.Minute)))
+	}
+	policy := &v1alpha1.ImagePolicy{}
+	policy.Spec.Image = server.Repository(path)
+	byTime(&policy.Spec)
+	got, err := Explain(t.Context(), policy, registry.New(registry.Options{}), registry.Credential{}, registry.TLS{}, "linux/amd64")
+	if err != nil || len(got.Offered) != 3 || got.Offered[0].Tag != "t0" || got.Offered[0].Version != atTime(start) {
+		t.Errorf("explained as %+v, %v", got.Offered, err)
+	}
+	if _, err := ExplainTags(policy, []string{"t0"}); err != errTimes {
+		t.Errorf("a list of tags: %v", err)
+	}
+}
+
+// Later times are higher versions, whichever they are, and are read back.
+func TestAtTime(t *testing.T) {
+	start := time.Date(1999, 12, 31, 23, 59, 58, 0, time.UTC)
+	var versions []string
+	for _, d := range []time.Duration{0, time.Second, 2 * time.Second, time.Minute, 9 * time.Hour, 10 * time.Hour, 31 * 24 * time.Hour, 300 * 24 * time.Hour, 9000 * 24 * time.Hour} {
+		v := atTime(start.Add(d).In(time.FixedZone("east", 3600)))
+		if !isTime(v) {
+			t.Errorf("%q is no time", v)
+		}
+		versions = append(versions, v)
+	}
+	if !slices.IsSortedFunc(versions, version.Compare) {
+		t.Errorf("%q are not in order", versions)
+	}
+	for _, v := range []string{"1.2.3", "2026.1.5.13.7", "2026.13.5.13.7.9", "2026.01.5.13.7.9", "2026.1.5.13.7.9-rc.1", ""} {
+		if isTime(v) {
+			t.Errorf("%q is a time", v)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package version
+
+import "errors"
+
+// Timed is what is known of the time of a tag's image, for SchemePushTime.
+type Timed struct {
+	// Version that the time gives; "" for none. Numbers of falling weight, such as those
+	// of year, month and day, order the tags by time.
+	Version string
+	// Reason why there is none, as a rejection tells it.
+	Reason string
+}
+
+var errNoTime = errors.New("no version: the time of its image is not known")
+
+func (t Timed) read() (*Version, error) {
+	switch {
+	case t.Version != "":
+		return read(t.Version)
+	case t.Reason != "":
+		return nil, errors.New(t.Reason)
+	}
+	return nil, errNoTime
+}
+
+// RankTimed is Rank for SchemePushTime, whose versions are those of times, by tag. A tag
+// of which they tell nothing is no version.
+func (s *Selector) RankTimed(tags []string, times map[string]Timed) *Ranking {
+	return s.rank(tags, nil, times, nil)
+}
+
+// Chooses says that a tag passes the filters that judge the tag alone: of no other one
+// the time is needed.
+func (s *Selector) Chooses(tag string) bool {
+	verdict, _ := s.run(tagFilters, &candidate{tag: tag})
+	return verdict == ""
+}
+
+func timeErrors(r Rules) (errs []FieldError) {
+	if r.Suffix != "" {
+		errs = append(errs, FieldError{"versioning.suffix", "is not read with versioning.scheme PushTime", "choose tags by tagFilter.pattern"})
+	}
+	if r.TagFilter.Extract != "" {
+		errs = append(errs, FieldError{"tagFilter.extract", "is not read with versioning.scheme PushTime", "leave it out: the version is a time"})
+	}
+	if r.Level == LevelCandidate {
+		errs = append(errs, FieldError{"versioning.level", "is Candidate, and a time makes no pre-release", "write Release"})
+	}
+	return errs
+}
