@@ -27,8 +27,12 @@ demo-analysis: cluster-up local-install bin/demo bin/sampleapp ## Play good, bad
 demo-previews: cluster-up local-install bin/demo bin/sampleapp ## Play the life of pull requests' previews, with a server that stands in for GitHub; ends with a verdict
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story previews -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
+.PHONY: demo-traffic
+demo-traffic: cluster-up local-install bin/demo bin/sampleapp ## Play a canary at several domains, at its own and over TCP; ends with a verdict
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story traffic -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
 .PHONY: demo-all
-demo-all: demo demo-analysis demo-previews ## Play all stories
+demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a real API server

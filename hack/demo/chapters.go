@@ -305,8 +305,13 @@ func (s *story) moved(ctx context.Context, slug, version string) error {
 
 // seen waits until a version is all that clients see.
 func (s *story) seen(ctx context.Context, version string) error {
+	return sees(ctx, s.loads[0], version)
+}
+
+// sees waits until a version is all that the clients of a load see.
+func sees(ctx context.Context, l *harness.Load, version string) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "clients to see "+version+" only", func(context.Context) (bool, string, error) {
-		split := s.loads[0].Recent(time.Second).Split()
+		split := l.Recent(time.Second).Split()
 		return split.Fraction(version) == 1, fmt.Sprintf("%.0f %%", split.Fraction(version)*100), nil
 	})
 }

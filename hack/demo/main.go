@@ -1,10 +1,12 @@
 // Command demo plays Heighliner's work on the local cluster, with real requests
 // through the gateway, and ends with a verdict: exit code 0 when every check held and
-// no request failed that was not to fail, 1 when not. There are three stories: the
-// main job, the analysis of canaries, and the previews of pull requests.
+// no request failed that was not to fail, 1 when not. There are four stories: the
+// main job, the analysis of canaries, the previews of pull requests, and domains and
+// TCP.
 //
 // It expects Heighliner to be installed, and the sample application to be built;
-// "make demo", "make demo-analysis" and "make demo-previews" see to both.
+// "make demo", "make demo-analysis", "make demo-previews" and "make demo-traffic" see to
+// both.
 package main
 
 import (
@@ -27,7 +29,7 @@ import (
 func main() {
 	var o options
 	var name string
-	flag.StringVar(&name, "story", "main", "story to play: main, analysis or previews")
+	flag.StringVar(&name, "story", "main", "story to play: main, analysis, previews or traffic")
 	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the story's)")
 	flag.StringVar(&o.app, "app", "bin/sampleapp", "static binary of the sample application")
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl to apply and show with")
@@ -51,7 +53,7 @@ var errVerdict = errors.New("the verdict is: failed")
 func run(ctx context.Context, name string, o options) error {
 	script, ok := scripts[name]
 	if !ok {
-		return fmt.Errorf("check -story %q: it is main, analysis or previews", name)
+		return fmt.Errorf("check -story %q: it is main, analysis, previews or traffic", name)
 	}
 	if o.samples == "" {
 		o.samples = script.samples

@@ -76,6 +76,17 @@ var scripts = map[string]script{
 		judge:   (*story).onlyCanariesFailed,
 		domains: []string{domainV1},
 	},
+	"traffic": {
+		samples: "hack/demo/traffic",
+		chapters: []chapter{
+			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Apply the samples with three domains and a TCP port, and push 1.0.0", (*story).everywhere},
+			{"Push 1.1.0: 10 %, then 50 %, then all, at each of them", (*story).everywhereByWeight},
+			{"Pin group 1.x to 1.0.0 by hand", (*story).everywhereBack},
+		},
+		judge:   (*story).noneFailed,
+		domains: []string{domainV1, domainWWW, domainCanary},
+	},
 	"previews": {
 		samples: "hack/demo/previews",
 		chapters: []chapter{

@@ -30,6 +30,8 @@ type Addresses struct {
 	AuthRegistryInternal string
 	// Gateway for HTTP: HLNR_GATEWAY, default 127.0.0.1:8000.
 	Gateway string
+	// GatewayTCP is the gateway's listener for TCP: HLNR_GATEWAY_TCP, default 127.0.0.1:9000.
+	GatewayTCP string
 	// GatewayInternal is its IP, internal, at which it listens for TCP too: HLNR_GATEWAY_INTERNAL, default 10.250.0.1.
 	GatewayInternal string
 	// PrometheusInternal is the URL of Prometheus, internal: HLNR_PROMETHEUS_INTERNAL, default http://10.250.0.1:9090.
@@ -47,6 +49,7 @@ func AddressesFrom(getenv func(string) string) Addresses {
 		AuthRegistry:         cmp.Or(getenv("HLNR_AUTH_REGISTRY"), "127.0.0.1:5001"),
 		AuthRegistryInternal: cmp.Or(getenv("HLNR_AUTH_REGISTRY_INTERNAL"), "10.250.0.1:5001"),
 		Gateway:              cmp.Or(getenv("HLNR_GATEWAY"), "127.0.0.1:8000"),
+		GatewayTCP:           cmp.Or(getenv("HLNR_GATEWAY_TCP"), "127.0.0.1:9000"),
 		GatewayInternal:      cmp.Or(getenv("HLNR_GATEWAY_INTERNAL"), "10.250.0.1"),
 		PrometheusInternal:   cmp.Or(getenv("HLNR_PROMETHEUS_INTERNAL"), "http://10.250.0.1:9090"),
 		AuditLog:             cmp.Or(getenv("HLNR_AUDIT_LOG"), "/var/lib/heighliner-localcluster/audit/audit.log"),
