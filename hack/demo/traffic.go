@@ -29,6 +29,7 @@ func (s *story) everywhere(ctx context.Context) error {
 	if err := s.loadLines(ctx); err != nil {
 		return err
 	}
+	s.out.Show(s.loads[0].Frame)
 	for _, l := range s.loads {
 		if err := sees(ctx, l, "1.0.0"); err != nil {
 			return err

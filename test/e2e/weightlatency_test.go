@@ -19,8 +19,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestWeightLatency measures from a weight that is written into a route to its first answer at the gateway, with the
-// gateway's own throttle of 2 s, with the local cluster's of 100 ms and with none.
+// TestWeightLatency measures from a weight that is written into a route until the gateway serves it, with the gateway's
+// own throttle of 2 s, with the local cluster's of 100 ms and with none: of a weight that comes alone, which is the first
+// of a canary, until its first answer; of one that comes at once after it, which promotes the canary, until the last answer
+// of the one before.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6
@@ -37,20 +39,25 @@ func TestWeightLatency(t *testing.T) {
 			s := newService(t, "weightlatency").steps(asking("half", 50))
 			s.start("1.0.0")
 			answers(t, s.host())
-			var took []time.Duration
+			var alone, next []time.Duration
+			former := "1.0.0"
 			for i := range samples {
 				version := fmt.Sprintf("1.%d.0", i+1)
 				written := s.watchWeight()
 				first := firstAnswer(t, s.host(), version)
 				s.push(version)
 				at := written(version, func(weight int32) bool { return weight > 0 })
-				took = append(took, max(0, first().Sub(at)))
-				s.weight(version, 50)
+				alone = append(alone, max(0, first().Sub(at)))
+				written = s.watchWeight()
+				last := lastAnswer(t, s.host(), former)
 				s.decide(version, v1alpha1.DecisionContinue, "half")
+				at = written(former, func(weight int32) bool { return weight == 0 })
+				next = append(next, max(0, last().Sub(at)))
 				s.active(version)
+				former = version
 			}
-			t.Logf("from weight written to weight served, with a throttle of %s: %s", throttle, durations(took))
-			if m := slices.Max(took); m > throttle+slack {
+			t.Logf("from weight written to weight served, with a throttle of %s: alone %s; right after another %s", throttle, durations(alone), durations(next))
+			if m := slices.Max(append(alone, next...)); m > throttle+slack {
 				t.Errorf("a weight was served %s after it was written, more than the throttle and %s", m, slack)
 			}
 		})
@@ -60,44 +67,68 @@ func TestWeightLatency(t *testing.T) {
 // firstAnswer asks for a host every 5 ms; the result waits for the first answer of a version and tells when it came.
 func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	at := make(chan time.Time, 1)
-	go func() {
-		defer cancel()
-		every := time.NewTicker(5 * time.Millisecond)
-		defer every.Stop()
-		for {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
-			if err != nil {
-				return
-			}
-			if res, err := web().Do(req); err == nil {
-				res.Body.Close()
-				if res.Header.Get("X-Version") == version {
-					at <- time.Now()
-					return
-				}
-			}
-			select {
-			case <-every.C:
-			case <-ctx.Done():
-				return
-			}
+	first := make(chan time.Time, 1)
+	go askOften(t.Context(), host, func(at time.Time, answered string) bool {
+		if answered == version {
+			first <- at
 		}
-	}()
+		return answered == version
+	})
+	return awaitTime(t, "the first answer of "+version, first)
+}
+
+// lastAnswer asks the same way; the result waits until a version has not answered for four seconds, longer than any
+// throttle, and tells when it answered last.
+func lastAnswer(t *testing.T, host, version string) func() time.Time {
+	t.Helper()
+	last := make(chan time.Time, 1)
+	seen := time.Now()
+	go askOften(t.Context(), host, func(at time.Time, answered string) bool {
+		if answered == version {
+			seen = at
+			return false
+		}
+		if time.Since(seen) < 4*time.Second {
+			return false
+		}
+		last <- seen
+		return true
+	})
+	return awaitTime(t, "the last answer of "+version, last)
+}
+
+func awaitTime(t *testing.T, what string, at <-chan time.Time) func() time.Time {
 	return func() time.Time {
 		t.Helper()
 		select {
-		case first := <-at:
-			return first
-		case <-ctx.Done():
-			select {
-			case first := <-at:
-				return first
-			default:
-			}
-			t.Fatalf("%s did not answer in time", version)
+		case got := <-at:
+			return got
+		case <-time.After(patience):
+			t.Fatalf("%s did not come in time", what)
 			return time.Time{}
+		}
+	}
+}
+
+// askOften asks for a host every 5 ms until enough says so.
+func askOften(ctx context.Context, host string, enough func(at time.Time, version string) bool) {
+	every := time.NewTicker(5 * time.Millisecond)
+	defer every.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
+		if err != nil {
+			return
+		}
+		if res, err := web().Do(req); err == nil {
+			res.Body.Close()
+			if enough(time.Now(), res.Header.Get("X-Version")) {
+				return
+			}
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
