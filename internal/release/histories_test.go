@@ -565,6 +565,28 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
+	{"rule 31: the drain of an object that the ledger does not have", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("canary", map[string]string{"1.1.0": "canary 50"})
+		h.drop("1.1.0")
+		g := h.ledger.Groups[0].clone()
+		g.Releases, g.Run, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
+		g.Releases[0].Weight = 100
+		h.ledger.Groups, h.version = []Group{g}, h.version+1
+		h.neighbours() // No route names it any more when the manager looks.
+		h.run(h.spec.Drain - time.Second)
+		if h.object("1.1.0").Terminating {
+			h.fail("it goes before its drain is over")
+		}
+		h.run(2 * time.Second)
+		if o := h.objects[h.release("1.1.0")]; o != nil {
+			h.fail("its drain is over, and it is there")
+		}
+		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
 	{"rule 31: the active object is deleted by hand, and offered", func(h tale) {
 		h.live()
 		h.remove(h.object("1.0.0"))
