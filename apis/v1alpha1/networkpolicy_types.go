@@ -15,6 +15,11 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners need a spec.provider that routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners need spec.provider.gateway: no other provider has listeners"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs need spec.provider.gateway: no other provider has Gateways"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || (d.tls.mode in ['Gateway', 'ListenerSet'] ? has(self.provider.gateway) : d.tls.mode == 'Ingress' ? has(self.provider.ingress) : has(self.provider.apisix)))",message="spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with spec.provider.apisix"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is needed: only the listeners of a Gateway have certificates of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName goes with mode ListenerSet: the default of spec.provider.gateway is mode Gateway, whose certificate is that of the Gateway's listener"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet goes with at most 2 parentRefs: every host has a ListenerSet for each, and a route names no more than 32"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls does not go with a port of protocol TLS, whose pods decrypt and have the certificate: leave it out, or give the port another protocol"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
@@ -416,6 +421,18 @@ type Domain struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	CanaryMatches []CanaryMatch `json:"canaryMatches,omitempty"`
+
+	// tls says how the domain is served by TLS. Absent: as the gateway does; url says
+	// https where a listener of the Gateway with protocol HTTPS takes the host.
+	// +optional
+	TLS *DomainTLS `json:"tls,omitempty"`
+
+	// recordTTLSeconds is the time for which the DNS record that external-dns makes of
+	// the host may be kept, in seconds. Absent: its own default.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RecordTTLSeconds int32 `json:"recordTTLSeconds,omitempty"`
 }
 
 // CanaryMatch chooses requests: all that it names must fit.

@@ -1,0 +1,79 @@
+package v1alpha1
+
+// TLSMode is the kind of the object in which the TLS of a domain ends.
+// +kubebuilder:validation:Enum=Gateway;ListenerSet;Ingress;ApisixTls
+type TLSMode string
+
+// The modes, each named after a kind. The first two go with spec.provider.gateway, the
+// others with spec.provider.ingress and spec.provider.apisix.
+const (
+	// TLSGateway: an HTTPS listener of the Gateway, with the certificate of whoever owns
+	// the Gateway. Nothing is written.
+	TLSGateway TLSMode = "Gateway"
+	// TLSListenerSet: a ListenerSet of the policy's own, one for each host, which the
+	// Gateway must allow.
+	TLSListenerSet TLSMode = "ListenerSet"
+	// TLSIngress: spec.tls of the Ingress.
+	TLSIngress TLSMode = "Ingress"
+	// TLSApisix: an ApisixTls of the policy's own.
+	TLSApisix TLSMode = "ApisixTls"
+)
+
+// DomainTLS asks that a domain is served by TLS.
+// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || has(self.secretName)",message="spec.domains[].tls.issuerRef needs secretName: the Secret into which the certificate is put"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: mode Gateway takes neither secretName nor issuerRef: the certificate is that of the Gateway's listener; use mode ListenerSet for one of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port goes with mode ListenerSet: the others have the ports of what serves them"
+type DomainTLS struct {
+	// mode is the kind of the object in which TLS ends: Gateway or ListenerSet with
+	// spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with
+	// spec.provider.apisix. Default: Gateway, Ingress and ApisixTls.
+	// +optional
+	Mode TLSMode `json:"mode,omitempty"`
+
+	// secretName is the Secret of type kubernetes.io/tls, in the policy's namespace, with
+	// the certificate: a name, or a template of one with the fields
+	// {{.ReleaseGroupName}}, {{.FullName}}, {{.Name}}, {{.Microservice}} and
+	// {{.Namespace}}. It is needed for all modes but Gateway. Nobody reads it here: the
+	// gateway does. Domains may share one.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret in lower case, with fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.FullName', '.Name', '.Microservice', '.Namespace'])",message="spec.domains[].tls.secretName: the fields are ReleaseGroupName, FullName, Name, Microservice and Namespace"
+	SecretName string `json:"secretName,omitempty"`
+
+	// issuerRef asks cert-manager for the certificate: a Certificate named as the Secret
+	// is written for all hosts that share it. Absent: the Secret is somebody else's
+	// business.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
+
+	// port of the listener in a ListenerSet. Default: 443.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+}
+
+// IssuerReference names an issuer of cert-manager.
+// +kubebuilder:validation:XValidation:rule="!has(self.kind) || (has(self.group) && self.group != 'cert-manager.io') || self.kind in ['Issuer', 'ClusterIssuer']",message="spec.domains[].tls.issuerRef.kind must be Issuer or ClusterIssuer: other kinds need the group of their API"
+type IssuerReference struct {
+	// name of the issuer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// kind of the issuer: Issuer, of the policy's namespace, or ClusterIssuer; another
+	// one with the group of its API. Default: Issuer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9]*$`
+	Kind string `json:"kind,omitempty"`
+
+	// group of the issuer's API. Default: cert-manager.io.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+}
