@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// write carries out a decision: Services, then the routes that name them, then
-// deletions of routes, then those of Services. What one object is refused does not
+// write carries out a decision: Services and what else routes rest on, then the routes
+// that name them, then deletions of routes, then those of what they rested on. What one object is refused does not
 // keep the others from being written; after an error that passes by itself nothing
 // more is done in this pass.
 func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes, error) {
@@ -61,6 +61,9 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 		put(serviceKey(s.Name), s.Build(f.policy, microserviceName(f.policy)))
 	}
+	for _, s := range out.shared {
+		put(sharedKey(s), s.Object)
+	}
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)
 	}
@@ -84,7 +87,7 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)
 	}
-	for _, o := range surplus(f, out) {
+	for _, o := range slices.Concat(surplus(f, out), out.deleteShared) {
 		if err := r.Writer.Delete(ctx, f.policy, o.DeepCopyObject().(client.Object)); err != nil {
 			return w, fmt.Errorf("delete %s: %w", objectName(o), err)
 		}

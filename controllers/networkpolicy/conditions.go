@@ -22,7 +22,7 @@ type problem struct {
 // stalls says whether somebody must change the specification or a referent.
 func (p problem) stalls() bool {
 	switch p.reason {
-	case reasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed:
+	case reasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonCertificateNotReady, reasonListenerNotReady:
 		return false
 	}
 	return true

@@ -18,10 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -47,9 +49,13 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;grpcroutes;tlsroutes;tcproutes;udproutes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=listenersets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.x-k8s.io,resources=xlistenersets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=apisix.apache.org,resources=apisixroutes,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io;grpcroutes.gateway.networking.k8s.io;tlsroutes.gateway.networking.k8s.io;tcproutes.gateway.networking.k8s.io;udproutes.gateway.networking.k8s.io,verbs=get
+// +kubebuilder:rbac:groups=apisix.apache.org,resources=apisixroutes;apisixtlses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io;grpcroutes.gateway.networking.k8s.io;tlsroutes.gateway.networking.k8s.io;tcproutes.gateway.networking.k8s.io;udproutes.gateway.networking.k8s.io;listenersets.gateway.networking.k8s.io,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // fieldOwner of all that this controller writes.
@@ -157,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.journal.Behind(&policy) {
 		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next pass.
 	}
-	if err := r.kinds.look(provider(&policy).Needs(&policy)); err != nil {
+	if err := r.kinds.look(needs(&policy)); err != nil {
 		return ctrl.Result{}, err
 	}
 	f, err := r.observe(ctx, &policy)
@@ -206,7 +212,7 @@ func (r *Reconciler) again(f *facts, out *decision, w writes, wake time.Duration
 	for _, err := range w.refused {
 		earlier(err.After)
 	}
-	if r.kinds.lacks(provider(f.policy).Needs(f.policy)) {
+	if r.kinds.lacks(needs(f.policy)) {
 		earlier(r.kinds.every)
 	}
 	if f.owned != nil {
@@ -254,6 +260,15 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, gvk sc
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
 	defer cancel()
+	if namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper()); err != nil {
+		return fmt.Errorf("find scope of %s: %w", gvk.Kind, err)
+	} else if !namespaced {
+		some := &metav1.PartialObjectMetadataList{}
+		some.SetGroupVersionKind(gvk)
+		if err := mgr.GetAPIReader().List(ctx, some, client.Limit(1)); err != nil {
+			return fmt.Errorf("list %s: %w", gvk.Kind, err) // A watch that is forbidden would only wait.
+		}
+	}
 	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {
 		return fmt.Errorf("fill cache of %s: %w", gvk.Kind, err)
 	}
@@ -273,7 +288,10 @@ var referentChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
 		now, also := e.ObjectNew.(*gatewayv1.Gateway)
-		return !ok || !also || old.Generation != now.Generation || !equality.Semantic.DeepEqual(old.Status.Conditions, now.Status.Conditions)
+		return !ok || !also || old.Generation != now.Generation || !equality.Semantic.DeepEqual(old.Status.Conditions, now.Status.Conditions) ||
+			!slices.EqualFunc(old.Status.Listeners, now.Status.Listeners, func(a, b gatewayv1.ListenerStatus) bool {
+				return a.Name == b.Name && equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
+			})
 	},
 }
 

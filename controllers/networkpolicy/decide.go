@@ -23,6 +23,10 @@ type decision struct {
 	// routes in the order of writing: those that gain hosts before those that lose
 	// some.
 	routes []*routeDecision
+	// shared are the objects on which routes rest, such as Certificates, in the order of
+	// writing, and deleteShared those that go.
+	shared       []providers.Shared
+	deleteShared []client.Object
 	// deleteRoutes and deleteServices by name: live routes, and Services, which are
 	// deleted last.
 	deleteRoutes   []string
@@ -92,6 +96,7 @@ func decide(f *facts) *decision {
 	d.addAdopted(out)
 	d.addRoutes(out)
 	d.obsolete(out)
+	d.addShared(out)
 	return out
 }
 
@@ -373,12 +378,21 @@ type routeKey struct {
 	// provider by name, where it is not the gateway: the objects of two providers must not
 	// meet in a name when a policy goes from one to the other.
 	provider string
+	// own tells apart what a route says as a whole: whether it is attached to ListenerSets,
+	// and for how long DNS records may be kept; "": neither is said.
+	own string
 }
 
 func keyOf(r *row) routeKey {
 	key := routeKey{target: r.target, path: r.path, port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
 	if r.listener != "" {
 		return key // Its name says it all.
+	}
+	if r.tls != nil && r.tls.Mode == v1alpha1.TLSListenerSet {
+		key.own = "/" + string(r.tls.Mode)
+	}
+	if r.recordTTL > 0 {
+		key.own += fmt.Sprintf("/%d", r.recordTTL)
 	}
 	for _, p := range r.parents {
 		key.parents += fmt.Sprintf("/%s/%s/%s", p.Namespace, p.Name, p.SectionName)
@@ -406,7 +420,7 @@ func (k routeKey) name(policy string, index int) string {
 	if k.matches != "" {
 		target += "/" + k.matches
 	}
-	target += k.parents
+	target += k.parents + k.own
 	if k.provider != "" {
 		port += "/" + k.provider
 	}
@@ -434,7 +448,7 @@ func (d *decider) addRoutes(out *decision) {
 			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
 			continue
 		}
-		if problem := d.view.Unsupported(providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches}); problem != nil {
+		if problem := d.unsupported(r); problem != nil {
 			r.fail(problem.Reason, r.field+"."+problem.Message)
 			continue
 		}
@@ -446,7 +460,7 @@ func (d *decider) addRoutes(out *decision) {
 	}
 	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b routeKey) int {
 		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port), cmp.Compare(a.matches, b.matches),
-			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.parents, b.parents))
+			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.parents, b.parents), cmp.Compare(a.own, b.own))
 	})
 	for _, key := range keys {
 		for i, rows := range d.allocate(key, buckets[key]) {
@@ -558,6 +572,7 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 	g := groups[first.group.Slug]
 	out := &routeDecision{slug: g.slug, rows: rows, Route: providers.Route{
 		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group), Parents: first.parents,
+		RecordTTL: first.recordTTL, TLS: tlsOf(rows),
 	}}
 	for _, r := range rows {
 		if r.host != "" {
@@ -656,7 +671,7 @@ func (d *decider) obsolete(out *decision) {
 			for _, by := range byHost[host] {
 				// A route of another protocol may have no path.
 				if by.Path == route.Path || by.Path == "" || route.Path == "" {
-					replaced = replaced && d.verdict(by).Accepted
+					replaced = replaced && d.verdict(by).Accepted && d.unready(by.Route, host) == nil
 				}
 			}
 		}

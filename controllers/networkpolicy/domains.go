@@ -34,6 +34,8 @@ const (
 	reasonNotRoutable         = "PortNotRoutable"
 	reasonNotSupported        = providers.ReasonNotSupported
 	reasonTooManyDomains      = "TooManyDomains"
+	reasonCertificateNotReady = providers.ReasonCertificateNotReady
+	reasonListenerNotReady    = providers.ReasonListenerNotReady
 	reasonPending             = providers.ReasonPending
 	reasonNameConflict        = "NameConflict"
 	reasonNoPreviews          = "NoPreviews"
@@ -70,6 +72,10 @@ type row struct {
 	pin, canary bool
 	// matches choose requests for the canary.
 	matches []v1alpha1.CanaryMatch
+	// tls of the host; nil: none is asked for.
+	tls *providers.TLS
+	// recordTTL of the DNS record of the host, in seconds; 0: not said.
+	recordTTL int32
 	// shared rows move between groups.
 	shared bool
 	// reason and message why the row is not routed, or what is wrong with it.
@@ -129,6 +135,15 @@ func groupsPolicy(d v1alpha1.Domain) v1alpha1.GroupsPolicy {
 
 // render fills the fields of a domain for a group, which may be nil.
 func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
+	host, err := fill(domain, p, g)
+	if err != nil {
+		return "", err
+	}
+	return host, checkHost(host)
+}
+
+// fill fills the fields of a template for a group, which may be nil.
+func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
 	ms := microserviceName(p)
 	values := map[string]string{"Name": p.Name, "Microservice": ms, "Namespace": p.Namespace}
 	if g != nil {
@@ -141,7 +156,7 @@ func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 		}
 	}
 	var missing string
-	host := fieldPattern.ReplaceAllStringFunc(domain, func(field string) string {
+	text := fieldPattern.ReplaceAllStringFunc(template, func(field string) string {
 		name := fieldPattern.FindStringSubmatch(field)[1]
 		value, ok := values[name]
 		if !ok && missing == "" {
@@ -152,7 +167,7 @@ func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 	if missing != "" {
 		return "", fmt.Errorf("field {{.%s}} has no value here", missing)
 	}
-	return host, checkHost(host)
+	return text, nil
 }
 
 // checkHost says what keeps text from being the host name of a route.
@@ -197,6 +212,7 @@ func (d *decider) rows() []*row {
 	}
 	d.keepInvalid(rows)
 	d.settleClaims(rows)
+	settleTLS(rows)
 	return rows
 }
 
@@ -222,7 +238,7 @@ func (d *decider) listenerRow(i int, entry v1alpha1.Listener) *row {
 func (d *decider) entryRows(i int, entry v1alpha1.Domain) []*row {
 	base := row{
 		entry: i, field: fmt.Sprintf("spec.domains[%d]", i), path: entry.Path, port: d.portOf(entry.Port),
-		matches: entry.CanaryMatches, parents: providers.DomainParents(d.policy, i),
+		matches: entry.CanaryMatches, parents: providers.DomainParents(d.policy, i), recordTTL: entry.RecordTTLSeconds,
 	}
 	if p := base.port.Protocol; base.path == "" && (p == "" || p == v1alpha1.ProtocolHTTP || p == v1alpha1.ProtocolHTTPS) {
 		base.path = "/"
@@ -349,7 +365,7 @@ func (d *decider) renderRow(r row, entry v1alpha1.Domain) row {
 		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, mend))
 		return r
 	}
-	r.host = host
+	r.host, r.tls = host, d.askedTLS(entry.TLS, r.group)
 	if r.group != nil && activeOf(r.group) == nil {
 		// Not a failure of the row: what is live for the group stays.
 		r.message = fmt.Sprintf("release group %q has no active release yet", r.group.Name)

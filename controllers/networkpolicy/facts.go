@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -23,6 +24,11 @@ type facts struct {
 	services map[string]*corev1.Service
 	// view of the provider that the policy chose.
 	view providers.View
+	// views of all providers, that one included, and the scene that they were made from.
+	views []providers.View
+	scene providers.Scene
+	// rest are the policy's objects that carry no route, such as Certificates.
+	rest []client.Object
 	// live routes by name: those of the provider, and those that another one left.
 	live map[string]*providers.Live
 	// adopted is the Service of the user that the policy adopts; nil: none, or it is

@@ -27,11 +27,13 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
 // AddToScheme adds the kinds that providers write and read to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), apisix.AddToScheme(s))
+	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
 
 // NewCache is cache.New, of what providers write only with the objects that bear label
@@ -43,29 +45,28 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 		return nil, fmt.Errorf("select objects of policies: %w", err)
 	}
 	opts.ByObject = maps.Clone(opts.ByObject)
-	for _, p := range known {
-		for _, kind := range p.Writes() {
-			gvk, err := served(opts.Mapper, kind)
-			if err != nil {
-				return nil, err
-			}
-			if gvk.Version == "" {
-				continue
-			}
-			o, err := newObject(opts.Scheme, gvk)
-			if err != nil {
-				return nil, err
-			}
-			if opts.ByObject == nil {
-				opts.ByObject = map[client.Object]cache.ByObject{}
-			}
-			opts.ByObject[o] = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	for _, kind := range writtenKinds() {
+		gvk, err := served(opts.Mapper, kind)
+		if err != nil {
+			return nil, err
 		}
+		if gvk.Version == "" {
+			continue
+		}
+		o, err := newObject(opts.Scheme, gvk)
+		if err != nil {
+			return nil, err
+		}
+		if opts.ByObject == nil {
+			opts.ByObject = map[client.Object]cache.ByObject{}
+		}
+		opts.ByObject[o] = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
 	}
 	return cache.New(config, opts)
 }
 
-// served finds the version in which the API server serves a kind; none: it is "".
+// served finds the version in which the API server serves a kind, or the former one;
+// none: it is "".
 func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
 	for _, version := range kind.Versions { // One by one: a mapper may not know that a later one is gone.
 		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
@@ -76,6 +77,9 @@ func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKin
 		if !meta.IsNoMatchError(err) {
 			return schema.GroupVersionKind{}, fmt.Errorf("look for %s of %s/%s: %w", kind.Kind, kind.Group, version, err)
 		}
+	}
+	if kind.Former != nil {
+		return served(mapper, *kind.Former)
 	}
 	return schema.GroupVersionKind{}, nil
 }
@@ -117,24 +121,42 @@ type kinds struct {
 
 // seenKind is a kind that the API server has.
 type seenKind struct {
-	gvk schema.GroupVersionKind
+	// name of the kind in the tables of the providers.
+	name string
+	gvk  schema.GroupVersionKind
 	providers.Served
 }
 
-// allKinds are those of all providers.
+// allKinds are those of all providers, and Certificates.
 func allKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range known {
 		out = slices.Concat(out, p.Reads(), p.Writes())
 	}
-	return out
+	return append(out, certmanager.Kind)
 }
 
-// written says whether a provider writes objects of a kind.
+// writtenKinds are those of which objects are written, Services apart.
+func writtenKinds() []providers.Kind {
+	var out []providers.Kind
+	for _, p := range known {
+		out = append(out, p.Writes()...)
+	}
+	return append(out, certmanager.Kind)
+}
+
+// written says whether objects of a kind are written.
 func written(kind string) bool {
-	return slices.ContainsFunc(known, func(p providers.Provider) bool {
-		return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
-	})
+	return slices.ContainsFunc(writtenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
+}
+
+// needs are the kinds without which a policy cannot have what it asks for.
+func needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
+	out := provider(p).Needs(p)
+	if certmanager.Needed(p) {
+		out = append(out, certmanager.Kind)
+	}
+	return out
 }
 
 // look for those of the kinds that are not known yet, each at most once in half of
@@ -170,9 +192,16 @@ func (k *kinds) lookFor(kind providers.Kind) error {
 		return err
 	}
 	if err := k.watch(gvk, written(kind.Kind)); err != nil {
+		if apierrors.IsForbidden(err) && !written(kind.Kind) {
+			return nil // A manager that may see namespaces only does without.
+		}
 		return err
 	}
-	k.seen[kind.Kind] = seenKind{gvk, providers.Served{Version: gvk.Version, Experimental: experimental}}
+	how := providers.Served{Version: gvk.Version, Experimental: experimental}
+	if gvk.Kind != kind.Kind {
+		how.Group, how.Kind = gvk.Group, gvk.Kind
+	}
+	k.seen[kind.Kind] = seenKind{kind.Kind, gvk, how}
 	return nil
 }
 
@@ -224,8 +253,8 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 	}
 	seen := r.kinds.known()
 	for _, kind := range seen {
-		scene.Served[kind.gvk.Kind] = kind.Served
-		if !written(kind.gvk.Kind) {
+		scene.Served[kind.name] = kind.Served
+		if !written(kind.name) {
 			continue
 		}
 		list, err := newList(r.Client.Scheme(), kind.gvk)
@@ -257,7 +286,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 
 func (r *Reconciler) readReferents(ctx context.Context, f *facts, scene *providers.Scene, seen []seenKind) error {
 	for _, ref := range provider(f.policy).Refers(f.policy) {
-		i := slices.IndexFunc(seen, func(k seenKind) bool { return k.gvk.Kind == ref.Kind })
+		i := slices.IndexFunc(seen, func(k seenKind) bool { return k.name == ref.Kind })
 		if i < 0 {
 			continue
 		}
@@ -279,15 +308,25 @@ func (r *Reconciler) readReferents(ctx context.Context, f *facts, scene *provide
 // see gives the facts the views of a scene: that of the policy's own provider, and the
 // routes that others have left.
 func (f *facts) see(scene providers.Scene) {
-	f.live = map[string]*providers.Live{}
+	f.scene, f.live, f.views, f.rest = scene, map[string]*providers.Live{}, nil, nil
 	own := provider(f.policy)
+	ofRoutes := map[client.Object]bool{}
 	for _, p := range known {
 		view := p.See(scene)
+		f.views = append(f.views, view)
 		if p == own {
 			f.view = view
 		}
 		for name, live := range view.Live() {
 			f.live[name] = live
+			for _, o := range live.Objects {
+				ofRoutes[o] = true
+			}
+		}
+	}
+	for _, o := range scene.Objects {
+		if !ofRoutes[o] {
+			f.rest = append(f.rest, o)
 		}
 	}
 }

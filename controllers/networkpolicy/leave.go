@@ -89,6 +89,11 @@ func (r *Reconciler) orphan(ctx context.Context, f *facts) error {
 			}
 		}
 	}
+	for _, o := range f.rest {
+		if err := r.disown(ctx, f, o); err != nil {
+			return err
+		}
+	}
 	if f.adopted == nil || !resources.Marked(f.adopted, f.policy.Name) {
 		return nil
 	}

@@ -130,7 +130,7 @@ func claimsOf(f *facts, others []v1alpha1.NetworkPolicy) []claim {
 		for _, d := range o.Status.Domains {
 			// Who only names a host, and has no route that the Gateway took, holds nothing:
 			// else anybody could keep a host from its owner.
-			if d.URL != "" && (d.Programmed || d.Reason == reasonPending) {
+			if d.URL != "" && (d.Programmed || d.Reason == reasonPending || d.Reason == reasonCertificateNotReady || d.Reason == reasonListenerNotReady) {
 				path := cmp.Or(d.Path, "/")
 				if strings.HasPrefix(d.URL, "tls://") {
 					path = pathOfTLS

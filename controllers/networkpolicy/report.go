@@ -352,9 +352,12 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 		out.Domain = r.policy.Spec.Domains[row.entry].Domain
 		return out
 	}
-	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path, Parents: row.parents}
+	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path, Parents: row.parents, TLS: row.asks()}
 	var unserved *providers.Problem
-	out.URL, unserved = r.view.Serves(asked, row.host)
+	out.URL, unserved = r.address(asked, row.host)
+	if refused := r.refused(row.host); refused != nil {
+		unserved = refused
+	}
 	if row.group != nil {
 		out.Group = row.group.Slug
 	}

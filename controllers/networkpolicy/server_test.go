@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -114,13 +115,16 @@ var startServer = sync.OnceValue(func() error {
 		done <- nil
 		return err
 	}
-	public := openGateway()
+	public, class := openGateway(), networkingv1.IngressClassSpec{Controller: "example.com/ingress"}
 	for _, o := range []client.Object{
 		// Endpoints on a Node that is not there are left out of EndpointSlices.
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "infra"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}},
 		public,
+		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "traefik"}, Spec: class},
+		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: class},
+		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "nginx-https"}, Spec: class},
 	} {
 		if err := server.Create(ctx, o); err != nil {
 			done <- nil

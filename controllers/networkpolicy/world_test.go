@@ -22,6 +22,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/internal/status"
@@ -45,9 +46,13 @@ type world struct {
 	// pods that are ready, by release; a release without an entry has none.
 	ready    map[string]int
 	gateways map[string]*gatewayv1.Gateway
-	claims   []claim
-	owned    *ownership
-	foreign  map[string]bool
+	// classes are the IngressClasses that exist.
+	classes map[string]bool
+	// uncertain are the Certificates that are not ready, with the reason.
+	uncertain map[string]string
+	claims    []claim
+	owned     *ownership
+	foreign   map[string]bool
 	// lag keeps EndpointSlices of following Services as they were.
 	lag    map[string]string
 	noAPI  bool
@@ -78,7 +83,8 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 		},
 		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
-		foreign:  map[string]bool{}, lag: map[string]string{},
+		classes:  map[string]bool{"traefik": true, "nginx": true, "nginx-https": true}, uncertain: map[string]string{},
+		foreign: map[string]bool{}, lag: map[string]string{},
 	}
 }
 
@@ -183,6 +189,9 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 			namespace, name, _ := strings.Cut(key, "/")
 			s.Referents[providers.Reference{Kind: "Gateway", Namespace: namespace, Name: name}] = g
 		}
+		for class := range w.classes {
+			s.Referents[providers.Reference{Kind: "IngressClass", Name: class}] = &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: class}}
+		}
 	}
 	return s
 }
@@ -219,6 +228,7 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		w.services[s.Name] = built
 	}
 	w.others = maps.Clone(w.others)
+	w.carryShared(out, done)
 	for _, route := range out.routes {
 		if _, http := route.objects[0].(*gatewayv1.HTTPRoute); !http {
 			w.carryOther(route, done)
@@ -241,7 +251,7 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		w.writes++
 		w.routes[route.Name] = next
 	}
-	for _, o := range surplus(f, out) {
+	for _, o := range slices.Concat(surplus(f, out), out.deleteShared) {
 		w.writes++
 		delete(w.routes, o.GetName())
 		delete(w.others, o.GetName())
@@ -251,6 +261,42 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		delete(w.services, name)
 	}
 	return done
+}
+
+// carryShared writes the objects on which routes rest.
+func (w *world) carryShared(out *decision, done writes) {
+	for _, s := range out.shared {
+		next := s.Object.DeepCopyObject().(client.Object)
+		if w.foreign[next.GetName()] {
+			done.refused[sharedKey(next)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("%s exists", sharedKey(next))}
+			continue
+		}
+		next.SetGeneration(1)
+		if old := w.others[next.GetName()]; old != nil {
+			if mustJSON(content(old)) == mustJSON(content(next)) {
+				continue
+			}
+			next.SetGeneration(old.GetGeneration() + 1)
+		}
+		done.changed[sharedKey(next)] = true
+		w.writes++
+		w.others[next.GetName()] = next
+	}
+}
+
+// content of an object that carries no route, without its status.
+func content(o client.Object) any {
+	switch o := o.(type) {
+	case *certmanager.Certificate:
+		return o.Spec
+	case *apisix.ApisixTls:
+		return o.Spec
+	case *gatewayv1.ListenerSet:
+		return o.Spec
+	case *gatewayapi.XListenerSet:
+		return o.Spec
+	}
+	panic(fmt.Sprintf("%T carries a route", o))
 }
 
 // carryOther writes the objects of a route of another kind than HTTPRoute.
@@ -292,7 +338,7 @@ func (w *world) accept() {
 		route = route.DeepCopy()
 		route.Status.Parents = nil
 		for _, p := range route.Spec.ParentRefs {
-			if w.gateways[refNamespace(p, route.Namespace)+"/"+string(p.Name)] != nil {
+			if w.exists(p, route.Namespace) {
 				route.Status.Parents = append(route.Status.Parents, answer(p, route.Generation, metav1.ConditionTrue, "Accepted"))
 			}
 		}
@@ -302,12 +348,23 @@ func (w *world) accept() {
 	others := map[string]client.Object{}
 	for name, o := range w.others {
 		o = o.DeepCopyObject().(client.Object)
-		if r, ok := o.(*apisix.ApisixRoute); ok {
-			r.Status.Conditions = []metav1.Condition{taken(r)}
+		switch o := o.(type) {
+		case *apisix.ApisixRoute:
+			o.Status.Conditions = []metav1.Condition{taken(o)}
+		case *certmanager.Certificate:
+			ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", ObservedGeneration: o.Generation}
+			if why := w.uncertain[o.Name]; why != "" {
+				ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, why, "see the order."
+			}
+			o.Status.Conditions = []metav1.Condition{ready}
+		case *gatewayv1.ListenerSet:
+			programSet(o)
+		case *gatewayapi.XListenerSet:
+			programSet((*gatewayv1.ListenerSet)(o))
 		}
 		var answers []gatewayv1.RouteParentStatus
 		for _, p := range parentsOf(o) {
-			if w.gateways[refNamespace(p, o.GetNamespace())+"/"+string(p.Name)] != nil {
+			if w.exists(p, o.GetNamespace()) {
 				answers = append(answers, answer(p, o.GetGeneration(), metav1.ConditionTrue, "Accepted"))
 			}
 		}
@@ -315,6 +372,27 @@ func (w *world) accept() {
 		others[name] = o
 	}
 	w.others = others
+}
+
+// exists says whether there is a parent to answer.
+func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
+	if deref(p.Kind) == "Gateway" {
+		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
+	}
+	return w.others[string(p.Name)] != nil
+}
+
+// programSet is how a gateway says that it serves a ListenerSet.
+func programSet(s *gatewayv1.ListenerSet) {
+	var conditions []metav1.Condition
+	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
+		conditions = append(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: s.Generation})
+	}
+	s.Status.Conditions = conditions
+	s.Status.Listeners = nil
+	for _, l := range s.Spec.Listeners {
+		s.Status.Listeners = append(s.Status.Listeners, gatewayv1.ListenerEntryStatus{Name: l.Name, Conditions: conditions})
+	}
 }
 
 // taken is how APISIX says that it took a route over.
@@ -357,7 +435,7 @@ func common(o client.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-	case *networkingv1.Ingress, *apisix.ApisixRoute:
+	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
 		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
 	}
 	panic(fmt.Sprintf("%T is no route", o))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,6 +55,13 @@ type View interface {
 	// Build gives the objects of a route as they are applied, in the order of writing.
 	// What the API server would fill in is spelled out.
 	Build(Route) []client.Object
+	// Shared gives the objects on which these routes rest beside their own, such as
+	// listeners, as they are applied and in the order of writing. They are written before
+	// routes, and go after them.
+	Shared([]Route) []Shared
+	// Holds says whether a live object that carries no route has to stay for the sake of
+	// live routes which these, the decided ones, do not replace.
+	Holds(o client.Object, decided []Route) bool
 	// Verdict tells how far a route is that Build made these objects of: written as
 	// decided, and taken over by whatever serves it.
 	Verdict(route Route, built []client.Object) Verdict
@@ -78,6 +86,9 @@ type Kind struct {
 	Group, Kind string
 	// Versions that the provider can read and write, the preferred one first.
 	Versions []string
+	// Former is what the kind was called before; nil: the same. It is looked for where the
+	// API server does not know the kind, and goes by the name of the present one here.
+	Former *Kind
 }
 
 // Reference names an object of others.
@@ -103,6 +114,8 @@ type Scene struct {
 
 // Served is how the API server serves a kind.
 type Served struct {
+	// Group and Kind in use, where they are those of a former kind; else empty.
+	Group, Kind string
 	// Version in use.
 	Version string
 	// Experimental says that the definition is of its project's experimental channel,
@@ -140,8 +153,32 @@ type Route struct {
 	Pinned string
 	// Parents that the specification names for this route alone; none: the provider's.
 	Parents []Parent
+	// TLS of hosts, where the specification asks for it.
+	TLS map[string]TLS
+	// RecordTTL of the DNS records of the hosts, in seconds; 0: not said.
+	RecordTTL int32
 	// Stamp of the ledger that the route carries.
 	Stamp resources.Stamp
+}
+
+// TLS of a host, as the specification asks for it.
+type TLS struct {
+	// Mode is never empty.
+	Mode v1alpha1.TLSMode
+	// Secret with the certificate; empty in mode Gateway.
+	Secret string
+	// Issuer of the certificate, its defaults filled in; zero: the Secret is made by
+	// others.
+	Issuer v1alpha1.IssuerReference
+	// Port of the listener, in mode ListenerSet.
+	Port int32
+}
+
+// Shared is an object on which routes rest, and which is no route's own.
+type Shared struct {
+	client.Object
+	// Hosts that need it.
+	Hosts []string
 }
 
 // Parent is what serves a route, and the field that names it.
@@ -174,6 +211,41 @@ type Backend struct {
 // MaxHostnames is the number of hosts that share a route. HTTPRoute, GRPCRoute and the
 // earlier versions of TLSRoute take no more; the others have no need for more.
 const MaxHostnames = 16
+
+// BySecret are the hosts of routes by the Secret that holds their certificate, sorted.
+func BySecret(routes []Route) map[string][]string {
+	out := map[string][]string{}
+	for _, r := range routes {
+		for _, host := range r.Hostnames {
+			if t := r.TLS[host]; t.Secret != "" {
+				out[t.Secret] = append(out[t.Secret], host)
+			}
+		}
+	}
+	for secret, hosts := range out {
+		slices.Sort(hosts)
+		out[secret] = slices.Compact(hosts)
+	}
+	return out
+}
+
+// Undecided are those of the hosts that live routes have and none of the decided ones
+// has: what nothing replaces stays as it is.
+func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
+	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
+		return !carried(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
+	})
+}
+
+// carried says whether a live route has a host.
+func carried(live map[string]*Live, host string) bool {
+	for _, r := range live {
+		if !r.Leaving && slices.Contains(r.Hostnames, host) {
+			return true
+		}
+	}
+	return false
+}
 
 // Live is a route as live objects carry it.
 type Live struct {
@@ -239,6 +311,10 @@ const (
 	ReasonProviderAPIMissing = "ProviderAPIMissing"
 	// ReasonNotSupported: the provider has nothing for what the specification asks.
 	ReasonNotSupported = "NotSupported"
+	// ReasonCertificateNotReady: a host's certificate is not there yet, or is no good.
+	ReasonCertificateNotReady = "CertificateNotReady"
+	// ReasonListenerNotReady: the listener of a host is not served.
+	ReasonListenerNotReady = "ListenerNotReady"
 	// ReasonUnprogrammed: what serves routes says of itself that it does not.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )
@@ -250,8 +326,17 @@ func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (la
 	if r.Pinned != "" {
 		labels[v1alpha1.LabelRelease] = r.Pinned
 	}
-	return labels, r.Stamp.Annotations()
+	annotations = r.Stamp.Annotations()
+	if r.RecordTTL > 0 {
+		for _, prefix := range recordPrefixes {
+			annotations[prefix+"ttl"] = strconv.Itoa(int(r.RecordTTL))
+		}
+	}
+	return labels, annotations
 }
+
+// recordPrefixes of the annotations that external-dns reads: since its 0.22, and before.
+var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha.kubernetes.io/"}
 
 // Sorted are the keys of a set in order.
 func Sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

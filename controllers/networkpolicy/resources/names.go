@@ -39,6 +39,18 @@ func RouteName(policy, target, path, port string, index int) string {
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
 }
 
+// ListenerSetName is the name of the ListenerSet of a host at a port of a Gateway, which
+// is given as namespace and name.
+func ListenerSetName(policy, gateway, host string, port int32) string {
+	return join(policy+"-"+label(host), "l"+digest(policy, gateway, host, strconv.Itoa(int(port))))
+}
+
+// TLSName is the name of the object that gives the hosts of a policy the certificate of a
+// Secret.
+func TLSName(policy, secret string) string {
+	return join(policy+"-"+label(secret), "t"+digest(policy, secret))
+}
+
 // MatchesKey tells lists of matches apart; "" for none.
 func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 	if len(matches) == 0 {

@@ -18,7 +18,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-var kind = providers.Kind{Group: GroupVersion.Group, Kind: "ApisixRoute", Versions: []string{GroupVersion.Version}}
+var (
+	kind    = providers.Kind{Group: GroupVersion.Group, Kind: "ApisixRoute", Versions: []string{GroupVersion.Version}}
+	tlsKind = providers.Kind{Group: GroupVersion.Group, Kind: "ApisixTls", Versions: []string{GroupVersion.Version}}
+)
 
 // What the rules of a route are named.
 const (
@@ -37,8 +40,8 @@ var (
 // Name is "apisix".
 func (Provider) Name() string { return "apisix" }
 
-// Writes are ApisixRoutes.
-func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
+// Writes are ApisixRoutes and ApisixTlses.
+func (Provider) Writes() []providers.Kind { return []providers.Kind{kind, tlsKind} }
 
 // Reads no kind.
 func (Provider) Reads() []providers.Kind { return nil }
@@ -46,8 +49,13 @@ func (Provider) Reads() []providers.Kind { return nil }
 // Chosen says whether spec.provider.apisix is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
-// Needs are ApisixRoutes.
-func (Provider) Needs(*v1alpha1.NetworkPolicy) []providers.Kind { return []providers.Kind{kind} }
+// Needs are ApisixRoutes, and ApisixTlses where a domain asks for TLS.
+func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
+	if slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil }) {
+		return []providers.Kind{kind, tlsKind}
+	}
+	return []providers.Kind{kind}
+}
 
 // Refers to nothing.
 func (Provider) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
@@ -135,6 +143,10 @@ var (
 
 // Unsupported names what an ApisixRoute has no words for.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
+	if _, served := v.Served[tlsKind.Kind]; len(r.TLS) > 0 && !served {
+		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
+			"tls: the API server does not know %s of %s: install the definitions of the APISIX ingress controller, or leave tls out", tlsKind.Kind, GroupVersion)}
+	}
 	if r.Path != "" && !plainPath.MatchString(r.Path) {
 		return notSupported("path: an ApisixRoute takes letters, digits and -._~%%!$&'()+,;=:@/ alone")
 	}
@@ -169,13 +181,45 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 		return notSupported("spec.timeouts have no effect on ApisixRoutes, whose timeouts are between two reads or writes: use spec.provider.gateway, or take the field out")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
 		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or take it out of the Microservice's steps")
+	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.RecordTTL > 0 }):
+		return notSupported("spec.domains[].recordTTLSeconds has no effect on ApisixRoutes, which external-dns does not read: take the field out")
 	}
 	return nil
+}
+
+// Shared are the ApisixTlses of the hosts that ask for TLS: one for each Secret.
+func (v *view) Shared(routes []providers.Route) []providers.Shared {
+	had := map[string][]string{}
+	for _, o := range v.Objects {
+		if t, ok := o.(*ApisixTls); ok {
+			had[t.Spec.Secret.Name] = t.Spec.Hosts
+		}
+	}
+	hosts := providers.BySecret(routes)
+	var out []providers.Shared
+	for _, secret := range providers.Sorted(hosts) {
+		all := slices.Concat(hosts[secret], providers.Undecided(had[secret], routes, v.live))
+		slices.Sort(all)
+		out = append(out, providers.Shared{Hosts: hosts[secret], Object: &ApisixTls{
+			TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: tlsKind.Kind},
+			ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: resources.TLSName(v.Policy.Name, secret), Labels: resources.Labels(v.Policy, v.Microservice, "")},
+			Spec:       TLSSpec{IngressClassName: v.class, Hosts: slices.Compact(all), Secret: Secret{Name: secret, Namespace: v.Policy.Namespace}},
+		}})
+	}
+	return out
+}
+
+// Holds says whether a live ApisixTls has to stay because live routes have hosts of it
+// that none of the decided routes has.
+func (v *view) Holds(o client.Object, decided []providers.Route) bool {
+	t, ok := o.(*ApisixTls)
+	return ok && len(providers.Undecided(t.Spec.Hosts, decided, v.live)) > 0
 }
 
 // Build gives the ApisixRoute of a route: a rule for each match, then the one that splits
 // all requests by weight.
 func (v *view) Build(r providers.Route) []client.Object {
+	r.RecordTTL = 0 // Nobody reads it: Unapplied tells.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
@@ -289,9 +333,14 @@ func Same(old, want client.Object) bool {
 	return a == b && equality.Semantic.DeepEqual(had.Spec, has.Spec)
 }
 
-// Serves gives the address of a host. TLS is the business of APISIX.
+// Serves gives the address of a host. Whether its certificate is there only cert-manager
+// says.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
-	return "http://" + host + strings.TrimSuffix(r.Path, "/"), nil
+	scheme := "http"
+	if _, tls := r.TLS[host]; tls {
+		scheme = "https"
+	}
+	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
 // Referent tells where the API server does not know ApisixRoutes.

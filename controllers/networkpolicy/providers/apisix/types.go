@@ -11,9 +11,9 @@ import (
 // GroupVersion of the API.
 var GroupVersion = schema.GroupVersion{Group: "apisix.apache.org", Version: "v2"}
 
-// AddToScheme adds ApisixRoutes to a scheme.
+// AddToScheme adds ApisixRoutes and ApisixTlses to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ApisixRoute{}, &ApisixRouteList{})
+	s.AddKnownTypes(GroupVersion, &ApisixRoute{}, &ApisixRouteList{}, &ApisixTls{}, &ApisixTlsList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
@@ -121,6 +121,62 @@ func (l *ApisixRouteList) DeepCopyObject() runtime.Object {
 	l.ListMeta.DeepCopyInto(&out.ListMeta)
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*ApisixRoute))
+	}
+	return out
+}
+
+// ApisixTls is what of apisix.apache.org/v2 ApisixTls is written and read here.
+type ApisixTls struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              TLSSpec     `json:"spec"`
+	Status            RouteStatus `json:"status,omitempty"`
+}
+
+// ApisixTlsList is a list of ApisixTlses.
+type ApisixTlsList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ApisixTls `json:"items"`
+}
+
+// TLSSpec gives hosts a certificate.
+type TLSSpec struct {
+	// IngressClassName; "": every controller takes it.
+	IngressClassName string `json:"ingressClassName,omitempty"`
+	// Hosts that the client may ask for.
+	Hosts []string `json:"hosts"`
+	// Secret with the certificate.
+	Secret Secret `json:"secret"`
+}
+
+// Secret names a Secret.
+type Secret struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+}
+
+// DeepCopyObject copies the ApisixTls.
+func (t *ApisixTls) DeepCopyObject() runtime.Object {
+	if t == nil {
+		return nil
+	}
+	out := &ApisixTls{TypeMeta: t.TypeMeta, Spec: t.Spec}
+	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.Hosts = slices.Clone(t.Spec.Hosts)
+	out.Status.Conditions = slices.Clone(t.Status.Conditions)
+	return out
+}
+
+// DeepCopyObject copies the list.
+func (l *ApisixTlsList) DeepCopyObject() runtime.Object {
+	if l == nil {
+		return nil
+	}
+	out := &ApisixTlsList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*ApisixTls))
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,10 +34,13 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		}
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("%s %q is being written", kind, r.Name)}
 	}
-	for _, p := range v.parents(r) {
-		a := v.answer(live.Objects[0], p.ParentReference)
+	for _, p := range v.attachments(r) {
+		a := v.answer(live.Objects[0], p)
 		if a.Accepted {
 			continue
+		}
+		if problem := v.setProblem(p); problem != nil {
+			return providers.Verdict{Reason: problem.Reason, Message: problem.Message}
 		}
 		key, g := key(v.Policy.Namespace, p.ParentReference), v.gateway(p.ParentReference)
 		switch {
@@ -64,20 +68,20 @@ func Same(old, want client.Object) bool {
 	had, _ := partsOf(old)
 	has, _ := partsOf(want)
 	return a == b && slices.Equal(had.hosts, has.hosts) && slices.EqualFunc(had.parents, has.parents, func(p, q gatewayv1.ParentReference) bool {
-		return p.Name == q.Name && keyOf(p, old.GetNamespace()) == keyOf(q, old.GetNamespace()) && deref(p.SectionName) == deref(q.SectionName)
+		return ofSet(p) == ofSet(q) && keyOf(p, old.GetNamespace()) == keyOf(q, old.GetNamespace()) && deref(p.SectionName) == deref(q.SectionName)
 	}) && sameRules(old, want)
 }
 
 // answer is what a parent says of a live route, as far as the Gateway itself bears it
 // out: a gateway's word on one of several parents may be that on another.
-func (v *view) answer(route client.Object, p v1alpha1.ParentReference) providers.Verdict {
-	a, g := Acceptance(route, p), v.gateway(p)
+func (v *view) answer(route client.Object, p attachment) providers.Verdict {
+	a, g := acceptance(route, p), v.gateway(p.ParentReference)
 	switch {
 	case !a.Accepted:
 		return a
 	case g == nil:
 		return providers.Verdict{Reason: providers.ReasonParentNotFound}
-	case !admits(g, p.SectionName, v.Policy.Namespace):
+	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
 		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners take routes of their own namespace only"}
 	}
 	return a
@@ -87,6 +91,10 @@ func (v *view) answer(route client.Object, p v1alpha1.ParentReference) providers
 // route's present generation only, and a parent that says nothing is pending. Of
 // several controllers that speak of a parent one is enough.
 func Acceptance(route client.Object, parent v1alpha1.ParentReference) providers.Verdict {
+	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
+}
+
+func acceptance(route client.Object, parent attachment) providers.Verdict {
 	out := providers.Verdict{Pending: true}
 	parts, _ := partsOf(route)
 	for _, p := range parts.answers {
@@ -118,11 +126,14 @@ func judge(conditions []metav1.Condition, generation int64) providers.Verdict {
 }
 
 // names says whether a route's reference is the one that a policy makes.
-func names(ref gatewayv1.ParentReference, p v1alpha1.ParentReference, namespace string) bool {
+func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
+	if a.set != "" {
+		return ofSet(ref) && string(ref.Name) == a.set && cmp.Or(string(deref(ref.Namespace)), namespace) == namespace
+	}
 	if ref.Kind != nil && *ref.Kind != "Gateway" || ref.Group != nil && *ref.Group != gatewayv1.GroupName {
 		return false
 	}
-	return keyOf(ref, namespace) == key(namespace, p) && string(deref(ref.SectionName)) == p.SectionName
+	return keyOf(ref, namespace) == key(namespace, a.ParentReference) && string(deref(ref.SectionName)) == a.SectionName
 }
 
 // admits is false where all listeners that a parent names take routes of the
@@ -163,39 +174,51 @@ func (v *view) Health() *providers.Problem {
 }
 
 // Serves gives the address of a host, as a browser would reach it through the first
-// listener that fits.
+// listener that fits and is in order. An address with https is not served before its
+// listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
+	asked, tls := r.TLS[host]
+	if tls && asked.Mode == v1alpha1.TLSListenerSet {
+		for _, p := range v.parents(r) {
+			if problem := v.setServes(v.setName(p, host, asked)); problem != nil {
+				return address("https", host, gatewayv1.PortNumber(asked.Port), r.Path), problem
+			}
+		}
+		return address("https", host, gatewayv1.PortNumber(asked.Port), r.Path), nil
+	}
 	wanted := listenerProtocols(r.Protocol)
-	l, found, known := v.listener(r, host, wanted)
-	var problem *providers.Problem
-	if known && !found {
+	scheme := "http"
+	switch {
+	case r.Protocol == v1alpha1.ProtocolTLS:
+		scheme = "tls"
+	case tls:
+		wanted, scheme = wanted[:1], "https"
+	}
+	l, known := v.listener(r, host, wanted)
+	if l == nil {
+		if !known {
+			return address(scheme, host, 0, r.Path), nil
+		}
 		names := make([]string, 0, len(wanted))
 		for _, p := range slices.Backward(wanted) {
 			names = append(names, string(p))
 		}
-		problem = &providers.Problem{Reason: providers.ReasonNoMatchingListener, Message: fmt.Sprintf(
+		return address(scheme, host, 0, r.Path), &providers.Problem{Reason: providers.ReasonNoMatchingListener, Message: fmt.Sprintf(
 			"no %s listener of the Gateways has a hostname for %q: add one, or change the domain", strings.Join(names, " or "), host)}
 	}
-	scheme, port, path := "http", "", r.Path
-	if r.Protocol == v1alpha1.ProtocolTLS {
-		scheme = "tls"
+	if l.Protocol == gatewayv1.HTTPSProtocolType {
+		scheme = "https"
 	}
-	if found {
-		usual := gatewayv1.PortNumber(80)
-		switch l.Protocol {
-		case gatewayv1.HTTPSProtocolType:
-			scheme, usual = "https", 443
-		case gatewayv1.TLSProtocolType:
-			usual = 443
-		}
-		if l.Port != usual {
-			port = fmt.Sprintf(":%d", l.Port)
-		}
+	return address(scheme, host, l.Port, r.Path), l.problem
+}
+
+// address of a host; port 0: that of the scheme.
+func address(scheme, host string, port gatewayv1.PortNumber, path string) string {
+	usual := map[string]gatewayv1.PortNumber{"http": 80, "https": 443, "tls": 443}[scheme]
+	if port != 0 && port != usual {
+		host = fmt.Sprintf("%s:%d", host, port)
 	}
-	if path == "/" {
-		path = ""
-	}
-	return scheme + "://" + host + port + path, problem
+	return scheme + "://" + host + strings.TrimSuffix(path, "/")
 }
 
 // listenerProtocols are those of the listeners that serve a port's protocol, the
@@ -207,10 +230,24 @@ func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType 
 	return []gatewayv1.ProtocolType{gatewayv1.HTTPSProtocolType, gatewayv1.HTTPProtocolType}
 }
 
-// listener of a parent that takes a host; the first of the protocols goes before the
-// others. known is false where a Gateway does not exist, which could have one.
-func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (l gatewayv1.Listener, found, known bool) {
+// served is a listener of a Gateway, and what is wrong with it.
+type served struct {
+	gatewayv1.Listener
+	problem *providers.Problem
+}
+
+// listener of a parent that takes a host; nil: there is none. What is in order goes before
+// what is not, then the first of the protocols before the others. known is false where a
+// Gateway does not exist, which could have one.
+func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
+	rank := func(l *served) int {
+		i := slices.Index(wanted, l.Protocol)
+		if l.problem != nil {
+			i += len(wanted)
+		}
+		return i
+	}
 	for _, p := range v.parents(r) {
 		g := v.gateway(p.ParentReference)
 		if g == nil {
@@ -218,18 +255,21 @@ func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.Proto
 			continue
 		}
 		for _, candidate := range g.Spec.Listeners {
-			if p.SectionName != "" && string(candidate.Name) != p.SectionName || !takes(deref(candidate.Hostname), host) {
+			if p.SectionName != "" && string(candidate.Name) != p.SectionName || !takes(deref(candidate.Hostname), host) || !slices.Contains(wanted, candidate.Protocol) {
 				continue
 			}
-			switch i := slices.Index(wanted, candidate.Protocol); {
-			case i == 0:
-				return candidate, true, true
-			case i > 0 && !found:
-				l, found = candidate, true
+			l := &served{Listener: candidate}
+			for _, s := range g.Status.Listeners {
+				if s.Name == candidate.Name {
+					l.problem = listenerProblem(s.Conditions, g.Generation, fmt.Sprintf("listener %q of Gateway %q", s.Name, key(v.Policy.Namespace, p.ParentReference)))
+				}
+			}
+			if best == nil || rank(l) < rank(best) {
+				best = l
 			}
 		}
 	}
-	return l, found, known
+	return best, known
 }
 
 // takes says whether the hostname of a listener has room for a host.

@@ -18,8 +18,8 @@ import (
 // named, stay in it until those that are named have accepted it.
 func (v *view) Build(r providers.Route) []client.Object {
 	common := gatewayv1.CommonRouteSpec{}
-	for _, p := range v.parents(r) {
-		common.ParentRefs = append(common.ParentRefs, parentRef(p.ParentReference))
+	for _, a := range v.attachments(r) {
+		common.ParentRefs = append(common.ParentRefs, v.parentRef(a))
 	}
 	if old := v.live[r.Name]; old != nil {
 		common.ParentRefs = append(common.ParentRefs, v.parentsToKeep(r, old.Objects[0])...)
@@ -81,9 +81,9 @@ func (v *view) meta(r providers.Route) metav1.ObjectMeta {
 func (v *view) parentsToKeep(r providers.Route, old client.Object) []gatewayv1.ParentReference {
 	named := map[string]bool{}
 	accepted := true
-	for _, p := range v.parents(r) {
-		named[key(v.Policy.Namespace, p.ParentReference)] = true
-		accepted = accepted && v.answer(old, p.ParentReference).Accepted
+	for _, a := range v.attachments(r) {
+		named[refKey(v.parentRef(a), v.Policy.Namespace)] = true
+		accepted = accepted && v.answer(old, a).Accepted
 	}
 	if accepted {
 		return nil
@@ -91,7 +91,7 @@ func (v *view) parentsToKeep(r providers.Route, old client.Object) []gatewayv1.P
 	var kept []gatewayv1.ParentReference
 	parts, _ := partsOf(old)
 	for _, p := range parts.parents {
-		if !named[keyOf(p, old.GetNamespace())] {
+		if !named[refKey(p, old.GetNamespace())] {
 			kept = append(kept, p)
 		}
 	}
@@ -144,16 +144,29 @@ func object(r providers.Route, service string) gatewayv1.BackendObjectReference 
 	}
 }
 
-func parentRef(p v1alpha1.ParentReference) gatewayv1.ParentReference {
+// parentRef is how a route names what it is attached to.
+func (v *view) parentRef(a attachment) gatewayv1.ParentReference {
+	if a.set != "" {
+		group, _, kind := v.setType()
+		return gatewayv1.ParentReference{Group: new(gatewayv1.Group(group)), Kind: new(gatewayv1.Kind(kind)), Name: gatewayv1.ObjectName(a.set)}
+	}
 	ref := gatewayv1.ParentReference{
 		Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: new(gatewayv1.Kind("Gateway")),
-		Name: gatewayv1.ObjectName(p.Name),
+		Name: gatewayv1.ObjectName(a.Name),
 	}
-	if p.Namespace != "" {
-		ref.Namespace = new(gatewayv1.Namespace(p.Namespace))
+	if a.Namespace != "" {
+		ref.Namespace = new(gatewayv1.Namespace(a.Namespace))
 	}
-	if p.SectionName != "" {
-		ref.SectionName = new(gatewayv1.SectionName(p.SectionName))
+	if a.SectionName != "" {
+		ref.SectionName = new(gatewayv1.SectionName(a.SectionName))
 	}
 	return ref
+}
+
+// refKey tells the parents of a route apart.
+func refKey(p gatewayv1.ParentReference, namespace string) string {
+	if ofSet(p) {
+		return "ListenerSet " + keyOf(p, namespace)
+	}
+	return keyOf(p, namespace)
 }

@@ -28,8 +28,8 @@ var (
 // Name is "gateway".
 func (Provider) Name() string { return "gateway" }
 
-// Writes are the kinds of routes.
-func (Provider) Writes() []providers.Kind { return routeKinds }
+// Writes are the kinds of routes, and ListenerSets.
+func (Provider) Writes() []providers.Kind { return append(slices.Clone(routeKinds), listenerSetKind) }
 
 // Reads are Gateways.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{gatewayKind} }
@@ -49,6 +49,9 @@ func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 		if routed && !slices.ContainsFunc(out, func(k providers.Kind) bool { return k.Kind == kind.Kind }) {
 			out = append(out, kind)
 		}
+	}
+	if slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil && d.TLS.Mode == v1alpha1.TLSListenerSet }) {
+		out = append(out, listenerSetKind)
 	}
 	return out
 }
@@ -107,8 +110,16 @@ func mendMissing(kind providers.Kind) string {
 	return "install it from the experimental channel of the Gateway API, or from a release that has it in the standard channel, or take what needs it out of the specification"
 }
 
-// Unsupported names matches that gRPC does not have.
+// Unsupported names matches that gRPC does not have, and listeners that the API server
+// does not know.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
+	for _, t := range r.TLS {
+		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
+			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
+				"tls.mode: the API server does not know %s of %s/v1, nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
+				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Former.Kind, formerGroupVersion)}
+		}
+	}
 	for i, m := range r.Matches {
 		field := ""
 		switch grpc := r.Protocol == v1alpha1.ProtocolGRPC; {

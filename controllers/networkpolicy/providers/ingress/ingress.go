@@ -23,7 +23,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-var kind = providers.Kind{Group: networkingv1.GroupName, Kind: "Ingress", Versions: []string{"v1"}}
+var (
+	kind      = providers.Kind{Group: networkingv1.GroupName, Kind: "Ingress", Versions: []string{"v1"}}
+	classKind = providers.Kind{Group: networkingv1.GroupName, Kind: "IngressClass", Versions: []string{"v1"}}
+)
 
 // canarySuffix ends the name of the Ingress of a canary. Names of routes end in a hash,
 // so that none ends in it.
@@ -60,8 +63,8 @@ func (Provider) Name() string { return "ingress" }
 // Writes are Ingresses.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 
-// Reads no kind: which controller serves a class is not looked at.
-func (Provider) Reads() []providers.Kind { return nil }
+// Reads are IngressClasses: whether one exists. Which controller serves it is not looked at.
+func (Provider) Reads() []providers.Kind { return []providers.Kind{classKind} }
 
 // Chosen says whether spec.provider.ingress is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
@@ -69,8 +72,18 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != n
 // Needs are Ingresses.
 func (Provider) Needs(*v1alpha1.NetworkPolicy) []providers.Kind { return []providers.Kind{kind} }
 
-// Refers to nothing.
-func (Provider) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
+// Refers is to the IngressClass.
+func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
+	own := settings(p)
+	if own == nil {
+		return nil
+	}
+	return []providers.Reference{reference(own.ClassName)}
+}
+
+func reference(class string) providers.Reference {
+	return providers.Reference{Kind: classKind.Kind, Name: class}
+}
 
 // settings of the provider; nil where it is not chosen.
 func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.IngressProvider {
@@ -345,6 +358,12 @@ func (v *view) build(r providers.Route, name, service string, said map[string]st
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: name, Labels: labels, Annotations: annotations},
 		Spec:       networkingv1.IngressSpec{IngressClassName: new(v.class)},
 	}
+	if name == r.Name { // What serves the canary of a host has its certificate from here.
+		bySecret := providers.BySecret([]providers.Route{r})
+		for _, secret := range providers.Sorted(bySecret) {
+			out.Spec.TLS = append(out.Spec.TLS, networkingv1.IngressTLS{Hosts: bySecret[secret], SecretName: secret})
+		}
+	}
 	for _, host := range r.Hostnames {
 		out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{
 			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
@@ -362,6 +381,9 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
 			"Ingress %q cannot split as asked: with spec.provider.ingress.annotationPrefix it has two releases at most, without one: use spec.provider.gateway", r.Name)}
+	}
+	if p := v.missingClass(); p != nil {
+		return providers.Verdict{Reason: p.Reason, Message: p.Message}
 	}
 	live := v.live[r.Name]
 	same := live != nil && slices.EqualFunc(live.Objects, built, func(old, want client.Object) bool {
@@ -384,7 +406,7 @@ func Same(old, want client.Object) bool {
 	a, _ := resources.StampOf(had)
 	b, _ := resources.StampOf(has)
 	return a == b && maps.Equal(ours(had), ours(has)) && prefixed(had, has) &&
-		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules)
+		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules) && equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
 }
 
 // prefixed says whether a live Ingress has all annotations that are wanted, prefix
@@ -398,17 +420,38 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 	return true
 }
 
-// Serves gives the address of a host. TLS is the business of whatever serves the class.
+// Serves gives the address of a host. Whether its certificate is there only cert-manager
+// says.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
-	return "http://" + host + strings.TrimSuffix(r.Path, "/"), nil
+	scheme := "http"
+	if _, tls := r.TLS[host]; tls {
+		scheme = "https"
+	}
+	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
-// Referent tells where the API server does not know Ingresses.
+// Shared is nothing: an Ingress has all that it needs.
+func (v *view) Shared([]providers.Route) []providers.Shared { return nil }
+
+// Holds nothing.
+func (v *view) Holds(client.Object, []providers.Route) bool { return false }
+
+// Referent tells where the API server does not know Ingresses, or the class does not exist.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)
 	}
-	return nil
+	return v.missingClass()
+}
+
+// missingClass tells that the class does not exist. A manager that may not see classes
+// takes it that it does.
+func (v *view) missingClass() *providers.Problem {
+	if _, visible := v.Served[classKind.Kind]; !visible || v.Referents[reference(v.class)] != nil {
+		return nil
+	}
+	return &providers.Problem{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf(
+		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or name one that does", v.class)}
 }
 
 // Health is not known: nothing says whether anybody serves a class.

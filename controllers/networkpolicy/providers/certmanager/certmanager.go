@@ -1,0 +1,127 @@
+// Package certmanager asks cert-manager for the certificates of domains, whichever
+// provider serves them: a Certificate for each Secret. All of it is pure.
+//
+// Certificates are written, and no annotations from which cert-manager would make them:
+// those of one Ingress or ListenerSet cannot speak for the hosts of another one that
+// shares the Secret, and ListenerSets are read by few versions.
+package certmanager
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// Kind of Certificates.
+var Kind = providers.Kind{Group: GroupVersion.Group, Kind: "Certificate", Versions: []string{GroupVersion.Version}}
+
+// Needed says whether a policy asks for certificates.
+func Needed(p *v1alpha1.NetworkPolicy) bool {
+	return slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil && d.TLS.IssuerRef != nil })
+}
+
+// Issuer of a domain's certificate, its defaults filled in; zero: none is asked for.
+func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
+	if t.IssuerRef == nil {
+		return v1alpha1.IssuerReference{}
+	}
+	return v1alpha1.IssuerReference{
+		Name: t.IssuerRef.Name, Kind: cmp.Or(t.IssuerRef.Kind, "Issuer"), Group: cmp.Or(t.IssuerRef.Group, GroupVersion.Group),
+	}
+}
+
+// Missing tells that the API server does not know Certificates, where a host needs one;
+// nil: all is well. The message begins with the field below the domain.
+func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
+	if _, served := s.Served[Kind.Kind]; served || t.Issuer.Name == "" {
+		return nil
+	}
+	return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
+		"tls.issuerRef: the API server does not know %s of %s: install cert-manager, or leave issuerRef out and make the Secret yourself", Kind.Kind, GroupVersion)}
+}
+
+// Shared are the Certificates that the hosts of routes need: one for each Secret that has
+// an issuer, named as the Secret, as cert-manager itself does it. Of what live routes
+// carry beside, nothing is taken out of them.
+func Shared(s providers.Scene, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
+	issuers, had := map[string]v1alpha1.IssuerReference{}, map[string][]string{}
+	for _, r := range routes {
+		for _, host := range r.Hostnames {
+			if t := r.TLS[host]; t.Issuer.Name != "" {
+				issuers[t.Secret] = t.Issuer
+			}
+		}
+	}
+	for _, o := range s.Objects {
+		if c, ok := o.(*Certificate); ok {
+			had[c.Spec.SecretName] = c.Spec.DNSNames
+		}
+	}
+	hosts := providers.BySecret(routes)
+	var out []providers.Shared
+	for _, secret := range providers.Sorted(issuers) {
+		all := slices.Concat(hosts[secret], providers.Undecided(had[secret], routes, live))
+		out = append(out, providers.Shared{Hosts: hosts[secret], Object: &Certificate{
+			TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: Kind.Kind},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Policy.Namespace, Name: secret, Labels: resources.Labels(s.Policy, s.Microservice, "")},
+			Spec:       CertificateSpec{SecretName: secret, DNSNames: names(all), IssuerRef: IssuerRef(issuers[secret])},
+		}})
+	}
+	return out
+}
+
+// Holds says whether a live Certificate has to stay because live routes have hosts of it
+// that none of the decided routes has.
+func Holds(o client.Object, decided []providers.Route, live map[string]*providers.Live) bool {
+	c, ok := o.(*Certificate)
+	return ok && len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0
+}
+
+// names are those of a certificate for hosts, sorted: what one of its wildcards covers is
+// not named, so that previews below it come and go without a new certificate.
+func names(hosts []string) []string {
+	var out []string
+	for _, host := range hosts {
+		_, parent, _ := strings.Cut(host, ".")
+		if strings.HasPrefix(host, "*.") || !slices.Contains(hosts, "*."+parent) {
+			out = append(out, host)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Unready says what keeps the certificate of a host from being there; nil: nothing that is
+// known here. A Certificate whose renewal is under way is ready.
+func Unready(s providers.Scene, t providers.TLS) *providers.Problem {
+	if t.Issuer.Name == "" {
+		return nil
+	}
+	problem := func(format string, args ...any) *providers.Problem {
+		return &providers.Problem{Reason: providers.ReasonCertificateNotReady, Message: fmt.Sprintf(format, args...)}
+	}
+	for _, o := range s.Objects {
+		c, ok := o.(*Certificate)
+		if !ok || c.Name != t.Secret {
+			continue
+		}
+		ready := meta.FindStatusCondition(c.Status.Conditions, "Ready")
+		switch {
+		case ready == nil || ready.ObservedGeneration != c.Generation:
+			return problem("cert-manager has not answered on Certificate %q: see that it runs", c.Name)
+		case ready.Status != metav1.ConditionTrue:
+			return problem("Certificate %q is not ready: %s: %s", c.Name, ready.Reason, strings.TrimSuffix(ready.Message, "."))
+		}
+		return nil
+	}
+	return problem("Certificate %q is being written", t.Secret)
+}

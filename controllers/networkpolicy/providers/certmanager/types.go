@@ -1,0 +1,81 @@
+package certmanager
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of the API.
+var GroupVersion = schema.GroupVersion{Group: "cert-manager.io", Version: "v1"}
+
+// AddToScheme adds Certificates to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &Certificate{}, &CertificateList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// Certificate is what of cert-manager.io/v1 Certificate is written and read here.
+type Certificate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              CertificateSpec   `json:"spec"`
+	Status            CertificateStatus `json:"status,omitempty"`
+}
+
+// CertificateList is a list of Certificates.
+type CertificateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Certificate `json:"items"`
+}
+
+// CertificateSpec says which certificate is wanted.
+type CertificateSpec struct {
+	// SecretName is where it is put.
+	SecretName string `json:"secretName"`
+	// DNSNames that it is for.
+	DNSNames []string `json:"dnsNames,omitempty"`
+	// IssuerRef names who signs it.
+	IssuerRef IssuerRef `json:"issuerRef"`
+}
+
+// IssuerRef names an issuer.
+type IssuerRef struct {
+	Name  string `json:"name"`
+	Kind  string `json:"kind,omitempty"`
+	Group string `json:"group,omitempty"`
+}
+
+// CertificateStatus says how far it is.
+type CertificateStatus struct {
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DeepCopyObject copies the Certificate.
+func (c *Certificate) DeepCopyObject() runtime.Object {
+	if c == nil {
+		return nil
+	}
+	out := &Certificate{TypeMeta: c.TypeMeta, Spec: c.Spec}
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.DNSNames = slices.Clone(c.Spec.DNSNames)
+	out.Status.Conditions = slices.Clone(c.Status.Conditions) // They hold no pointers but immutable ones.
+	return out
+}
+
+// DeepCopyObject copies the list.
+func (l *CertificateList) DeepCopyObject() runtime.Object {
+	if l == nil {
+		return nil
+	}
+	out := &CertificateList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*Certificate))
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// formerGroupVersion is where ListenerSets were until Gateway API 1.5.
+var formerGroupVersion = schema.GroupVersion{Group: "gateway.networking.x-k8s.io", Version: "v1alpha1"}
+
+var listenerSetKind = providers.Kind{
+	Group: gatewayv1.GroupName, Kind: "ListenerSet", Versions: []string{"v1"},
+	Former: &providers.Kind{Group: formerGroupVersion.Group, Kind: "XListenerSet", Versions: []string{formerGroupVersion.Version}},
+}
+
+// XListenerSet is a ListenerSet under its former name.
+type XListenerSet gatewayv1.ListenerSet
+
+// XListenerSetList is a list of them.
+type XListenerSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []XListenerSet `json:"items"`
+}
+
+// DeepCopyObject copies the ListenerSet.
+func (s *XListenerSet) DeepCopyObject() runtime.Object {
+	return (*XListenerSet)((*gatewayv1.ListenerSet)(s).DeepCopy())
+}
+
+// DeepCopyObject copies the list.
+func (l *XListenerSetList) DeepCopyObject() runtime.Object {
+	if l == nil {
+		return nil
+	}
+	out := &XListenerSetList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*XListenerSet))
+	}
+	return out
+}
+
+// AddToScheme adds the kinds that the Gateway API has no types for any more to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(formerGroupVersion, &XListenerSet{}, &XListenerSetList{})
+	metav1.AddToGroupVersion(s, formerGroupVersion)
+	return nil
+}
+
+// listenerSet is an object as a ListenerSet, whatever its name; nil: it is none.
+func listenerSet(o client.Object) *gatewayv1.ListenerSet {
+	switch s := o.(type) {
+	case *gatewayv1.ListenerSet:
+		return s
+	case *XListenerSet:
+		return (*gatewayv1.ListenerSet)(s)
+	}
+	return nil
+}
+
+// listenerName is the name of the one listener in a ListenerSet of ours. Each host has a
+// set of its own: what is wrong with one must not keep the others from being served, and
+// where two sets claim a host the age of its own decides.
+const listenerName = "https"
+
+// attachment is what a route names as its parent: a Gateway, or a ListenerSet of the
+// policy's on it.
+type attachment struct {
+	providers.Parent
+	// set is the name of the ListenerSet; empty: the Gateway itself.
+	set string
+}
+
+// attachments of a route, in the order of its parents.
+func (v *view) attachments(r providers.Route) []attachment {
+	var out []attachment
+	for _, p := range v.parents(r) {
+		hosts := 0
+		for _, host := range r.Hostnames {
+			if t, ok := r.TLS[host]; ok && t.Mode == v1alpha1.TLSListenerSet {
+				hosts++
+				a := attachment{Parent: p, set: v.setName(p, host, t)}
+				if !slices.ContainsFunc(out, func(b attachment) bool { return a.set == b.set }) {
+					out = append(out, a)
+				}
+			}
+		}
+		if hosts == 0 {
+			out = append(out, attachment{Parent: p})
+		}
+	}
+	return out
+}
+
+func (v *view) setName(p providers.Parent, host string, t providers.TLS) string {
+	return resources.ListenerSetName(v.Policy.Name, key(v.Policy.Namespace, p.ParentReference), host, t.Port)
+}
+
+// setType is the name of the kind as the API server has it.
+func (v *view) setType() (group, version, kind string) {
+	served := v.Served[listenerSetKind.Kind]
+	return cmp.Or(served.Group, listenerSetKind.Group), cmp.Or(served.Version, listenerSetKind.Versions[0]), cmp.Or(served.Kind, listenerSetKind.Kind)
+}
+
+// Shared are the ListenerSets of the hosts that ask for one, in order of their names.
+func (v *view) Shared(routes []providers.Route) []providers.Shared {
+	sets := map[string]providers.Shared{}
+	for _, r := range routes {
+		for _, host := range r.Hostnames {
+			t, ok := r.TLS[host]
+			if !ok || t.Mode != v1alpha1.TLSListenerSet {
+				continue
+			}
+			for _, p := range v.parents(r) {
+				name := v.setName(p, host, t)
+				sets[name] = providers.Shared{Object: v.buildSet(name, p, host, t), Hosts: []string{host}}
+			}
+		}
+	}
+	var out []providers.Shared
+	for _, name := range providers.Sorted(sets) {
+		out = append(out, sets[name])
+	}
+	return out
+}
+
+func (v *view) buildSet(name string, p providers.Parent, host string, t providers.TLS) client.Object {
+	group, version, kind := v.setType()
+	set := &gatewayv1.ListenerSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: group + "/" + version, Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: name, Labels: resources.Labels(v.Policy, v.Microservice, "")},
+		Spec: gatewayv1.ListenerSetSpec{
+			ParentRef: gatewayv1.ParentGatewayReference{
+				Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: new(gatewayv1.Kind(gatewayKind.Kind)), Name: gatewayv1.ObjectName(p.Name),
+				Namespace: new(gatewayv1.Namespace(cmp.Or(p.Namespace, v.Policy.Namespace))),
+			},
+			Listeners: []gatewayv1.ListenerEntry{{
+				Name: listenerName, Hostname: new(gatewayv1.Hostname(host)), Port: gatewayv1.PortNumber(t.Port), Protocol: gatewayv1.HTTPSProtocolType,
+				TLS: &gatewayv1.ListenerTLSConfig{Mode: new(gatewayv1.TLSModeTerminate), CertificateRefs: []gatewayv1.SecretObjectReference{{
+					Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Secret")), Name: gatewayv1.ObjectName(t.Secret),
+				}}},
+				AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}},
+			}},
+		},
+	}
+	if kind != listenerSetKind.Kind {
+		return (*XListenerSet)(set)
+	}
+	return set
+}
+
+// Holds says whether a live route names a ListenerSet, whatever is decided: it goes after
+// its routes.
+func (v *view) Holds(o client.Object, _ []providers.Route) bool {
+	if listenerSet(o) == nil {
+		return false
+	}
+	for _, live := range v.live {
+		parts, _ := partsOf(live.Objects[0])
+		if !live.Leaving && slices.ContainsFunc(parts.parents, func(p gatewayv1.ParentReference) bool {
+			return ofSet(p) && string(p.Name) == o.GetName()
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofSet says whether a route's reference is to a ListenerSet.
+func ofSet(p gatewayv1.ParentReference) bool {
+	return p.Kind != nil && (string(*p.Kind) == listenerSetKind.Kind || string(*p.Kind) == listenerSetKind.Former.Kind)
+}
+
+// set is a live ListenerSet of the policy; nil: there is none.
+func (v *view) set(name string) *gatewayv1.ListenerSet {
+	for _, o := range v.Objects {
+		if s := listenerSet(o); s != nil && s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// setProblem is why a ListenerSet is not taken by its Gateway; nil: it is, or nobody says.
+func (v *view) setProblem(a attachment) *providers.Problem {
+	s := v.set(a.set)
+	if s == nil {
+		return nil
+	}
+	c := meta.FindStatusCondition(s.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted))
+	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != s.Generation {
+		return nil
+	}
+	mend := "see its status"
+	if c.Reason == string(gatewayv1.ListenerSetReasonNotAllowed) {
+		mend = fmt.Sprintf("let spec.allowedListeners of the Gateway admit namespace %q", v.Policy.Namespace)
+	}
+	return &providers.Problem{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf("%s: Gateway %q does not accept ListenerSet %q: %s: %s: %s",
+		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), mend)}
+}
+
+// setServes says what keeps the listener of a host from being served; nil: nothing.
+func (v *view) setServes(name string) *providers.Problem {
+	s := v.set(name)
+	if s == nil {
+		return &providers.Problem{Reason: providers.ReasonListenerNotReady, Message: fmt.Sprintf("ListenerSet %q is being written", name)}
+	}
+	for _, l := range s.Status.Listeners {
+		if l.Name != listenerName {
+			continue
+		}
+		what := fmt.Sprintf("the listener of ListenerSet %q", name)
+		if problem := listenerProblem(l.Conditions, s.Generation, what); problem != nil {
+			return problem
+		}
+		if c := meta.FindStatusCondition(l.Conditions, string(gatewayv1.ListenerConditionProgrammed)); c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == s.Generation {
+			return nil
+		}
+	}
+	return &providers.Problem{Reason: providers.ReasonListenerNotReady, Message: fmt.Sprintf(
+		"the Gateway has not said that the listener of ListenerSet %q is programmed: see that its controller implements ListenerSets", name)}
+}
+
+// listenerProblem is what the conditions of a listener say against it, at a generation;
+// nil: nothing.
+func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
+	for _, kind := range []gatewayv1.ListenerConditionType{
+		gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
+	} {
+		bad := metav1.ConditionFalse
+		if kind == gatewayv1.ListenerConditionConflicted {
+			bad = metav1.ConditionTrue
+		}
+		c := meta.FindStatusCondition(conditions, string(kind))
+		if c == nil || c.Status != bad || c.ObservedGeneration != generation {
+			continue
+		}
+		reason, mend := providers.ReasonListenerNotReady, "see its status"
+		switch gatewayv1.ListenerConditionReason(c.Reason) {
+		case gatewayv1.ListenerReasonInvalidCertificateRef:
+			reason, mend = providers.ReasonCertificateNotReady, "see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"
+		case gatewayv1.ListenerReasonRefNotPermitted:
+			reason, mend = providers.ReasonCertificateNotReady, "a ReferenceGrant in the namespace of the Secret must permit it"
+		}
+		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not in order: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), mend)}
+	}
+	return nil
+}

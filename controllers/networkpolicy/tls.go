@@ -1,0 +1,145 @@
+package networkpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+)
+
+// httpsPort is where browsers look for https.
+const httpsPort = 443
+
+// defaultModes of spec.domains[].tls, by name of the provider.
+var defaultModes = map[string]v1alpha1.TLSMode{
+	"gateway": v1alpha1.TLSGateway, "ingress": v1alpha1.TLSIngress, "apisix": v1alpha1.TLSApisix,
+}
+
+// askedTLS is what a domain asks for, its defaults and fields filled in for a group,
+// which may be nil; nil: nothing.
+func (d *decider) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *providers.TLS {
+	if t == nil {
+		return nil
+	}
+	out := &providers.TLS{Mode: cmp.Or(t.Mode, defaultModes[provider(d.policy).Name()]), Issuer: certmanager.Issuer(t)}
+	out.Secret, _ = fill(t.SecretName, d.policy, g) // Where it fails the host did: it is for no group.
+	if out.Mode == v1alpha1.TLSListenerSet {
+		out.Port = cmp.Or(t.Port, httpsPort)
+	}
+	return out
+}
+
+// settleTLS turns down rows that contradict an earlier one: a host is served by one
+// certificate, and a Secret has one issuer.
+func settleTLS(rows []*row) {
+	hosts, secrets := map[string]*row{}, map[string]*row{}
+	for _, r := range rows {
+		if r.tls == nil || r.reason != "" {
+			continue
+		}
+		first, issuer := hosts[r.host], secrets[r.tls.Secret]
+		switch problems := validation.IsDNS1123Subdomain(r.tls.Secret); {
+		case r.tls.Secret != "" && len(problems) > 0:
+			r.fail(reasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is no name of a Secret: shorten it", r.field, r.tls.Secret))
+		case first != nil && *first.tls != *r.tls:
+			r.fail(reasonNotSupported, fmt.Sprintf("%s.tls: %q has another tls in %s: make the two equal", r.field, r.host, first.field))
+		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
+			r.fail(reasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has another issuer in %s: make the two equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
+		default:
+			hosts[r.host] = r
+			if r.tls.Issuer.Name != "" {
+				secrets[r.tls.Secret] = r
+			}
+		}
+	}
+}
+
+// tlsOf is what rows of one route ask for, by host.
+func tlsOf(rows []*row) map[string]providers.TLS {
+	var out map[string]providers.TLS
+	for _, r := range rows {
+		if r.tls == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string]providers.TLS{}
+		}
+		out[r.host] = *r.tls
+	}
+	return out
+}
+
+// asks is the TLS that a row asks for, by its host.
+func (r *row) asks() map[string]providers.TLS { return tlsOf([]*row{r}) }
+
+// unsupported says what of a row has no expression, or no kind, where it is to be routed.
+func (d *decider) unsupported(r *row) *providers.Problem {
+	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
+	if problem := d.view.Unsupported(asked); problem != nil || r.tls == nil {
+		return problem
+	}
+	return certmanager.Missing(d.scene, *r.tls)
+}
+
+// addShared decides the objects on which routes rest, beside their own. What live routes
+// need goes after them.
+func (d *decider) addShared(out *decision) {
+	routes := make([]providers.Route, 0, len(out.routes))
+	for _, r := range out.routes {
+		routes = append(routes, r.Route)
+	}
+	staying := map[string]*providers.Live{}
+	for name, live := range d.live {
+		if !slices.Contains(out.deleteRoutes, name) {
+			staying[name] = live
+		}
+	}
+	out.shared = append(certmanager.Shared(d.scene, routes, staying), d.view.Shared(routes)...)
+	for _, o := range d.rest {
+		wanted := slices.ContainsFunc(out.shared, func(s providers.Shared) bool { return sharedKey(s) == sharedKey(o) })
+		held := certmanager.Holds(o, routes, staying) || slices.ContainsFunc(d.views, func(v providers.View) bool { return v.Holds(o, routes) })
+		if !wanted && !held && o.GetDeletionTimestamp() == nil {
+			out.deleteShared = append(out.deleteShared, o)
+		}
+	}
+}
+
+// sharedKey names an object that carries no route, in a pass.
+func sharedKey(o client.Object) string {
+	return o.GetObjectKind().GroupVersionKind().Kind + "/" + o.GetName()
+}
+
+// address says where a host of a route can be opened, and what is wrong where it is
+// accepted and yet serves nothing.
+func (d *decider) address(r providers.Route, host string) (url string, problem *providers.Problem) {
+	url, problem = d.view.Serves(r, host)
+	if unready := certmanager.Unready(d.scene, r.TLS[host]); unready != nil {
+		problem = unready // It says more than the listener that waits for it.
+	}
+	return url, problem
+}
+
+// unready is what keeps TLS of a host that asks for it from being served; nil: nothing.
+func (d *decider) unready(r providers.Route, host string) *providers.Problem {
+	if _, asked := r.TLS[host]; !asked {
+		return nil
+	}
+	_, problem := d.address(r, host)
+	return problem
+}
+
+// refused is why an object that a host needs could not be written; nil: all were.
+func (r *reporter) refused(host string) *providers.Problem {
+	for _, s := range r.out.shared {
+		if err := r.writes.refused[sharedKey(s)]; err != nil && slices.Contains(s.Hosts, host) {
+			return &providers.Problem{Reason: err.Reason, Message: err.Error()}
+		}
+	}
+	return nil
+}
