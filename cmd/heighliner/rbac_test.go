@@ -21,14 +21,17 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -143,6 +146,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}})
 	install(t, "rbac", "")
+	installTLS(t) // Before the manager, which lists and watches what there is.
 	// Made before the manager starts, and so deleted after it has ended: a namespace that goes refuses events.
 	namespace := env.Namespace(t)
 	var refused refusals
@@ -263,6 +267,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		t.Errorf("the cache keeps the content of a ConfigMap: %v", cached)
 	}
 
+	encrypted(t, namespace)
 	pullRequests(t, namespace, elsewhere, webhooks)
 
 	get := func(header string) (int, string) {
@@ -318,6 +323,88 @@ func TestShippedRightsSuffice(t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("metrics lack %q: %v", missing, err)
+	}
+}
+
+// installTLS installs the kinds of certificates and listeners.
+func installTLS(t *testing.T) {
+	t.Helper()
+	issued, err := apiserver.CertManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := apiserver.GatewayAPI("v1.6.3", "standard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := apiserver.APISIX()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
+		filepath.Join(issued, "cert-manager.io_certificates.yaml"), filepath.Join(newest, "gateway.networking.k8s.io_listenersets.yaml"),
+		filepath.Join(other, "ApisixTls.yaml"), filepath.Join(other, "ApisixRoute.yaml"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/ingress"}})
+}
+
+// encrypted lets three providers make what TLS needs, and delete it.
+func encrypted(t *testing.T, namespace string) {
+	t.Helper()
+	tls := func(mode v1alpha1.TLSMode) *v1alpha1.DomainTLS {
+		return &v1alpha1.DomainTLS{Mode: mode, SecretName: strings.ToLower(string(mode)), IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}}
+	}
+	var policies []*v1alpha1.NetworkPolicy
+	for mode, provider := range map[v1alpha1.TLSMode]v1alpha1.NetworkProvider{
+		v1alpha1.TLSListenerSet: {Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}},
+		v1alpha1.TLSIngress:     {Ingress: &v1alpha1.IngressProvider{ClassName: "nginx"}},
+		v1alpha1.TLSApisix:      {APISIX: &v1alpha1.APISIXProvider{}},
+	} {
+		p := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ToLower(string(mode))}}
+		p.Spec = v1alpha1.NetworkPolicySpec{
+			MicroserviceRef: &v1alpha1.Reference{Name: "shop"}, Ports: []v1alpha1.NetworkPort{{Name: "http", Port: 80}}, Provider: &provider,
+			Domains: []v1alpha1.Domain{{Domain: "shop.example.com", Path: "/" + p.Name, TLS: tls(mode)}},
+		}
+		create(t, p)
+		policies = append(policies, p)
+	}
+	count := func(want int) {
+		t.Helper()
+		apiserver.Eventually(t, func(ctx context.Context) error {
+			for _, gvk := range []schema.GroupVersionKind{
+				{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}, {Group: "gateway.networking.k8s.io", Version: "v1", Kind: "ListenerSet"},
+				{Group: "apisix.apache.org", Version: "v2", Kind: "ApisixTls"},
+			} {
+				list := &metav1.PartialObjectMetadataList{}
+				list.SetGroupVersionKind(gvk)
+				if err := env.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+					return err
+				}
+				if n := len(list.Items); n == 0 && want > 0 || n > 0 && want == 0 {
+					return fmt.Errorf("there are %d %s", n, gvk.Kind)
+				}
+			}
+			return nil
+		})
+	}
+	count(1)
+	for _, p := range policies {
+		apiserver.Eventually(t, func(ctx context.Context) error {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+				return err
+			}
+			p.Spec.Domains = nil
+			return env.Client.Update(ctx, p)
+		})
+	}
+	count(0)
+	for _, p := range policies {
+		if err := env.Client.Delete(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

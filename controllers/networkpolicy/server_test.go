@@ -198,7 +198,11 @@ func acceptRoute(ctx context.Context, route client.Object) {
 	parents := []gatewayv1.RouteParentStatus{}
 	for _, p := range parentsOf(route) {
 		key := client.ObjectKey{Namespace: refNamespace(p, route.GetNamespace()), Name: string(p.Name)}
-		if server.Get(ctx, key, &gatewayv1.Gateway{}) != nil {
+		var parent client.Object = &gatewayv1.Gateway{}
+		if deref(p.Kind) == "ListenerSet" {
+			parent = &gatewayv1.ListenerSet{}
+		}
+		if server.Get(ctx, key, parent) != nil {
 			continue
 		}
 		a := answer(p, route.GetGeneration(), metav1.ConditionTrue, "Accepted")

@@ -124,6 +124,13 @@ func APISIX() (string, error) {
 	return filepath.Join(dir, "samples", "deploy", "crd", "v1"), err
 }
 
+// CertManager is the folder of the definitions of cert-manager; they are found like those
+// of GatewayAPI.
+func CertManager() (string, error) {
+	dir, err := module("github.com/cert-manager/cert-manager", "v1.21.1")
+	return filepath.Join(dir, "deploy", "crds"), err
+}
+
 // module is the folder of a version of a module in the module cache.
 func module(path, version string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", path+"@"+version)

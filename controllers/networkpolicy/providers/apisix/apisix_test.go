@@ -341,7 +341,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "ApisixRoute.yaml")}, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "ApisixRoute.yaml"), filepath.Join(dir, "ApisixTls.yaml")}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := AddToScheme(env.Client.Scheme()); err != nil {
@@ -366,5 +366,19 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	}
 	if !slices.Equal(see(p, live).Live()[r.Name].Hostnames, r.Hostnames) {
 		t.Error("hosts are lost")
+	}
+
+	r.Hostnames = append(r.Hostnames, "*.example.com")
+	r.TLS = map[string]providers.TLS{"*.example.com": {Secret: "a"}, r.Hostnames[0]: {Secret: "a"}}
+	shared := see(p).Shared([]providers.Route{r})
+	if len(shared) != 1 {
+		t.Fatalf("%d ApisixTlses are made", len(shared))
+	}
+	tls := shared[0].Object.DeepCopyObject().(*ApisixTls)
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		return env.Client.Create(ctx, tls, client.FieldValidation("Strict"))
+	})
+	if diff := cmp.Diff(shared[0].Object.(*ApisixTls).Spec, tls.Spec); diff != "" {
+		t.Errorf("the server keeps another ApisixTls: %s", diff)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,7 +95,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 			}
 			namespace, served := env.Namespace(t), map[string]providers.Served{}
 			var definitions []string
-			for _, kind := range routeKinds {
+			for _, kind := range append(slices.Clone(routeKinds), listenerSetKind) {
 				definitions = append(definitions, filepath.Join(dir, "gateway.networking.k8s.io_"+strings.ToLower(kind.Kind)+"s.yaml"))
 				served[kind.Kind] = providers.Served{Version: kind.Versions[0], Experimental: channel == "experimental"}
 			}
@@ -115,11 +116,66 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 					t.Errorf("%s: the server keeps another specification: %s", protocol, diff)
 				}
 			}
+			takesListenerSet(t, env, namespace, served)
 		})
 	}
 }
 
-// specOf a route as JSON has it.
+// TestFormerDefinitionTakesListenerSets does the same with a ListenerSet under its former
+// name.
+func TestFormerDefinitionTakesListenerSets(t *testing.T) {
+	env, err := apiserver.Start(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "experimental")
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := filepath.Join(dir, formerGroupVersion.Group+"_xlistenersets.yaml")
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{definition}, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := AddToScheme(env.Client.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	former := listenerSetKind.Former
+	takesListenerSet(t, env, env.Namespace(t), map[string]providers.Served{
+		listenerSetKind.Kind: {Group: former.Group, Kind: former.Kind, Version: former.Versions[0]},
+	})
+}
+
+// takesListenerSet creates the ListenerSet of a host, and a route that names it finds it.
+func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served map[string]providers.Served) {
+	t.Helper()
+	host := "*." + strings.Repeat("a", 63) + ".example.com"
+	r := providers.Route{Name: "shop", Hostnames: []string{host}, TLS: map[string]providers.TLS{
+		host: {Mode: v1alpha1.TLSListenerSet, Secret: "shop-tls", Port: 8443},
+	}}
+	scene := providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served}
+	want := Provider{}.See(scene).Shared([]providers.Route{r})
+	if len(want) != 1 {
+		t.Fatalf("%d ListenerSets are made", len(want))
+	}
+	live := want[0].Object.DeepCopyObject().(client.Object)
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
+	})
+	if diff := cmp.Diff(specOf(t, want[0].Object), specOf(t, live)); diff != "" {
+		t.Errorf("the server keeps another ListenerSet: %s", diff)
+	}
+	scene.Objects = []client.Object{live}
+	if _, problem := (Provider{}).See(scene).Serves(r, host); problem == nil || problem.Reason != providers.ReasonListenerNotReady {
+		t.Errorf("a listener of which nobody has said anything: %+v", problem)
+	}
+}
+
+// specOf an object as JSON has it.
 func specOf(t *testing.T, o client.Object) any {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)

@@ -375,6 +375,7 @@ func TestServerTakesTheIngresses(t *testing.T) {
 	r.Protocol, r.Hostnames = v1alpha1.ProtocolHTTPS, []string{"*.example.com", strings.Repeat("a", 63) + ".example.com"}
 	r.Canary = "shop-b"
 	r.Matches = []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "s.*", Type: v1alpha1.MatchRegularExpression}}}}
+	r.RecordTTL, r.TLS = 300, map[string]providers.TLS{r.Hostnames[0]: {Secret: "b"}, r.Hostnames[1]: {Secret: "a"}}
 	want := see(p).Build(r)
 	var live []client.Object
 	for _, o := range want {

@@ -1,0 +1,154 @@
+package certmanager
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+func scene(objects ...client.Object) providers.Scene {
+	return providers.Scene{
+		Policy:       &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod"}},
+		Microservice: "shop", Objects: objects,
+	}
+}
+
+var ca = Issuer(&v1alpha1.DomainTLS{IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}})
+
+// route has hosts that all ask for the certificate of one Secret.
+func route(hosts ...string) providers.Route {
+	r := providers.Route{Hostnames: hosts, TLS: map[string]providers.TLS{}}
+	for _, host := range hosts {
+		r.TLS[host] = providers.TLS{Secret: "shop-tls", Issuer: ca}
+	}
+	return r
+}
+
+func TestNames(t *testing.T) {
+	for name, tc := range map[string]struct{ hosts, want []string }{
+		"none":                    {nil, nil},
+		"order":                   {[]string{"b.example.com", "a.example.com", "b.example.com"}, []string{"a.example.com", "b.example.com"}},
+		"below a wildcard":        {[]string{"a.example.com", "*.example.com", "b.example.com"}, []string{"*.example.com"}},
+		"two below a wildcard":    {[]string{"a.b.example.com", "*.example.com"}, []string{"*.example.com", "a.b.example.com"}},
+		"the wildcard's own name": {[]string{"example.com", "*.example.com"}, []string{"*.example.com", "example.com"}},
+		"a wildcard below":        {[]string{"*.a.example.com", "*.example.com"}, []string{"*.a.example.com", "*.example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, names(tc.hosts)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What live routes have beside the decided ones stays in the certificate; what nobody has
+// goes.
+func TestUndecidedHostsStay(t *testing.T) {
+	had := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}, Spec: CertificateSpec{
+		SecretName: "shop-tls", DNSNames: []string{"a.example.com", "b.example.com", "c.example.com"},
+	}}
+	live := map[string]*providers.Live{"x": {Hostnames: []string{"b.example.com"}}, "y": {Hostnames: []string{"c.example.com"}, Leaving: true}}
+	got := Shared(scene(had), []providers.Route{route("a.example.com")}, live)[0].Object.(*Certificate).Spec.DNSNames
+	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, got); diff != "" {
+		t.Error(diff)
+	}
+	for name, tc := range map[string]struct {
+		decided []providers.Route
+		want    bool
+	}{
+		"held by a live route":        {nil, true},
+		"its live route was replaced": {[]providers.Route{{Hostnames: []string{"b.example.com"}}}, false},
+	} {
+		if got := Holds(had, tc.decided, live); got != tc.want {
+			t.Errorf("%s: held is %v", name, got)
+		}
+	}
+}
+
+func TestUnready(t *testing.T) {
+	ready := func(status metav1.ConditionStatus, generation int64) *Certificate {
+		c := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls", Generation: 2}}
+		c.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: status, Reason: "Expired", Message: "it is old.", ObservedGeneration: generation}}
+		return c
+	}
+	for name, tc := range map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"ready":           {ready(metav1.ConditionTrue, 2), ""},
+		"ready before":    {ready(metav1.ConditionTrue, 1), `cert-manager has not answered on Certificate "shop-tls": see that it runs`},
+		"not ready":       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
+		"no answer":       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not answered on Certificate "shop-tls": see that it runs`},
+		"somebody else's": {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if p := Unready(scene(tc.object), providers.TLS{Secret: "shop-tls", Issuer: ca}); p != nil {
+				got = p.Message
+				if p.Reason != providers.ReasonCertificateNotReady {
+					t.Errorf("reason: %s", p.Reason)
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	if p := Unready(scene(), providers.TLS{Secret: "shop-tls"}); p != nil {
+		t.Errorf("a Secret of others: %+v", p)
+	}
+}
+
+// TestDefinitionTakesTheCertificate creates a Certificate as cert-manager's definition has
+// it, and finds nothing changed or lost in what the server keeps.
+func TestDefinitionTakesTheCertificate(t *testing.T) {
+	env, err := apiserver.Start(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir, err := apiserver.CertManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "cert-manager.io_certificates.yaml")}, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := AddToScheme(env.Client.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	s := scene()
+	s.Policy.Namespace = env.Namespace(t)
+	want := Shared(s, []providers.Route{route("*.example.com", strings.Repeat("a", 63)+".b.example.com")}, nil)[0].Object.(*Certificate)
+	live := want.DeepCopyObject().(*Certificate)
+	apiserver.Eventually(t, func(ctx context.Context) error { // Its kind may not be served at once.
+		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
+	})
+	if diff := cmp.Diff(want.Spec, live.Spec); diff != "" {
+		t.Errorf("the server keeps another Certificate: %s", diff)
+	}
+	live.Status.Conditions = []metav1.Condition{{
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: "DoesNotExist", Message: "issuing", ObservedGeneration: live.Generation, LastTransitionTime: metav1.Now(),
+	}}
+	if err := env.Client.Status().Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	s.Objects = []client.Object{live}
+	if p := Unready(s, providers.TLS{Secret: "shop-tls", Issuer: ca}); p == nil || !strings.Contains(p.Message, "DoesNotExist: issuing") {
+		t.Errorf("what the definition keeps of a condition: %+v", p)
+	}
+}
