@@ -423,3 +423,26 @@ func TestListenersOfTheGateway(t *testing.T) {
 		})
 	}
 }
+
+// A gateway that turns routes down because their listener has no certificate is not
+// misread: the certificate is named.
+func TestRouteRefusedForItsCertificate(t *testing.T) {
+	w := encrypted(t, byGateway, &v1alpha1.DomainTLS{})
+	g := w.gateways["infra/public"]
+	g.Spec.Listeners[0] = gatewayv1.Listener{Name: "https", Port: 8443, Protocol: gatewayv1.HTTPSProtocolType}
+	w.settle()
+	want(t, "url", w.domain(firstHost).URL, "https://"+firstHost+":8443")
+	g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
+		{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef", Message: "secret not found", ObservedGeneration: 1},
+	}}}
+	for _, route := range w.routes {
+		for i, p := range route.Status.Parents {
+			route.Status.Parents[i] = answer(p.ParentRef, route.Generation, metav1.ConditionFalse, "NoMatchingParent")
+		}
+	}
+	w.pass()
+	want(t, "reason", w.domain(firstHost).Reason, reasonCertificateNotReady)
+	if m := w.domain(firstHost).Message; !strings.Contains(m, "secret not found") || strings.Contains(m, "sectionName") {
+		t.Errorf("message: %s", m)
+	}
+}

@@ -30,6 +30,10 @@ type Addresses struct {
 	AuthRegistryInternal string
 	// Gateway for HTTP: HLNR_GATEWAY, default 127.0.0.1:8000.
 	Gateway string
+	// GatewayHTTPS is where the gateway decrypts: HLNR_GATEWAY_HTTPS, default 127.0.0.1:8443.
+	GatewayHTTPS string
+	// GatewayTLS is where it leaves that to the pods: HLNR_GATEWAY_TLS, default 127.0.0.1:8444.
+	GatewayTLS string
 	// GatewayTCP is the gateway's listener for TCP: HLNR_GATEWAY_TCP, default 127.0.0.1:9000.
 	GatewayTCP string
 	// GatewayInternal is its IP, internal, at which it listens for TCP too: HLNR_GATEWAY_INTERNAL, default 10.250.0.1.
@@ -49,6 +53,8 @@ func AddressesFrom(getenv func(string) string) Addresses {
 		AuthRegistry:         cmp.Or(getenv("HLNR_AUTH_REGISTRY"), "127.0.0.1:5001"),
 		AuthRegistryInternal: cmp.Or(getenv("HLNR_AUTH_REGISTRY_INTERNAL"), "10.250.0.1:5001"),
 		Gateway:              cmp.Or(getenv("HLNR_GATEWAY"), "127.0.0.1:8000"),
+		GatewayHTTPS:         cmp.Or(getenv("HLNR_GATEWAY_HTTPS"), "127.0.0.1:8443"),
+		GatewayTLS:           cmp.Or(getenv("HLNR_GATEWAY_TLS"), "127.0.0.1:8444"),
 		GatewayTCP:           cmp.Or(getenv("HLNR_GATEWAY_TCP"), "127.0.0.1:9000"),
 		GatewayInternal:      cmp.Or(getenv("HLNR_GATEWAY_INTERNAL"), "10.250.0.1"),
 		PrometheusInternal:   cmp.Or(getenv("HLNR_PROMETHEUS_INTERNAL"), "http://10.250.0.1:9090"),

@@ -23,10 +23,12 @@ func TestAddressesFrom(t *testing.T) {
 		"everything": {
 			map[string]string{
 				"HLNR_KUBECONFIG": "1", "HLNR_REGISTRY": "2", "HLNR_REGISTRY_INTERNAL": "3", "HLNR_AUTH_REGISTRY": "4",
-				"HLNR_AUTH_REGISTRY_INTERNAL": "5", "HLNR_GATEWAY": "6", "HLNR_GATEWAY_TCP": "7",
-				"HLNR_GATEWAY_INTERNAL": "8", "HLNR_PROMETHEUS_INTERNAL": "9", "HLNR_AUDIT_LOG": "10",
+				"HLNR_AUTH_REGISTRY_INTERNAL": "5", "HLNR_GATEWAY": "6", "HLNR_GATEWAY_HTTPS": "7", "HLNR_GATEWAY_TLS": "8", "HLNR_GATEWAY_TCP": "9",
+				"HLNR_GATEWAY_INTERNAL": "10", "HLNR_PROMETHEUS_INTERNAL": "11", "HLNR_AUDIT_LOG": "12",
 			},
-			func(a *Addresses) { *a = Addresses{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"} },
+			func(a *Addresses) {
+				*a = Addresses{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +40,7 @@ func TestAddressesFrom(t *testing.T) {
 			}
 		})
 	}
-	for _, address := range []string{defaults.Registry, defaults.AuthRegistry, defaults.Gateway, defaults.GatewayTCP} {
+	for _, address := range []string{defaults.Registry, defaults.AuthRegistry, defaults.Gateway, defaults.GatewayHTTPS, defaults.GatewayTLS, defaults.GatewayTCP} {
 		if err := CheckLoopback(address); err != nil {
 			t.Errorf("default address: %v", err)
 		}

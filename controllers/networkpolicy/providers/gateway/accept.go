@@ -42,6 +42,10 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		if problem := v.setProblem(p); problem != nil {
 			return providers.Verdict{Reason: problem.Reason, Message: problem.Message}
 		}
+		if problem := v.brokenListener(r); problem != nil && !a.Pending {
+			// Some gateways turn the route down for it, with a reason that says nothing of it.
+			return providers.Verdict{Reason: problem.Reason, Message: p.Field + ": " + problem.Message}
+		}
 		key, g := key(v.Policy.Namespace, p.ParentReference), v.gateway(p.ParentReference)
 		switch {
 		case g == nil:
@@ -59,6 +63,20 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 			"%s: Gateway %q does not accept %s %q: %s: %s: %s", p.Field, key, kind, r.Name, a.Reason, strings.TrimSuffix(a.Message, "."), mend)}
 	}
 	return providers.Verdict{Accepted: true}
+}
+
+// brokenListener is what is wrong with the listener of a Gateway that a route has come to;
+// nil: nothing.
+func (v *view) brokenListener(r providers.Route) *providers.Problem {
+	for _, host := range r.Hostnames {
+		if t, ok := r.TLS[host]; ok && t.Mode == v1alpha1.TLSListenerSet {
+			continue
+		}
+		if _, problem := v.Serves(r, host); problem != nil && problem.Reason != providers.ReasonNoMatchingListener {
+			return problem
+		}
+	}
+	return nil
 }
 
 // Same says whether a live route is what was decided.
