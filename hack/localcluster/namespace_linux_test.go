@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseMount(t *testing.T) {
@@ -65,5 +67,26 @@ func TestAncestors(t *testing.T) {
 	}
 	if slices.Contains(list, 0) {
 		t.Errorf("got %v, want no 0", list)
+	}
+}
+
+func TestKeepFiles(t *testing.T) {
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	given, err := unix.Dup(int(file.Fd())) // as a caller gives it: for all processes that are started
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(given)
+	if err := keepFiles(); err != nil {
+		t.Fatal(err)
+	}
+	for fd, want := range map[int]int{given: unix.FD_CLOEXEC, 1: 0, 2: 0} {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags != want {
+			t.Errorf("flags of file %d are %d, %v, want %d", fd, flags, err, want)
+		}
 	}
 }
