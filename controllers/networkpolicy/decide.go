@@ -452,11 +452,13 @@ func (d *decider) addRoutes(out *decision) {
 			r.fail(problem.Reason, r.field+"."+problem.Message)
 			continue
 		}
-		key := keyOf(r)
-		if p := provider(d.policy); p != gatewayProvider {
-			key.provider = p.Name()
+		for _, r := range append([]*row{r}, d.meanwhile(r)...) {
+			key := keyOf(r)
+			if p := provider(d.policy); p != gatewayProvider {
+				key.provider = p.Name()
+			}
+			buckets[key] = append(buckets[key], r)
 		}
-		buckets[key] = append(buckets[key], r)
 	}
 	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b routeKey) int {
 		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port), cmp.Compare(a.matches, b.matches),
@@ -671,7 +673,10 @@ func (d *decider) obsolete(out *decision) {
 			for _, by := range byHost[host] {
 				// A route of another protocol may have no path.
 				if by.Path == route.Path || by.Path == "" || route.Path == "" {
-					replaced = replaced && d.verdict(by).Accepted && d.unready(by.Route, host) == nil
+					replaced = replaced && d.verdict(by).Accepted
+					if p := d.unready(by.Route, host); p != nil && d.view.Live()[name] == nil {
+						replaced, out.held[name] = false, &row{reason: p.Reason, message: p.Message} // Of a provider that served it.
+					}
 				}
 			}
 		}

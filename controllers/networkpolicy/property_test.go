@@ -69,8 +69,10 @@ func (h history) play() {
 			h.w.policy.Spec.Provider = rapid.SampledFrom([]*v1alpha1.NetworkProvider{&byGateway, &byNginx, &byPlain, &byAPISIX}).Draw(h.T, "provider")
 			h.w.policy.Generation++
 			h.onlyGatewaysListen()
+			h.fitTLS()
 		case 9:
-			h.w.lacks = map[string]bool{"ApisixRoute": !h.w.lacks["ApisixRoute"]}
+			kind := rapid.SampledFrom([]string{"ApisixRoute", "ApisixTls", "ListenerSet", "Certificate"}).Draw(h.T, "kind")
+			h.w.lacks = map[string]bool{kind: !h.w.lacks[kind]}
 		}
 		h.pass()
 	}
@@ -82,6 +84,42 @@ func (h history) play() {
 		h.Fatalf("a pass at rest writes")
 	}
 	h.noGroupIsStuck()
+	h.nothingSharedIsLeft()
+}
+
+// nothingSharedIsLeft: at rest there are the listeners and certificates of what is routed,
+// and no others, unless a live route is kept for want of something better.
+func (h history) nothingSharedIsLeft() {
+	f := h.w.facts()
+	out := decide(f)
+	decided, wanted := map[string]bool{}, map[string]bool{}
+	for _, r := range out.routes {
+		decided[r.Name] = true
+	}
+	for _, s := range out.shared {
+		wanted[sharedKey(s)] = true
+	}
+	for name := range f.live {
+		if !decided[name] {
+			return
+		}
+	}
+	for _, o := range f.rest {
+		if !wanted[sharedKey(o)] {
+			h.Fatalf("%s is left", sharedKey(o))
+		}
+	}
+}
+
+// listenersExist: the ListenerSets that routes name are there.
+func (h history) listenersExist() {
+	for name, route := range h.w.routes {
+		for _, p := range route.Spec.ParentRefs {
+			if deref(p.Kind) == "ListenerSet" && h.w.others[string(p.Name)] == nil {
+				h.Fatalf("route %s names ListenerSet %s, which is not there", name, p.Name)
+			}
+		}
+	}
 }
 
 // onlyGatewaysListen does what the definition asks for.
@@ -151,8 +189,43 @@ func (h history) domains() []v1alpha1.Domain {
 			all[i].Port = "http"
 		}
 	}
+	for i := range all {
+		if all[i].Port == "http" {
+			all[i].TLS = h.tls()
+			all[i].RecordTTLSeconds = rapid.SampledFrom([]int32{0, 60}).Draw(h.T, "record")
+		}
+	}
 	n := rapid.IntRange(0, len(all)).Draw(h.T, "domains")
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
+}
+
+// tls of a domain, as the definition allows it for the present provider.
+func (h history) tls() *v1alpha1.DomainTLS {
+	if rapid.Bool().Draw(h.T, "plain") {
+		return nil
+	}
+	t := &v1alpha1.DomainTLS{SecretName: rapid.SampledFrom([]string{"one-tls", "{{.ReleaseGroupName}}-tls"}).Draw(h.T, "secret")}
+	if rapid.Bool().Draw(h.T, "issued") {
+		t.IssuerRef = &v1alpha1.IssuerReference{Name: rapid.SampledFrom([]string{"a", "b"}).Draw(h.T, "issuer")}
+	}
+	if h.w.policy.Spec.Provider.Gateway != nil {
+		t.Mode = v1alpha1.TLSListenerSet
+		if rapid.Bool().Draw(h.T, "of the Gateway") {
+			return &v1alpha1.DomainTLS{}
+		}
+	}
+	return t
+}
+
+// fitTLS does what the definition asks for when the provider changes.
+func (h history) fitTLS() {
+	domains := slices.Clone(h.w.policy.Spec.Domains)
+	for i := range domains {
+		if domains[i].TLS != nil {
+			domains[i].TLS = h.tls()
+		}
+	}
+	h.w.policy.Spec.Domains = domains
 }
 
 func (h history) listeners() []v1alpha1.Listener {
@@ -176,7 +249,9 @@ func (h history) routes() map[string]client.Object {
 		out[name] = o
 	}
 	for name, o := range h.w.others {
-		out[name] = o
+		if readRoute(o) != nil { // Else it carries no route.
+			out[name] = o
+		}
 	}
 	return out
 }
@@ -205,6 +280,7 @@ func (h history) pass() {
 			h.Fatalf("route %s goes back from revision %d to %d", name, old.Revision, s.Revision)
 		}
 	}
+	h.listenersExist()
 	h.noWeightWithoutEndpoint(f, out)
 	h.canariesAreCanaries(f, out)
 	h.allIsReported(now)

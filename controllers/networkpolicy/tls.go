@@ -75,6 +75,21 @@ func tlsOf(rows []*row) map[string]providers.TLS {
 	return out
 }
 
+// meanwhile is how a row that is to get listeners of its own is served until they are: by
+// the route to the Gateway's that it has.
+func (d *decider) meanwhile(r *row) []*row {
+	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
+		return nil
+	}
+	before := *r
+	before.tls = nil
+	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Parents: r.parents, TLS: r.asks()}
+	if d.placed(keyOf(&before), r.host) < 0 || d.unready(asked, r.host) == nil {
+		return nil
+	}
+	return []*row{&before}
+}
+
 // asks is the TLS that a row asks for, by its host.
 func (r *row) asks() map[string]providers.TLS { return tlsOf([]*row{r}) }
 

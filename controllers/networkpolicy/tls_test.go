@@ -242,6 +242,11 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	}
 	want(t, "routes at the Gateway", toGateway(), 2)
 	want(t, "routes", len(w.routes), 4)
+	// Both carry what is decided in the meantime, such as an abort.
+	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "split", w.split(firstHost), "1.0.0=100 1.0.0=100")
+	want(t, "revision", w.traffic("1-x").Revision, 2)
 	w.uncertain = nil
 	w.settle()
 	want(t, "routes at the Gateway", toGateway(), 0)
