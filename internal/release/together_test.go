@@ -179,6 +179,16 @@ var together = map[string]func() choir{
 		c.want("end", "active 100, active 100")
 		return c
 	},
+	"two that failed are named, and in order": func() choir {
+		c := sing(4, false)
+		c.each(func(h tale) { h.steps(twoSteps...) })
+		c["m2"].broken["1.1.0"], c["m3"].broken["1.1.0"], c["m4"].broken["1.1.0"] = "ImagePullBackOff", "CrashLoopBackOff", "CrashLoopBackOff"
+		c.each(func(h tale) { h.push("1.1.0") })
+		c.run(time.Hour)
+		c.want("held", "canary 10, error 0, error 0, error 0")
+		c["m1"].says("held", "TogetherHeld", "it failed at m2 (ImagePullBackOff), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff)")
+		return c
+	},
 	"what failed is tried again by decision, and then all go on": func() choir {
 		c := sing(2, true)
 		c.each(func(h tale) { h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute}) })
