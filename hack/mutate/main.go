@@ -3,7 +3,7 @@
 // noticed. The work tree stays as it is: all changes of a file are compiled into one
 // binary by an overlay of the build, each behind a switch of its own.
 //
-//	go run ./hack/mutate [-file run.go,rules.go] [-run regexp] [-skip regexp] [-jobs 2]
+//	go run ./hack/mutate [-file run.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
 
 import (
@@ -59,6 +59,7 @@ func main() {
 	only := flag.String("file", "", "change these files only, separated by commas")
 	run := flag.String("run", "", "tests that are to notice; default: all")
 	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "tests that are left out; default: the slow ones, and random histories: a named one is to notice")
+	lines := flag.String("line", "", "make changes in these lines only, separated by commas")
 	jobs := flag.Int("jobs", 2, "tests at the same time")
 	flag.Parse()
 	files, err := filepath.Glob(filepath.Join(*dir, "*.go"))
@@ -70,7 +71,7 @@ func main() {
 		if strings.HasSuffix(file, "_test.go") || *only != "" && !slices.Contains(strings.Split(*only, ","), filepath.Base(file)) {
 			continue
 		}
-		if err := change(file, *run, *skip, *jobs, &sum); err != nil {
+		if err := change(file, *lines, *run, *skip, *jobs, &sum); err != nil {
 			fail(err)
 		}
 	}
@@ -86,7 +87,7 @@ func fail(err error) {
 }
 
 // change tries all changes of a file, and prints those that no test noticed.
-func change(file, run, skip string, jobs int, sum *outcomes) error {
+func change(file, lines, run, skip string, jobs int, sum *outcomes) error {
 	tmp, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func change(file, run, skip string, jobs int, sum *outcomes) error {
 				switch {
 				case err == nil:
 					sum.missed++
-					fmt.Printf("%s:%d: %s\n", filepath.Base(m.at.Filename), m.at.Line, m.what)
+					fmt.Printf("%s:%d:%d: %s\n", filepath.Base(m.at.Filename), m.at.Line, m.at.Column, m.what)
 				case errors.Is(err, context.DeadlineExceeded):
 					sum.endless++
 				default:
@@ -122,7 +123,9 @@ func change(file, run, skip string, jobs int, sum *outcomes) error {
 		})
 	}
 	for _, m := range all {
-		next <- m
+		if lines == "" || slices.Contains(strings.Split(lines, ","), strconv.Itoa(m.at.Line)) {
+			next <- m
+		}
 	}
 	close(next)
 	wg.Wait()

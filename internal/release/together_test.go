@@ -186,7 +186,7 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
 		c.want("held", "canary 10, error 0, error 0, error 0")
-		c["m1"].says("held", "TogetherHeld", "it failed at m2 (ImagePullBackOff), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff)")
+		c["m1"].says("held", "TogetherHeld", "1.1.0 waits at 10%: it failed at m2 (ImagePullBackOff), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); decide Retry there, Adopt or Deprecate on "+c["m1"].release("1.1.0")+", or push another version")
 		return c
 	},
 	"what failed is tried again by decision, and then all go on": func() choir {

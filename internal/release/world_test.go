@@ -742,7 +742,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	}
 	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
-	for _, name := range slices.Sorted(maps.Keys(w.peers)) {
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
 	}
 	for _, c := range off.offers {
