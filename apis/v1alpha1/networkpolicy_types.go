@@ -43,6 +43,14 @@ type NetworkPolicySpec struct {
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
+	// drainDelay between the moment at which another provider serves all that the former
+	// one served, and the deletion of the former one's routes: callers that know its
+	// address still come to them. Choose it above the TTL of DNS records. Absent: the
+	// Microservice's updateStrategy.drainDelay, at least 5s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.drainDelay must be at most 24h"
+	DrainDelay Duration `json:"drainDelay,omitempty"`
+
 	// domains that are routed to releases.
 	// +optional
 	// +listType=atomic
@@ -805,6 +813,19 @@ type NetworkPolicySummary struct {
 	Split string `json:"split,omitempty"`
 }
 
+// ProviderSwitch is the way from one provider to the next. Until it ends, the routes of
+// both lead to the same releases.
+type ProviderSwitch struct {
+	// from are the providers that the policy has left, and whose routes still serve.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	From []string `json:"from"`
+	// replacedTime is since when the present provider serves all that they serve. Absent:
+	// it does not yet.
+	// +optional
+	ReplacedTime *metav1.MicroTime `json:"replacedTime,omitempty"`
+}
+
 // NetworkPolicyStatus says what is routed, and whether it is true.
 type NetworkPolicyStatus struct {
 	// conditions: Accepted, ResolvedRefs, Programmed, Ready; Reconciling and
@@ -830,6 +851,11 @@ type NetworkPolicyStatus struct {
 	// provider in short: "gateway", "ingress", "apisix" or "services".
 	// +optional
 	Provider string `json:"provider,omitempty"`
+
+	// providerSwitch is the way from one provider to the next, while routes of both are
+	// there.
+	// +optional
+	ProviderSwitch *ProviderSwitch `json:"providerSwitch,omitempty"`
 
 	// summary in short.
 	// +optional
@@ -875,6 +901,9 @@ const (
 	// ConditionServiceAdopted says that the Service which the policy adopts follows
 	// the active release.
 	ConditionServiceAdopted = "ServiceAdopted"
+	// ConditionProviderSwitching says that routes of a provider which the policy has left
+	// still serve, and what they wait for.
+	ConditionProviderSwitching = "ProviderSwitching"
 )
 
 // NetworkPolicy routes weighted traffic and domains to the releases of a

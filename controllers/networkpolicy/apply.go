@@ -67,7 +67,7 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)
 	}
-	for _, route := range out.routes {
+	for _, route := range slices.Concat(out.routes, out.former) {
 		for _, want := range route.objects {
 			obj := want.DeepCopyObject().(client.Object)
 			if old := liveObject(f.live[route.Name], want); old != nil {
@@ -122,10 +122,10 @@ func surplus(f *facts, out *decision) []client.Object {
 	for _, name := range out.deleteRoutes {
 		gone = append(gone, f.live[name].Objects...)
 	}
-	for _, route := range out.routes {
+	for _, route := range slices.Concat(out.routes, out.former) {
 		live := f.live[route.Name]
-		if live == nil {
-			continue
+		if live == nil || len(route.objects) == 0 {
+			continue // It is new, or does not change.
 		}
 		for _, o := range live.Objects {
 			if !slices.ContainsFunc(route.objects, func(want client.Object) bool { return liveObject(live, want) == o }) {
@@ -148,6 +148,7 @@ func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alph
 		status.Told{Kind: v1alpha1.ConditionDomainShared, Good: metav1.ConditionFalse},
 		status.Told{Kind: v1alpha1.ConditionServiceAdopted, Good: metav1.ConditionTrue},
 		status.Told{Kind: v1alpha1.ConditionSettingsNotApplied, Good: metav1.ConditionFalse},
+		status.Told{Kind: v1alpha1.ConditionProviderSwitching, Good: metav1.ConditionTrue},
 	)
 	if now.Summary.Split != before.Summary.Split && now.Summary.Split != "" {
 		r.Events.Normal(policy, "TrafficMoved", action, "the traffic is split "+now.Summary.Split)

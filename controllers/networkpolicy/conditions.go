@@ -56,6 +56,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	r.canaryUnmatched(now)
 	r.settingsNotApplied(now)
 	r.serviceAdopted(now)
+	r.providerSwitching(now)
 	first := spec
 	for _, p := range []*problem{refs, traffic} {
 		if first == nil {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,6 +68,15 @@ func TestServerKindsInstalledLater(t *testing.T) {
 			conform(t, c, newOnServer(t))
 		})
 	}
+	for name, c := range switches() {
+		if strings.Contains(name, "nginx") || strings.Contains(name, "gateway") && !strings.Contains(name, "HTTP") && !strings.Contains(name, "TCP") {
+			continue // In memory only: the kinds are the same.
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conformSwitch(t, c[0], c[1], newOnServer(t))
+		})
+	}
 }
 
 // onServer plays the suite on an API server, with the controller as the manager runs it.
@@ -83,6 +94,8 @@ func newOnServer(t *testing.T) *onServer {
 	p.create(gateway, policy)
 	return &onServer{p}
 }
+
+func (s *onServer) host(name string) string { return name + "." + s.namespace + ".example.com" }
 
 func (s *onServer) serve(releases ...string) {
 	for _, r := range releases {
@@ -124,7 +137,29 @@ func (s *onServer) decider() *decider {
 	return newDecider(f)
 }
 
-func (s *onServer) split(entry string) string { return splitOfEntry(s.decider(), entry) }
+func (s *onServer) split(entry, provider string) string {
+	return splitOfEntry(s.decider(), entry, provider)
+}
+
+func (s *onServer) providers() []string { return providersOf(s.decider()) }
+
+func (s *onServer) condition(kind string) string {
+	var policy v1alpha1.NetworkPolicy
+	s.get("shop", &policy)
+	if c := meta.FindStatusCondition(policy.Status.Conditions, kind); c != nil {
+		return string(c.Status) + " " + c.Reason
+	}
+	return ""
+}
+
+// drain shortens the delay: what has been replaced goes.
+func (s *onServer) drain() {
+	s.t.Helper()
+	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { spec.DrainDelay = "0s" })
+	s.eventually("shop", "the end of the switch", func(p *v1alpha1.NetworkPolicy) bool {
+		return p.Status.ObservedGeneration == p.Generation && p.Status.ProviderSwitch == nil
+	})
+}
 
 func (s *onServer) active(slug string) string { return activeVersion(s.decider(), slug) }
 

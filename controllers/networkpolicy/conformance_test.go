@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -12,6 +13,9 @@ import (
 
 // stage is where the conformance suite plays: in memory, or on an API server.
 type stage interface {
+	// host below a domain that no other test uses: policies of one class must not hold the
+	// same hosts.
+	host(name string) string
 	// ledger writes the groups of the Microservice.
 	ledger(groups ...v1alpha1.ReleaseGroup)
 	// serve makes releases ready.
@@ -20,9 +24,15 @@ type stage interface {
 	edit(change func(*v1alpha1.NetworkPolicySpec))
 	// confirmed waits until a group is confirmed at a revision with these references.
 	confirmed(slug string, revision int64, references ...string)
-	// split of what a host, or a listener by its name, leads to: "1.0.0=90 1.1.0=10",
-	// in order of the versions; "" where nothing does.
-	split(entry string) string
+	// split of what a host, or a listener by its name, leads to by the routes of a
+	// provider: "1.0.0=90 1.1.0=10", in order of the versions; "" where nothing does.
+	split(entry, provider string) string
+	// providers that have routes.
+	providers() []string
+	// condition is the status and reason of one of the policy; "" where it has none.
+	condition(kind string) string
+	// drain lets the drain of former providers end, and waits until nothing of them is left.
+	drain()
 	// active is the version that the Service of a group leads to.
 	active(slug string) string
 	// objects are the names of all that the policy owns.
@@ -36,6 +46,8 @@ type conformance struct {
 	// spec sets the provider and ports of a policy, and leads entries to what target
 	// says. Without a target they follow the newest group.
 	spec func(spec *v1alpha1.NetworkPolicySpec, entries ...entry)
+	// name of the provider.
+	name string
 	// whole says that the provider cannot split, and bare that it has Services alone.
 	whole, bare bool
 }
@@ -57,7 +69,7 @@ func conform(t *testing.T, c conformance, s stage) {
 		if c.bare {
 			wanted = ""
 		}
-		want(t, step+": split of "+entry, s.split(entry), wanted)
+		want(t, step+": split of "+entry, s.split(entry, c.name), wanted)
 	}
 	releases := func(weighted ...string) []string {
 		if c.whole {
@@ -120,20 +132,137 @@ func conform(t *testing.T, c conformance, s stage) {
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}) })
 	s.confirmed("1-x", 8, "b")
 	split("without the second", first, "1.1.0=100")
-	want(t, "split of what is named no longer", s.split(second)+s.split(pinned), "")
+	want(t, "split of what is named no longer", s.split(second, c.name)+s.split(pinned, c.name), "")
 
 	s.remove()
 	want(t, "what a removal leaves", strings.Join(s.objects(), " "), "")
+}
+
+// conformSwitch plays a switch from one provider to another, with a canary under way, back
+// half way, and again.
+func conformSwitch(t *testing.T, from, to conformance, s stage) {
+	t.Helper()
+	first, second := s.host("first"), s.host("second")
+	// both looks at the routes of the two providers, of which present is the one that the
+	// policy names: both lead to the same releases with the same weights, as far as they can.
+	both := func(step string, present, former conformance, weight int) {
+		t.Helper()
+		for _, entry := range []string{first, second} {
+			for _, c := range []conformance{present, former} {
+				wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
+				switch {
+				case c.bare:
+					wanted = ""
+				case weight == 0 || c.whole || present.whole:
+					wanted = "1.0.0=100"
+				case weight == 100:
+					wanted = "1.1.0=100"
+				}
+				want(t, fmt.Sprintf("%s: split of %s by %s", step, entry, c.name), s.split(entry, c.name), wanted)
+			}
+		}
+		wanted := "True " + reasonDraining
+		if former.bare {
+			wanted = ""
+		}
+		want(t, step+": switching", s.condition(v1alpha1.ConditionProviderSwitching), wanted)
+	}
+	alone := func(step string, c conformance) {
+		t.Helper()
+		wanted := c.name
+		if c.bare {
+			wanted = ""
+		}
+		want(t, step+": providers with routes", strings.Join(s.providers(), " "), wanted)
+		want(t, step+": switching", s.condition(v1alpha1.ConditionProviderSwitching), "")
+	}
+	refs := func(present conformance, weighted ...string) []string {
+		if present.whole {
+			return weighted[:1]
+		}
+		return slices.Sorted(slices.Values(weighted))
+	}
+	through := func(c conformance) {
+		s.edit(func(spec *v1alpha1.NetworkPolicySpec) {
+			c.spec(spec, entry{name: first}, entry{name: second})
+			spec.DrainDelay = "1h"
+		})
+	}
+
+	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	through(from)
+	s.serve("a", "b")
+	s.confirmed("1-x", 1, "a")
+	s.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	s.confirmed("1-x", 2, refs(from, "a", "b")...)
+	alone("before", from)
+
+	through(to)
+	s.confirmed("1-x", 2, refs(to, "a", "b")...)
+	both("switched", to, from, 10)
+	s.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.confirmed("1-x", 3, refs(to, "a", "b")...)
+	both("next step", to, from, 50)
+
+	through(from)
+	s.confirmed("1-x", 3, refs(from, "a", "b")...)
+	both("back half way", from, to, 50)
+	s.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.confirmed("1-x", 4, "a")
+	both("abort", from, to, 0)
+
+	through(to)
+	s.confirmed("1-x", 4, "a")
+	s.drain()
+	alone("drained", to)
+	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.confirmed("1-x", 5, refs(to, "a", "b")...)
+	s.ledger(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.confirmed("1-x", 6, "b")
+	want(t, "Service after the promotion", s.active("1-x"), "1.1.0")
+	s.remove()
+	want(t, "what a removal leaves", strings.Join(s.objects(), " "), "")
+}
+
+// switches are the ordered pairs of providers between which a policy may go.
+func switches() map[string][2]conformance {
+	cases, out := providerCases(), map[string][2]conformance{}
+	for _, pair := range []struct{ from, to []string }{
+		{from: []string{"services", "gateway HTTP", "ingress", "ingress nginx", "apisix"}, to: []string{"services", "gateway HTTP", "ingress", "ingress nginx", "apisix"}},
+		{from: []string{"services"}, to: []string{"gateway TCP", "gateway UDP", "gateway GRPC", "gateway TLS"}},
+		{from: []string{"gateway TCP", "gateway UDP", "gateway GRPC", "gateway TLS"}, to: []string{"services"}},
+	} {
+		for _, from := range pair.from {
+			for _, to := range pair.to {
+				if cases[from].name != cases[to].name {
+					out[from+" to "+to] = [2]conformance{cases[from], cases[to]}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func TestConformanceOfSwitches(t *testing.T) {
+	for name, c := range switches() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy.Spec.Domains = nil
+			w.gateways["prod/public"] = openGateway()
+			conformSwitch(t, c[0], c[1], &inMemory{t, w})
+		})
+	}
 }
 
 // providerCases are the providers, and of the Gateway API each kind of route.
 func providerCases() map[string]conformance {
 	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway beside the policy.
 	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
-	through := func(provider v1alpha1.NetworkProvider, protocol v1alpha1.PortProtocol) conformance {
-		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
-			spec.Provider = &provider
-			spec.Ports, spec.Domains = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil
+	through := func(by v1alpha1.NetworkProvider, protocol v1alpha1.PortProtocol) conformance {
+		name := provider(&v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &by}}).Name()
+		return conformance{name: name, spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
+			spec.Provider = &by
+			spec.Ports, spec.Domains, spec.Listeners = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil, nil
 			for _, e := range entries {
 				d := v1alpha1.Domain{Domain: e.name}
 				if e.version != "" {
@@ -145,7 +274,7 @@ func providerCases() map[string]conformance {
 	}
 	hosts := func(protocol v1alpha1.PortProtocol) conformance { return through(gateway, protocol) }
 	listeners := func(protocol v1alpha1.PortProtocol) conformance {
-		return conformance{spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
+		return conformance{name: "gateway", spec: func(spec *v1alpha1.NetworkPolicySpec, entries ...entry) {
 			spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
 			spec.Ports, spec.Domains, spec.Listeners = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil, nil
 			for _, e := range entries {
@@ -164,8 +293,8 @@ func providerCases() map[string]conformance {
 		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 	}
 	return map[string]conformance{
-		"services": {whole: true, bare: true, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
-			spec.Provider, spec.Domains = nil, nil
+		"services": {name: "services", whole: true, bare: true, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
+			spec.Provider, spec.Domains, spec.Listeners = nil, nil, nil
 			spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080}}
 		}},
 		"gateway HTTP":  hosts(v1alpha1.ProtocolHTTP),
@@ -204,6 +333,8 @@ type inMemory struct {
 	w *world
 }
 
+func (s *inMemory) host(name string) string { return name + ".example.com" }
+
 func (s *inMemory) ledger(groups ...v1alpha1.ReleaseGroup) { s.w.ledger(groups...) }
 
 func (s *inMemory) serve(releases ...string) {
@@ -232,23 +363,44 @@ func activeVersion(d *decider, slug string) string {
 	return d.ledger.versionOf(d.selected(resources.GroupServiceName(d.policy.Name, slug)))
 }
 
-func (s *inMemory) split(entry string) string { return splitOfEntry(newDecider(s.w.facts()), entry) }
+func (s *inMemory) split(entry, provider string) string {
+	return splitOfEntry(newDecider(s.w.facts()), entry, provider)
+}
 
-// splitOfEntry is the split of the live route that serves a host, or the listener that
-// stands for it.
-func splitOfEntry(d *decider, entry string) string {
+func (s *inMemory) providers() []string { return providersOf(newDecider(s.w.facts())) }
+
+func (s *inMemory) condition(kind string) string { return s.w.condition(kind) }
+
+func (s *inMemory) drain() {
+	s.t.Helper()
+	s.w.now = s.w.now.Add(time.Hour)
+	s.w.settle()
+}
+
+// providersOf are the providers that have routes.
+func providersOf(d *decider) []string {
+	out := []string{}
+	for _, live := range d.live {
+		out = append(out, live.Provider)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// splitOfEntry is the split of the live route of a provider that serves a host, or the
+// listener that stands for it.
+func splitOfEntry(d *decider, entry, provider string) string {
 	var parts []string
-	for _, r := range d.rows() {
-		if r.host != entry && (r.listener == "" || r.listener != listenerOf(entry)) {
+	names := []string{}
+	for _, protocol := range []v1alpha1.PortProtocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
+		names = append(names, listenerKey(listenerOf(entry), v1alpha1.NetworkPort{Name: "main", Protocol: protocol}).name(d.policy.Name, 0))
+	}
+	for _, live := range d.live {
+		if live.Provider != provider || !slices.Contains(live.Hostnames, entry) && !slices.Contains(names, live.Name) {
 			continue
 		}
-		for _, live := range d.live {
-			if !d.serves(live, r) {
-				continue
-			}
-			for release, weight := range d.backendsOf(live) {
-				parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(release), weight))
-			}
+		for release, weight := range d.backendsOf(live) {
+			parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(release), weight))
 		}
 	}
 	slices.Sort(parts)

@@ -142,7 +142,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
-	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
+	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, visible: r.visible, watch: func(gvk schema.GroupVersionKind, written bool) error {
 		return r.watchKind(mgr, c, gvk, written)
 	}}
 	return r.kinds.look(allKinds())

@@ -294,6 +294,7 @@ func allKnown() *kinds {
 	k := &kinds{
 		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
 		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
+		visible: func(schema.GroupVersionKind) (bool, error) { return true, nil },
 	}
 	if err := k.look(allKinds()); err != nil {
 		panic(err)

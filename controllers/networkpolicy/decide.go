@@ -27,6 +27,14 @@ type decision struct {
 	// writing, and deleteShared those that go.
 	shared       []providers.Shared
 	deleteShared []client.Object
+	// former are the routes of providers that the policy has left: they lead to the same
+	// as those above, until these have replaced them for the drain delay. Their objects are
+	// those that change.
+	former []*routeDecision
+	// replaced says that the present provider serves all that former ones serve, and waits
+	// what keeps it from that.
+	replaced bool
+	waits    string
 	// deleteRoutes and deleteServices by name: live routes, and Services, which are
 	// deleted last.
 	deleteRoutes   []string
@@ -57,6 +65,8 @@ type groupDecision struct {
 	mode  v1alpha1.SplitMode
 	// routed says that a domain or listener follows the group: it has more than Services.
 	routed bool
+	// moves says that what routes it has lead to the active release alone.
+	moves bool
 	// weights by release, adding up to 100; nil where nothing is to be written.
 	weights map[string]int
 	// matched gets the requests that canaryMatches choose, and mirrored a copy of
@@ -147,7 +157,7 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 		out.answers = true
 		return out
 	}
-	if out.routed && out.mode == v1alpha1.SplitWhole {
+	if out.moves = out.mode == v1alpha1.SplitWhole && (out.routed || d.formerOf(g.Slug)); out.moves {
 		g = moved(g)
 	}
 	last := d.carriedWeights(g.Slug)
@@ -454,6 +464,9 @@ func (d *decider) addRoutes(out *decision) {
 		}
 		for _, r := range append([]*row{r}, d.meanwhile(r)...) {
 			key := keyOf(r)
+			if d.view.Apart() {
+				key = routeKey{target: r.host, path: r.path}
+			}
 			if p := provider(d.policy); p != gatewayProvider {
 				key.provider = p.Name()
 			}
@@ -475,6 +488,7 @@ func (d *decider) addRoutes(out *decision) {
 	slices.SortStableFunc(out.routes, func(a, b *routeDecision) int {
 		return cmp.Compare(d.loses(a), d.loses(b))
 	})
+	d.addFormer(out, groups)
 }
 
 // serves says whether a live route is for what a row names.
@@ -570,12 +584,19 @@ func (r *routeDecision) services() []string {
 func (d *decider) verdict(r *routeDecision) verdict { return d.view.Verdict(r.Route, r.objects) }
 
 func (d *decider) route(name string, rows []*row, groups map[string]*groupDecision) *routeDecision {
+	out := &routeDecision{slug: rows[0].group.Slug, rows: rows, Route: d.plan(name, rows, groups)}
+	out.objects = d.view.Build(out.Route)
+	return out
+}
+
+// plan is what a route of rows is to carry.
+func (d *decider) plan(name string, rows []*row, groups map[string]*groupDecision) providers.Route {
 	first := rows[0]
 	g := groups[first.group.Slug]
-	out := &routeDecision{slug: g.slug, rows: rows, Route: providers.Route{
+	out := providers.Route{
 		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group), Parents: first.parents,
 		RecordTTL: first.recordTTL, TLS: tlsOf(rows),
-	}}
+	}
 	for _, r := range rows {
 		if r.host != "" {
 			out.Hostnames = append(out.Hostnames, r.host)
@@ -604,7 +625,6 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 	if old := d.live[name]; old != nil {
 		out.Stamp = d.routeStamp(old, out.Stamp, g, first.pin)
 	}
-	out.objects = d.view.Build(out.Route)
 	return out
 }
 
@@ -648,10 +668,14 @@ func (d *decider) obsolete(out *decision) {
 	}
 	vanished := d.vanished()
 	named := map[string]bool{}
-	for _, r := range out.routes {
+	for _, r := range slices.Concat(out.routes, out.former) {
 		for _, service := range r.services() {
 			named[service] = true
 		}
+	}
+	kept := map[string]bool{}
+	for _, r := range out.former {
+		kept[r.Name] = !d.drained(out)
 	}
 	for _, name := range sortedKeys(d.live) {
 		route := d.live[name]
@@ -668,15 +692,20 @@ func (d *decider) obsolete(out *decision) {
 		if vanished[route.Group()] {
 			continue
 		}
+		if d.former(route) {
+			if r := d.stuck(out.rows, route); r != nil {
+				out.held[name] = r
+			} else if !kept[name] {
+				out.deleteRoutes = append(out.deleteRoutes, name)
+			}
+			continue
+		}
 		replaced := true
 		for _, host := range route.Hostnames {
 			for _, by := range byHost[host] {
 				// A route of another protocol may have no path.
-				if by.Path == route.Path || by.Path == "" || route.Path == "" {
+				if samePath(by.Path, route.Path) {
 					replaced = replaced && d.verdict(by).Accepted
-					if p := d.unready(by.Route, host); p != nil && d.view.Live()[name] == nil {
-						replaced, out.held[name] = false, &row{reason: p.Reason, message: p.Message} // Of a provider that served it.
-					}
 				}
 			}
 		}
@@ -716,7 +745,7 @@ func (d *decider) stuck(rows []*row, route *providers.Live) *row {
 	for _, r := range rows {
 		switch r.reason {
 		case reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, reasonNotSupported:
-			if slices.Contains(route.Hostnames, r.host) && (r.path == route.Path || r.path == "" || route.Path == "") {
+			if slices.Contains(route.Hostnames, r.host) && samePath(r.path, route.Path) {
 				return r
 			}
 		}

@@ -113,6 +113,8 @@ type kinds struct {
 	watch func(gvk schema.GroupVersionKind, written bool) error
 	// channel reads whether a kind's definition is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
+	// visible says whether the manager may see the objects of a kind.
+	visible func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex
 	seen map[string]seenKind
@@ -150,6 +152,17 @@ func written(kind string) bool {
 	return slices.ContainsFunc(writtenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
 }
 
+// writesKind says whether one provider writes objects of a kind.
+func writesKind(p providers.Provider, kind string) bool {
+	return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
+}
+
+// ofAnother says whether a kind is one that other providers than the policy's write.
+func ofAnother(policy *v1alpha1.NetworkPolicy, kind string) bool {
+	own := provider(policy)
+	return !writesKind(own, kind) && slices.ContainsFunc(known, func(p providers.Provider) bool { return writesKind(p, kind) })
+}
+
 // needs are the kinds without which a policy cannot have what it asks for.
 func needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := provider(p).Needs(p)
@@ -183,7 +196,13 @@ func (k *kinds) lookFor(kind providers.Kind) error {
 	if err != nil {
 		return err
 	}
-	if gvk.Version == "" {
+	visible := gvk.Version != ""
+	if visible {
+		if visible, err = k.visible(gvk); err != nil {
+			return err
+		}
+	}
+	if !visible {
 		k.next[kind.Kind] = time.Now().Add(k.every / 2)
 		return nil
 	}
@@ -243,6 +262,27 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
 }
 
+// visible says whether the manager may see the objects of a kind. Those that are in no
+// namespace are out of sight of one that has rights in namespaces only, and it does
+// without.
+func (r *Reconciler) visible(gvk schema.GroupVersionKind) (bool, error) {
+	namespaced, err := r.Client.IsObjectNamespaced(&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}})
+	if err != nil || namespaced {
+		return namespaced, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk)
+	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	defer cancel()
+	if err = r.Live.List(ctx, list, client.Limit(1)); apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list %ss: %w", gvk.Kind, err)
+	}
+	return true, nil
+}
+
 // readRoutes reads the objects that carry routes, whichever provider made them, and
 // what the policy's own provider looks at.
 func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
@@ -263,6 +303,14 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 		}
 		if err := r.Client.List(ctx, list, ownObjects(f)...); err != nil {
 			return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+		}
+		if meta.LenList(list) > 0 && ofAnother(f.policy, kind.name) {
+			// Of a kind that was taken away meanwhile the cache remembers what there was.
+			if err := r.Live.List(ctx, list, ownObjects(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+			}
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
 			if o := o.(client.Object); metav1.IsControlledBy(o, f.policy) {
@@ -318,6 +366,7 @@ func (f *facts) see(scene providers.Scene) {
 			f.view = view
 		}
 		for name, live := range view.Live() {
+			live.Provider = p.Name()
 			f.live[name] = live
 			for _, o := range live.Objects {
 				ofRoutes[o] = true

@@ -26,7 +26,7 @@ func TestPropertiesOverHistories(t *testing.T) {
 func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		history{t, w, map[string]int64{}, 9}.play()
+		history{t, w, map[string]int64{}, 10}.play()
 	})
 }
 
@@ -66,18 +66,25 @@ func (h history) play() {
 				delete(h.w.gateways, "infra/public")
 			}
 		case 8:
-			h.w.policy.Spec.Provider = rapid.SampledFrom([]*v1alpha1.NetworkProvider{&byGateway, &byNginx, &byPlain, &byAPISIX}).Draw(h.T, "provider")
+			h.w.policy.Spec.Provider = rapid.SampledFrom([]*v1alpha1.NetworkProvider{&byGateway, &byNginx, &byPlain, &byAPISIX, nil}).Draw(h.T, "provider")
 			h.w.policy.Generation++
 			h.onlyGatewaysListen()
 			h.fitTLS()
 		case 9:
 			kind := rapid.SampledFrom([]string{"ApisixRoute", "ApisixTls", "ListenerSet", "Certificate"}).Draw(h.T, "kind")
 			h.w.lacks = map[string]bool{kind: !h.w.lacks[kind]}
+		case 10:
+			if h.w.classes["nginx"] {
+				h.w.classes = map[string]bool{"traefik": true}
+			} else {
+				h.w.classes = map[string]bool{"traefik": true, "nginx": true}
+			}
 		}
 		h.pass()
 	}
 	h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
 	h.w.settle()
+	h.nothingIsLeftBehind()
 	before := h.w.writes
 	h.w.pass()
 	if h.w.writes != before {
@@ -124,8 +131,11 @@ func (h history) listenersExist() {
 
 // onlyGatewaysListen does what the definition asks for.
 func (h history) onlyGatewaysListen() {
-	if h.w.policy.Spec.Provider.Gateway == nil {
+	if p := h.w.policy.Spec.Provider; p == nil || p.Gateway == nil {
 		h.w.policy.Spec.Listeners = nil
+	}
+	if h.w.policy.Spec.Provider == nil {
+		h.w.policy.Spec.Domains = nil
 	}
 }
 
@@ -201,7 +211,7 @@ func (h history) domains() []v1alpha1.Domain {
 
 // tls of a domain, as the definition allows it for the present provider.
 func (h history) tls() *v1alpha1.DomainTLS {
-	if rapid.Bool().Draw(h.T, "plain") {
+	if h.w.policy.Spec.Provider == nil || rapid.Bool().Draw(h.T, "plain") {
 		return nil
 	}
 	t := &v1alpha1.DomainTLS{SecretName: rapid.SampledFrom([]string{"one-tls", "{{.ReleaseGroupName}}-tls"}).Draw(h.T, "secret")}
@@ -283,6 +293,7 @@ func (h history) pass() {
 	h.listenersExist()
 	h.noWeightWithoutEndpoint(f, out)
 	h.canariesAreCanaries(f, out)
+	h.bothLeadToTheSame(out)
 	h.allIsReported(now)
 }
 
@@ -292,7 +303,7 @@ func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
 	for _, g := range out.groups {
 		serves := false
 		eligible := func(r v1alpha1.Release) bool {
-			return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && !(g.routed && g.mode == v1alpha1.SplitWhole)
+			return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && !g.moves
 		}
 		for _, r := range g.group.Releases {
 			serves = serves || eligible(r) && f.ready(r.VersionedMicroservice)
@@ -324,6 +335,44 @@ func (h history) canariesAreCanaries(f *facts, out *decision) {
 		}
 		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
 			h.Fatalf("%s has a route, and there is no canary", r.field)
+		}
+	}
+}
+
+// bothLeadToTheSame: the routes of a provider that was left carry what the routes of the
+// present one carry, as far as their provider can.
+func (h history) bothLeadToTheSame(out *decision) {
+	d := newDecider(h.w.facts())
+	for _, former := range out.former {
+		live := d.live[former.Name]
+		if live == nil || len(former.Backends) == 0 || len(live.Hostnames) == 0 {
+			continue
+		}
+		weights := d.backendsOf(live)
+		for _, route := range out.routes {
+			if !slices.Contains(route.Hostnames, live.Hostnames[0]) || !samePath(route.Path, live.Path) || d.live[route.Name] == nil {
+				continue
+			}
+			for name, weight := range d.backendsOf(d.live[route.Name]) {
+				if alone := len(weights) == 1 && len(live.Objects) == 1 && live.Provider == "ingress"; weights[name] != weight && !alone {
+					h.Fatalf("route %s gives %d to %s, and %s of the provider that was left gives %d", route.Name, weight, name, former.Name, weights[name])
+				}
+			}
+		}
+	}
+}
+
+// nothingIsLeftBehind: once the present provider serves all, and the drain is over, no
+// route of another one is there.
+func (h history) nothingIsLeftBehind() {
+	h.w.now = h.w.now.Add(time.Hour)
+	h.w.settle()
+	f := h.w.facts()
+	out := decide(f)
+	vanished := newDecider(f).vanished() // They stay until another group serves.
+	for _, name := range f.formerRoutes() {
+		if out.replaced && !vanished[f.live[name].Group()] {
+			h.Fatalf("route %s of a provider that was left is there: %s", name, mustJSON(h.w.policy.Status.ProviderSwitch))
 		}
 	}
 }

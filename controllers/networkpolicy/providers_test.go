@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +39,10 @@ func (w *world) change(edit func(*v1alpha1.NetworkPolicySpec)) {
 	w.policy.Generation++
 }
 
-func (w *world) splitOf(host string) string { return splitOfEntry(newDecider(w.facts()), host) }
+// splitOf a host by the routes of the policy's provider.
+func (w *world) splitOf(host string) string {
+	return splitOfEntry(newDecider(w.facts()), host, provider(w.policy).Name())
+}
 
 // A class that knows no weights leads to the active release, whatever the ledger asks
 // for, and the policy says that there is no split.
@@ -85,47 +89,6 @@ func TestAnnotationsTakenOut(t *testing.T) {
 	want(t, "objects", len(w.others), 1)
 }
 
-// The routes of the provider that a policy leaves stay until those of the next one are
-// accepted, and nothing of them is left then.
-func TestAnotherProvider(t *testing.T) {
-	for name, tc := range map[string]struct {
-		from, to v1alpha1.NetworkProvider
-		whole    bool
-	}{
-		"gateway to ingress-nginx": {from: byGateway, to: byNginx},
-		"gateway to ingress":       {from: byGateway, to: byPlain, whole: true},
-		"ingress-nginx to gateway": {from: byNginx, to: byGateway},
-		"gateway to APISIX":        {from: byGateway, to: byAPISIX},
-		"APISIX to ingress-nginx":  {from: byAPISIX, to: byNginx},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := routedBy(t, tc.from)
-			before := slices.Concat(sortedKeys(w.routes), sortedKeys(w.others))
-			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider = &tc.to })
-			w.pass() // It is written, and nobody has answered.
-			now := slices.Concat(sortedKeys(w.routes), sortedKeys(w.others))
-			for _, object := range before {
-				if !slices.Contains(now, object) {
-					t.Errorf("%s went before its replacement was accepted", object)
-				}
-			}
-			w.settle()
-			for _, object := range slices.Concat(sortedKeys(w.routes), sortedKeys(w.others)) {
-				if slices.Contains(before, object) {
-					t.Errorf("%s is left", object)
-				}
-			}
-			wanted := "1.0.0=90 1.1.0=10"
-			if tc.whole {
-				wanted = "1.0.0=100"
-			}
-			want(t, "split", w.splitOf(shopHost), wanted)
-			want(t, "revision", w.traffic("1-x").Revision, 1)
-			want(t, "Ready", w.condition("Ready"), "True Programmed")
-		})
-	}
-}
-
 // A kind that the API server lacks is a condition, and what is live stays.
 func TestProviderKindMissing(t *testing.T) {
 	w := routedBy(t, byGateway)
@@ -142,9 +105,14 @@ func TestProviderKindMissing(t *testing.T) {
 	if m := w.policy.Status.Domains[0].Message; !strings.Contains(m, "ApisixRoute of apisix.apache.org/v2") {
 		t.Errorf("message: %s", m)
 	}
+	want(t, "what is live follows", w.split(shopHost), "1.0.0=50 1.1.0=50")
+	want(t, "switching", w.condition(v1alpha1.ConditionProviderSwitching), "True Replacing")
 	w.lacks = nil
 	w.settle()
 	want(t, "split", w.splitOf(shopHost), "1.0.0=50 1.1.0=50")
+	want(t, "revision", w.traffic("1-x").Revision, 2)
+	w.now = w.now.Add(time.Minute)
+	w.settle()
 	want(t, "routes of the former provider", len(w.routes), 0)
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }

@@ -48,6 +48,7 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 	now.Microservice = microserviceName(f.policy)
 	now.Provider = provider(f.policy).Name()
 	if f.microservice != nil {
+		now.ProviderSwitch = r.providerSwitch(now.ProviderSwitch)
 		now.Groups = r.groupReports()
 		now.Adopted = r.adoptionReport(now.Adopted)
 		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
@@ -157,7 +158,7 @@ func (r *reporter) written(slug string) []string {
 		stamp, _ := resources.StampOf(s)
 		add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
 	}
-	for _, route := range r.out.routes {
+	for _, route := range slices.Concat(r.out.routes, r.out.former) {
 		for _, release := range r.releasesOf(route.services()) {
 			add(release, route.slug)
 		}
@@ -213,6 +214,12 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 		if !wanted[name] && r.live[name].Group() == g.slug {
 			if row := r.out.held[name]; row != nil {
 				return verdict{Reason: row.reason, Message: row.message}
+			}
+			if r.former(r.live[name]) {
+				if v := r.formerVerdict(name); !v.Accepted {
+					return v
+				}
+				continue
 			}
 			return verdict{Pending: true, Reason: reasonPending, Message: fmt.Sprintf("%s is being deleted", objectName(r.live[name].Objects[0]))}
 		}
@@ -296,8 +303,11 @@ func (r *reporter) routeWritten(route *routeDecision) time.Time {
 	return r.facts.written[route.Name]
 }
 
-func (r *reporter) fresh(at time.Time) bool {
-	left := at.Add(providers.Grace).Sub(r.now)
+func (r *reporter) fresh(at time.Time) bool { return r.lookAt(at.Add(providers.Grace)) }
+
+// lookAt sees to it that somebody looks at a time, and says whether it is still to come.
+func (r *reporter) lookAt(at time.Time) bool {
+	left := at.Sub(r.now)
 	if left <= 0 {
 		return false
 	}

@@ -109,16 +109,25 @@ func (d *decider) addShared(out *decision) {
 	for _, r := range out.routes {
 		routes = append(routes, r.Route)
 	}
-	staying := map[string]*providers.Live{}
+	staying, former := map[string]*providers.Live{}, map[string]*providers.Live{}
 	for name, live := range d.live {
 		if !slices.Contains(out.deleteRoutes, name) {
-			staying[name] = live
+			if staying[name] = live; d.former(live) {
+				former[name] = live
+			}
 		}
 	}
 	out.shared = append(certmanager.Shared(d.scene, routes, staying), d.view.Shared(routes)...)
 	for _, o := range d.rest {
 		wanted := slices.ContainsFunc(out.shared, func(s providers.Shared) bool { return sharedKey(s) == sharedKey(o) })
-		held := certmanager.Holds(o, routes, staying) || slices.ContainsFunc(d.views, func(v providers.View) bool { return v.Holds(o, routes) })
+		held := certmanager.Holds(o, routes, staying) || certmanager.Holds(o, nil, former)
+		for _, v := range d.views {
+			decided := routes
+			if v != d.view {
+				decided = nil // What another provider left rests on what it has.
+			}
+			held = held || v.Holds(o, decided)
+		}
 		if !wanted && !held && o.GetDeletionTimestamp() == nil {
 			out.deleteShared = append(out.deleteShared, o)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -368,6 +369,9 @@ func TestApisixTLS(t *testing.T) {
 		}
 	}
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains[0].TLS = &byGateway, nil })
+	w.settle()
+	want(t, "TLS of what still serves", w.others[resources.TLSName("shop", "shop-tls")] != nil, true)
+	w.now = w.now.Add(time.Hour)
 	w.settle()
 	want(t, "what the former provider left", len(w.others), 0)
 }

@@ -229,7 +229,10 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 	}
 	w.others = maps.Clone(w.others)
 	w.carryShared(out, done)
-	for _, route := range out.routes {
+	for _, route := range slices.Concat(out.routes, out.former) {
+		if len(route.objects) == 0 {
+			continue // One of a former provider that is so already.
+		}
 		if _, http := route.objects[0].(*gatewayv1.HTTPRoute); !http {
 			w.carryOther(route, done)
 			continue

@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/apply"
 )
 
 // Provider routes to the Services of a policy by objects of kinds of its own. All of
@@ -62,6 +64,12 @@ type View interface {
 	// Holds says whether a live object that carries no route has to stay for the sake of
 	// live routes which these, the decided ones, do not replace.
 	Holds(o client.Object, decided []Route) bool
+	// Carry gives the objects of a live route, led to the Services of a decided one: what
+	// serves it, and what else its rules say, stays. A hostname that the decided one lacks
+	// goes; no hostnames, no path and no port stand for those that it has. None: it is so
+	// already. It is asked of routes whose provider the policy has left, so that nothing of
+	// what the specification says of a provider may be used.
+	Carry(live *Live, route Route) []client.Object
 	// Verdict tells how far a route is that Build made these objects of: written as
 	// decided, and taken over by whatever serves it.
 	Verdict(route Route, built []client.Object) Verdict
@@ -72,6 +80,9 @@ type View interface {
 	Referent() *Problem
 	// Health names what serves no traffic although all is accepted; nil: nothing.
 	Health() *Problem
+	// Apart says that each host and path has a route of its own, which changes in place
+	// whatever it leads to: that two routes never hold the same host and path.
+	Apart() bool
 	// Splits says whether weights have an effect. Where they have none, the traffic of a
 	// group moves as a whole, and routes lead to its active release alone.
 	Splits() bool
@@ -262,6 +273,10 @@ type Live struct {
 	Services []string
 	// Leaving says that it is being deleted.
 	Leaving bool
+	// Taken says that what serves it has taken it over as it is, as far as that is told.
+	Taken bool
+	// Provider that it is of, by name. The controller fills it in.
+	Provider string
 }
 
 // Stamp of the ledger that a live route carries; ok is false where there is none.
@@ -337,6 +352,20 @@ func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (la
 
 // recordPrefixes of the annotations that external-dns reads: since its 0.22, and before.
 var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha.kubernetes.io/"}
+
+// Kept is the metadata of a live object that is written again for a route: its labels
+// and annotations stay, but for those of the group and the stamp.
+func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live client.Object) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{
+		Namespace: live.GetNamespace(), Name: live.GetName(), Labels: maps.Clone(live.GetLabels()), Annotations: maps.Clone(live.GetAnnotations()),
+	}
+	delete(out.Labels, v1alpha1.LabelRelease)
+	delete(out.Annotations, apply.AnnotationApplied)
+	labels, annotations := r.Metadata(policy, microservice)
+	maps.Copy(out.Labels, labels)
+	maps.Copy(out.Annotations, annotations)
+	return out
+}
 
 // Sorted are the keys of a set in order.
 func Sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

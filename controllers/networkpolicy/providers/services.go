@@ -42,6 +42,8 @@ func (noRoutes) Live() map[string]*Live                 { return nil }
 func (noRoutes) Build(Route) []client.Object            { return nil }
 func (noRoutes) Shared([]Route) []Shared                { return nil }
 func (noRoutes) Holds(client.Object, []Route) bool      { return false }
+func (noRoutes) Carry(*Live, Route) []client.Object     { return nil }
+func (noRoutes) Apart() bool                            { return false }
 func (noRoutes) Verdict(Route, []client.Object) Verdict { return Verdict{Accepted: true} }
 func (noRoutes) Serves(Route, string) (string, *Problem) {
 	return "", nil

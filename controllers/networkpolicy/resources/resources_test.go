@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,6 +118,36 @@ func TestNamesAreUniqueLabels(t *testing.T) {
 		}
 		if RouteName(p, s, "/", "http", 0) == RouteName(p, s, "/", "http", 1) {
 			t.Fatal("two routes of one target meet")
+		}
+	})
+}
+
+// What is cut to the length of a label stays unique: names that differ in their last
+// characters alone, those of every kind of object that a policy has.
+func TestNamesThatAreCutDoNotMeet(t *testing.T) {
+	tail := rapid.StringMatching(`[a-z0-9]{1,4}`)
+	rapid.Check(t, func(t *rapid.T) {
+		policy := strings.Repeat("p", rapid.IntRange(1, 40).Draw(t, "length of the policy"))
+		slug := strings.Repeat("s", rapid.IntRange(10, 58).Draw(t, "length of the slug"))
+		release := "m-" + strings.Repeat("r", rapid.IntRange(10, 50).Draw(t, "length of the release"))
+		target := "group/" + strings.Repeat("t", rapid.IntRange(10, 250).Draw(t, "length of the target"))
+		meets := map[string]string{policy: "the policy's own Service"}
+		add := func(what, name string) {
+			if other, taken := meets[name]; taken && other != what {
+				t.Fatalf("%q is the name of %s and of %s", name, what, other)
+			}
+			if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
+				t.Fatalf("%s: %q: %v", what, name, problems)
+			}
+			meets[name] = what
+		}
+		for _, end := range rapid.SliceOfNDistinct(tail, 2, 8, rapid.ID).Draw(t, "ends") {
+			add("group "+end, GroupServiceName(policy, slug+end))
+			add("release "+end, ReleaseServiceName(policy, "m", release+end))
+			for i := range 2 {
+				add(fmt.Sprint("route ", i, " ", end), RouteName(policy, target+end, "/", "http", i))
+				add(fmt.Sprint("route ", i, " below a path ", end), RouteName(policy, target+end, "/api", "http", i))
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ package apisix
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,6 +88,7 @@ func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
 		Name: r.Name, Objects: []client.Object{r}, Leaving: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
 	}
+	_, out.Taken = answer(r)
 	services := map[string]bool{}
 	for i, rule := range r.Spec.HTTP {
 		last := i == len(r.Spec.HTTP)-1
@@ -242,6 +244,35 @@ func (v *view) Build(r providers.Route) []client.Object {
 	return []client.Object{out}
 }
 
+// Carry gives a live ApisixRoute with the Services of a decided route.
+func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
+	old := live.Objects[0].(*ApisixRoute)
+	if len(old.Spec.HTTP) == 0 {
+		return nil // Not as we write it: there is nothing to lead.
+	}
+	last := old.Spec.HTTP[len(old.Spec.HTTP)-1]
+	r.Path = live.Path
+	if len(r.Hostnames) == 0 {
+		r.Hostnames = live.Hostnames
+	}
+	if r.Port == 0 && len(last.Backends) > 0 {
+		r.Port = last.Backends[0].ServicePort
+	}
+	if v.Unsupported(r) != nil {
+		r.Canary = "" // What it has no words for gets no rule of its own.
+	}
+	next := v.Build(r)[0].(*ApisixRoute)
+	next.ObjectMeta = r.Kept(v.Policy, v.Microservice, old)
+	next.Spec.IngressClassName = old.Spec.IngressClassName
+	if maps.Equal(old.Labels, next.Labels) && Same(old, next) {
+		return nil
+	}
+	return []client.Object{next}
+}
+
+// Apart is false: an ApisixRoute has many hosts, and APISIX takes two for one.
+func (v *view) Apart() bool { return false }
+
 // chosen are the requests of a route that a match chooses. Its path takes the place of
 // the route's.
 func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
@@ -291,6 +322,22 @@ func prefix(path string) []string {
 // ResourcesAvailable before.
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
+// answer of a controller on a live route: the first condition of its present generation,
+// else one of an earlier generation; nil: nobody has answered.
+func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
+	for _, name := range conditions {
+		found := meta.FindStatusCondition(r.Status.Conditions, name)
+		switch {
+		case found == nil || found.Status == metav1.ConditionUnknown:
+		case found.ObservedGeneration != r.Generation:
+			c = found
+		default:
+			return found, found.Status == metav1.ConditionTrue
+		}
+	}
+	return c, false
+}
+
 // Verdict tells how far a route is: live as decided, and taken over by a controller at
 // its present generation.
 func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
@@ -300,17 +347,13 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 	}
 	route := live.Objects[0].(*ApisixRoute)
 	older := false
-	for _, name := range conditions {
-		c := meta.FindStatusCondition(route.Status.Conditions, name)
-		switch {
-		case c == nil || c.Status == metav1.ConditionUnknown:
-			continue
-		case c.ObservedGeneration != route.Generation:
-			older = true
-			continue
-		case c.Status == metav1.ConditionTrue:
-			return providers.Verdict{Accepted: true}
-		}
+	switch c, accepted := answer(route); {
+	case accepted:
+		return providers.Verdict{Accepted: true}
+	case c == nil:
+	case c.ObservedGeneration != route.Generation:
+		older = true
+	default:
 		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
 			"APISIX does not accept ApisixRoute %q: %s: %s: see its status", r.Name, c.Reason, strings.TrimSuffix(c.Message, "."))}
 	}

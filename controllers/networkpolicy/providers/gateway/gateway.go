@@ -78,6 +78,7 @@ func (Provider) See(s providers.Scene) providers.View {
 		v.live[o.GetName()] = &providers.Live{
 			Name: o.GetName(), Objects: []client.Object{o}, Leaving: o.GetDeletionTimestamp() != nil,
 			Hostnames: p.hostnames(), Path: p.path, Weights: p.weights(), Services: providers.Sorted(p.services),
+			Taken: taken(o, p),
 		}
 	}
 	return v
@@ -187,6 +188,21 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 	}
 	return nil
 }
+
+// taken says whether all parents that a route names have accepted it as it is.
+func taken(route client.Object, p parts) bool {
+	same := func(a, b gatewayv1.ParentReference) bool {
+		return keyOf(a, route.GetNamespace()) == keyOf(b, route.GetNamespace()) && ofSet(a) == ofSet(b) && deref(a.SectionName) == deref(b.SectionName)
+	}
+	return !slices.ContainsFunc(p.parents, func(named gatewayv1.ParentReference) bool {
+		return !slices.ContainsFunc(p.answers, func(a gatewayv1.RouteParentStatus) bool {
+			return same(a.ParentRef, named) && judge(a.Conditions, route.GetGeneration()).Accepted
+		})
+	})
+}
+
+// Apart is false: a route has many hosts, and Gateways take two for one.
+func (v *view) Apart() bool { return false }
 
 // Splits is true: all kinds of routes have weights.
 func (v *view) Splits() bool { return true }

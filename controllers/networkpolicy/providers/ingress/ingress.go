@@ -28,6 +28,11 @@ var (
 	classKind = providers.Kind{Group: networkingv1.GroupName, Kind: "IngressClass", Versions: []string{"v1"}}
 )
 
+// AnnotationPrefix on an Ingress is the prefix of the canary annotations that its class
+// understands: it tells how to lead the Ingress on when the policy has left for another
+// provider, and says it no more.
+const AnnotationPrefix = "hlnr.io/annotation-prefix"
+
 // canarySuffix ends the name of the Ingress of a canary. Names of routes end in a hash,
 // so that none ends in it.
 const canarySuffix = "-canary"
@@ -119,7 +124,7 @@ func (Provider) See(s providers.Scene) providers.View {
 
 // read the Ingresses of a route, of which one may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
-	out := &providers.Live{Name: name, Weights: map[string]int{}}
+	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // Nobody tells more.
 	services := map[string]bool{}
 	for _, i := range []*networkingv1.Ingress{main, second} {
 		if i == nil {
@@ -350,6 +355,9 @@ func (v *view) build(r providers.Route, name, service string, said map[string]st
 	for key, value := range said {
 		annotations[v.prefix+"/"+key] = value
 	}
+	if v.prefix != "" && said == nil {
+		annotations[AnnotationPrefix] = v.prefix
+	}
 	if r.Protocol == v1alpha1.ProtocolHTTPS {
 		annotations[v.prefix+"/"+backendProtocol] = "HTTPS"
 	}
@@ -393,6 +401,70 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("Ingress %q is being written", r.Name)}
 	}
 	return providers.Verdict{Accepted: true}
+}
+
+// Carry gives the live Ingresses of a route with the Services of a decided one: class,
+// TLS and the annotations of others stay.
+func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
+	main, ok := live.Objects[0].(*networkingv1.Ingress)
+	if !ok || main.Name != live.Name {
+		return nil // A canary without its route serves nothing.
+	}
+	r.Name, r.Path, r.Protocol = live.Name, live.Path, ""
+	if len(r.Hostnames) == 0 {
+		r.Hostnames = live.Hostnames
+	}
+	if r.Port == 0 {
+		r.Port = port(main)
+	}
+	then := &view{Scene: v.Scene, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
+	if then.Unsupported(r) != nil {
+		r.Canary = "" // What it has no words for gets no annotations.
+	}
+	built := then.Build(r)
+	for i, o := range built {
+		if i >= len(live.Objects) {
+			break // A canary that begins now.
+		}
+		next, old := o.(*networkingv1.Ingress), live.Objects[i].(*networkingv1.Ingress)
+		kept := r.Kept(v.Policy, v.Microservice, old)
+		for _, key := range slices.Collect(maps.Keys(kept.Annotations)) {
+			if _, name, _ := strings.Cut(key, "/"); slices.Contains(managed, name) && name != backendProtocol {
+				delete(kept.Annotations, key)
+			}
+		}
+		maps.Copy(kept.Annotations, next.Annotations)
+		next.Labels, next.Annotations = kept.Labels, kept.Annotations
+		next.Spec.TLS, next.Spec.DefaultBackend = old.Spec.TLS, old.Spec.DefaultBackend
+	}
+	same := slices.EqualFunc(live.Objects, built, func(old, want client.Object) bool {
+		return maps.Equal(old.GetLabels(), want.GetLabels()) && Same(old, want)
+	})
+	if same {
+		return nil
+	}
+	return built
+}
+
+// Apart is true: what serves a class may refuse a second Ingress for one host and path,
+// or serve either.
+func (v *view) Apart() bool { return true }
+
+// port of the Service behind an Ingress of ours.
+func port(i *networkingv1.Ingress) int32 {
+	for _, rule := range i.Spec.Rules {
+		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
+			return rule.HTTP.Paths[0].Backend.Service.Port.Number
+		}
+	}
+	return 0
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // Same says whether a live Ingress is what was decided. What others have added, such as

@@ -74,6 +74,7 @@ apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
   annotations:
+    hlnr.io/annotation-prefix: nginx.ingress.kubernetes.io
     hlnr.io/ledger: uid/12
     hlnr.io/traffic-revision: 1-x=7
   labels:
@@ -340,6 +341,27 @@ func TestUnapplied(t *testing.T) {
 			tell(t, see(p).Unapplied([]providers.Route{tc.route}), providers.ReasonNotSupported, tc.want)
 		})
 	}
+}
+
+// A class that does not exist serves nothing; a manager that may not see classes cannot
+// tell.
+func TestMissingClass(t *testing.T) {
+	p := policy(nginx)
+	served := map[string]providers.Served{"Ingress": {Version: "v1"}, "IngressClass": {Version: "v1"}}
+	seeing := func(referents ...providers.Reference) providers.View {
+		s := providers.Scene{Policy: p, Served: served, Referents: map[providers.Reference]client.Object{}}
+		for _, r := range referents {
+			s.Referents[r] = &networkingv1.IngressClass{}
+		}
+		return Provider{}.See(s)
+	}
+	tell(t, seeing().Referent(), providers.ReasonParentNotFound, `IngressClass "nginx" does not exist`)
+	if v := seeing().Verdict(route(), nil); v.Reason != providers.ReasonParentNotFound {
+		t.Errorf("verdict: %+v", v)
+	}
+	tell(t, seeing(Provider{}.Refers(p)...).Referent(), "", "")
+	delete(served, "IngressClass")
+	tell(t, seeing().Referent(), "", "")
 }
 
 func TestShares(t *testing.T) {

@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// Carry gives a live route with the Services of a decided one. Its parents, filters,
+// timeouts and affinity stay: they are those of the rule that splits.
+func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
+	old := live.Objects[0]
+	p, ok := partsOf(old)
+	if !ok {
+		return nil
+	}
+	r.Name, r.Path, r.Protocol = live.Name, live.Path, protocolOf(old)
+	if len(r.Hostnames) == 0 {
+		r.Hostnames = live.Hostnames
+	}
+	if r.Port == 0 && len(p.split) > 0 {
+		r.Port = int32(deref(p.split[0].Port))
+	}
+	if v.Unsupported(r) != nil {
+		r.Canary = "" // What it has no words for gets no rule of its own.
+	}
+	next := v.build(r, gatewayv1.CommonRouteSpec{ParentRefs: p.parents})
+	kept := r.Kept(v.Policy, v.Microservice, old)
+	next.SetLabels(kept.Labels)
+	next.SetAnnotations(kept.Annotations)
+	keepRules(next, old)
+	if maps.Equal(old.GetLabels(), next.GetLabels()) && Same(old, next) {
+		return nil
+	}
+	return []client.Object{next}
+}
+
+// protocolOf the ports behind a route of a kind.
+func protocolOf(route client.Object) v1alpha1.PortProtocol {
+	for _, p := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS, v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
+		if kindOf(p).Kind == route.GetObjectKind().GroupVersionKind().Kind {
+			return p
+		}
+	}
+	return v1alpha1.ProtocolHTTP
+}
+
+// keepRules gives the rules of a route all that those of the old one say beside matches
+// and backends. Mirrors come and go with steps.
+func keepRules(next, old client.Object) {
+	switch next := next.(type) {
+	case *gatewayv1.HTTPRoute:
+		was, ok := old.(*gatewayv1.HTTPRoute)
+		if !ok || len(was.Spec.Rules) == 0 {
+			return
+		}
+		last := was.Spec.Rules[len(was.Spec.Rules)-1]
+		var rules []gatewayv1.HTTPRouteRule
+		for _, rule := range next.Spec.Rules {
+			rule.Timeouts, rule.SessionPersistence = last.Timeouts, last.SessionPersistence
+			filters := slices.Clone(last.Filters)
+			filters = slices.DeleteFunc(filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestMirror != nil })
+			for _, f := range rule.Filters {
+				if f.RequestMirror != nil {
+					filters = append(filters, f)
+				}
+			}
+			rule.Filters = filters
+			// A rule that replaces a prefix has one path.
+			if one := slices.ContainsFunc(filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.URLRewrite != nil && f.URLRewrite.Path != nil }); !one {
+				rules = append(rules, rule)
+				continue
+			}
+			for _, m := range rule.Matches {
+				single := rule
+				single.Matches = []gatewayv1.HTTPRouteMatch{m}
+				rules = append(rules, single)
+			}
+		}
+		next.Spec.Rules = rules
+	case *gatewayv1.GRPCRoute:
+		was, ok := old.(*gatewayv1.GRPCRoute)
+		if !ok || len(was.Spec.Rules) == 0 {
+			return
+		}
+		last := was.Spec.Rules[len(was.Spec.Rules)-1]
+		for i := range next.Spec.Rules {
+			rule := &next.Spec.Rules[i]
+			rule.SessionPersistence = last.SessionPersistence
+			filters := slices.Clone(last.Filters)
+			filters = slices.DeleteFunc(filters, func(f gatewayv1.GRPCRouteFilter) bool { return f.RequestMirror != nil })
+			for _, f := range rule.Filters {
+				if f.RequestMirror != nil {
+					filters = append(filters, f)
+				}
+			}
+			rule.Filters = filters
+		}
+	}
+}
