@@ -1,0 +1,231 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+)
+
+const (
+	// drain is the drain delay of a service whose requests are long, and long how long they take.
+	drain = 12 * time.Second
+	long  = 8 * time.Second
+)
+
+// TestDraining has a long request and a WebSocket open on a release that loses its traffic: by a promotion, a rollback, and
+// the end of a preview. Pods get a second to end, so that one that went before its drain is over would cut both.
+func TestDraining(t *testing.T) {
+	s := newService(t, "draining").steps(asking("half", 50)).drains()
+	s.start("1.0.0")
+	answers(t, s.host())
+
+	s.push("1.1.0")
+	s.weight("1.1.0", 50)
+	t.Run("promotion", func(t *testing.T) {
+		open := openStreams(t, s.host(), "1.0.0")
+		s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
+		s.active("1.1.0")
+		open.end(t)
+	})
+	s.push("1.2.0")
+	s.weight("1.2.0", 50)
+	t.Run("rollback", func(t *testing.T) {
+		open := openStreams(t, s.host(), "1.2.0")
+		s.decide("1.2.0", v1alpha1.DecisionDeprecate, "")
+		s.status("1.2.0", v1alpha1.ReleaseError)
+		open.end(t)
+		wait(t, "the pods of 1.2.0 to go", func(ctx context.Context) (bool, string, error) {
+			pods, err := s.pods(ctx, "1.2.0")
+			return len(pods) == 0, fmt.Sprintf("%d pods", len(pods)), err
+		})
+	})
+	t.Run("end of a preview", drainPreview)
+}
+
+// drains gives a service a drain delay in which long requests end, and its pods no time after it.
+func (s *service) drains() *service {
+	second := int64(1)
+	s.ms.Spec.Template.Spec.TerminationGracePeriodSeconds = &second
+	s.ms.Spec.UpdateStrategy.DrainDelay = v1alpha1.DurationOf(drain)
+	return s
+}
+
+func drainPreview(t *testing.T) {
+	s := newService(t, "drainpreview").drains()
+	h := newHub(t, "")
+	repo := h.AddRepository("acme/app")
+	s.images.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
+		RepositoryRef: v1alpha1.NamespacedReference{Name: appName}, PullRequests: &v1alpha1.GitHubPullRequests{},
+	}}
+	s.images.Spec.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}"}}
+	s.create(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}, StringData: map[string]string{"token": hubToken}},
+		&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: appName}, Spec: v1alpha1.GitHubRepositorySpec{
+			Owner: "acme", Repo: "app", BaseURL: h.url, Interval: "5s", CredentialsSecretRef: &v1alpha1.Reference{Name: "github"},
+		}},
+		s.images, s.ms, s.network,
+	)
+	n := repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
+	head := repo.PullRequest(n).HeadSHA
+	s.push(fmt.Sprintf("pr-%d-%.7s", n, head), "VERSION", head[:7])
+	s.preview(head)
+	host := previewOf1 + "." + s.name + ".localhost"
+	answers(t, host)
+	repo.Close(n, true)
+	// GitHub is asked each five seconds: what is opened now is open when the routes go, and a second one is too.
+	open := []*streams{openStreams(t, host, head[:7])}
+	for routed(t, host) {
+		time.Sleep(time.Second)
+		if s, err := tryStreams(t.Context(), host, head[:7]); err == nil {
+			open = append(open, s)
+		}
+	}
+	for _, o := range open {
+		o.end(t)
+	}
+	s.until("the preview to go", func(ms *v1alpha1.Microservice) (bool, string) {
+		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
+	})
+}
+
+// routed says whether the gateway leads a host anywhere.
+func routed(t *testing.T, host string) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := web().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode != http.StatusNotFound
+}
+
+// streams are a long request and a WebSocket on one release.
+type streams struct {
+	slow   *http.Response
+	socket io.ReadWriteCloser
+	began  time.Time
+}
+
+// openStreams opens both on a version, which has a part of the traffic.
+func openStreams(t *testing.T, host, version string) *streams {
+	t.Helper()
+	var out *streams
+	wait(t, "streams on "+version, func(ctx context.Context) (bool, string, error) {
+		s, err := tryStreams(t.Context(), host, version)
+		out = s
+		return err == nil, fmt.Sprint(err), nil
+	})
+	return out
+}
+
+var errOtherVersion = errors.New("another version answered")
+
+func tryStreams(ctx context.Context, host, version string) (*streams, error) {
+	s := &streams{}
+	var err error
+	for range 50 { // The versions take turns by weight.
+		if s.slow, err = openSlow(ctx, host, version); err == nil || !errors.Is(err, errOtherVersion) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.began = time.Now()
+	for range 50 {
+		if s.socket, err = openSocket(ctx, host, version); err == nil {
+			return s, nil
+		}
+	}
+	return nil, errors.Join(err, s.slow.Body.Close())
+}
+
+func openSlow(ctx context.Context, host, version string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/slow?seconds=%g", host, long.Seconds()), nil)
+	if err != nil {
+		return nil, err
+	}
+	c := web()
+	c.Timeout = 0
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if got := res.Header.Get("X-Version"); res.StatusCode != http.StatusOK || got != version {
+		return nil, errors.Join(fmt.Errorf("%s by %q: %w", res.Status, got, errOtherVersion), res.Body.Close())
+	}
+	return res, nil
+}
+
+// openSocket opens a WebSocket and says one thing on it.
+func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/ws", nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+	} {
+		req.Header.Set(name, value)
+	}
+	c := web()
+	c.Timeout = 0
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	socket, ok := res.Body.(io.ReadWriteCloser)
+	if got := res.Header.Get("X-Version"); res.StatusCode != http.StatusSwitchingProtocols || !ok || got != version {
+		return nil, errors.Join(fmt.Errorf("WebSocket: %s by %q: %w", res.Status, got, errOtherVersion), res.Body.Close())
+	}
+	return socket, echo(socket)
+}
+
+// echo sends one text in a frame, and reads it back. A mask of zeros leaves it as it is.
+func echo(socket io.ReadWriteCloser) error {
+	const text = "hello"
+	late := time.AfterFunc(5*time.Second, func() { _ = socket.Close() })
+	defer late.Stop()
+	if _, err := socket.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	frame := make([]byte, 2+len(text))
+	if _, err := io.ReadFull(socket, frame); err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	if frame[0] != 0x81 || string(frame[2:]) != text {
+		return fmt.Errorf("the frame %q is no echo of %q", frame, text)
+	}
+	return nil
+}
+
+// end reads the long answer to its end, and finds the WebSocket open until then.
+func (s *streams) end(t *testing.T) {
+	t.Helper()
+	body, err := io.ReadAll(s.slow.Body)
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(body)), "done") {
+		t.Errorf("the long answer was cut after %s: %d bytes, %v", time.Since(s.began).Round(10*time.Millisecond), len(body), err)
+	}
+	if err := echo(s.socket); err != nil {
+		t.Errorf("the WebSocket was cut within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
+	}
+	_, _ = s.slow.Body.Close(), s.socket.Close() // What is closed already is no fault here.
+	t.Logf("both were open for %s", time.Since(s.began).Round(10*time.Millisecond))
+}
