@@ -14,6 +14,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
+// maxParents is how many parents a route may name.
+const maxParents = 32
+
 // Build gives the one object of a route. Parents that serve it now, and are no longer
 // named, stay in it until those that are named have accepted it.
 func (v *view) Build(r providers.Route) []client.Object {
@@ -22,7 +25,8 @@ func (v *view) Build(r providers.Route) []client.Object {
 		common.ParentRefs = append(common.ParentRefs, v.parentRef(a))
 	}
 	if old := v.live[r.Name]; old != nil {
-		common.ParentRefs = append(common.ParentRefs, v.parentsToKeep(r, old.Objects[0])...)
+		kept := v.parentsToKeep(r, old.Objects[0])
+		common.ParentRefs = append(common.ParentRefs, kept[:min(len(kept), maxParents-len(common.ParentRefs))]...)
 	}
 	return []client.Object{v.build(r, common)}
 }

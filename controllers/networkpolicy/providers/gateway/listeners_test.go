@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// fullSets is a route whose hosts all have listeners of their own.
+func fullSets() providers.Route {
+	r := providers.Route{Name: "shop", Path: "/", Port: 80, TLS: map[string]providers.TLS{}}
+	for i := range providers.MaxHostnames {
+		host := fmt.Sprintf("h%02d.example.com", i)
+		r.Hostnames = append(r.Hostnames, host)
+		r.TLS[host] = providers.TLS{Mode: v1alpha1.TLSListenerSet, Secret: "shop-tls", Port: 443}
+	}
+	return r
+}
+
+// TestParentsFit changes both Gateways of a route that names as many ListenerSets as a
+// route may: what it had goes in part, and what it is to have is all there.
+func TestParentsFit(t *testing.T) {
+	p, r := policy(), fullSets()
+	refs := func(names ...string) (out []v1alpha1.ParentReference) {
+		for _, name := range names {
+			out = append(out, v1alpha1.ParentReference{Name: name})
+		}
+		return out
+	}
+	p.Spec.Provider.Gateway.ParentRefs = refs("a", "b")
+	before := see(p).Build(r)[0]
+	if n := len(before.(*gatewayv1.HTTPRoute).Spec.ParentRefs); n != maxParents {
+		t.Fatalf("%d parents, want %d", n, maxParents)
+	}
+	p.Spec.Provider.Gateway.ParentRefs = refs("b", "c")
+	parents := see(p, before).Build(r)[0].(*gatewayv1.HTTPRoute).Spec.ParentRefs
+	if len(parents) != maxParents {
+		t.Errorf("%d parents, want %d", len(parents), maxParents)
+	}
+	named := map[gatewayv1.ObjectName]bool{}
+	for _, ref := range parents {
+		named[ref.Name] = true
+	}
+	for _, s := range see(p).Shared([]providers.Route{r}) {
+		if !named[gatewayv1.ObjectName(s.GetName())] {
+			t.Errorf("ListenerSet %s is not named", s.GetName())
+		}
+	}
+	p.Spec.Provider.Gateway.ParentRefs = refs("b")
+	if n := len(see(p, before).Build(r)[0].(*gatewayv1.HTTPRoute).Spec.ParentRefs); n != maxParents {
+		t.Errorf("%d parents with room for those that it had, want %d", n, maxParents)
+	}
+}
+
+// TestListenerProblem reads the conditions of a listener.
+func TestListenerProblem(t *testing.T) {
+	said := func(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said.", ObservedGeneration: 3}
+	}
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		reason     string
+		message    string
+	}{
+		"nothing said":     {nil, "", ""},
+		"in order":         {[]metav1.Condition{said("Accepted", "Accepted", "True"), said("Programmed", "Programmed", "True"), said("Conflicted", "NoConflicts", "False")}, "", ""},
+		"unknown":          {[]metav1.Condition{said("Programmed", "Pending", "Unknown")}, "", ""},
+		"conflict":         {[]metav1.Condition{said("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not in order: HostnameConflict: said: see its status"},
+		"no Secret":        {[]metav1.Condition{said("ResolvedRefs", "InvalidCertificateRef", "False"), said("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not in order: InvalidCertificateRef: said: see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"},
+		"no grant":         {[]metav1.Condition{said("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not in order: RefNotPermitted: said: a ReferenceGrant in the namespace of the Secret must permit it"},
+		"kinds of routes":  {[]metav1.Condition{said("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not in order: InvalidRouteKinds: said: see its status"},
+		"port unavailable": {[]metav1.Condition{said("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not in order: PortUnavailable: said: see its status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got providers.Problem
+			if p := listenerProblem(tc.conditions, 3, "it"); p != nil {
+				got = *p
+			}
+			if want := (providers.Problem{Reason: tc.reason, Message: tc.message}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+			if p := listenerProblem(tc.conditions, 4, "it"); p != nil {
+				t.Errorf("what was said of an earlier generation is believed: %+v", p)
+			}
+		})
+	}
+}
