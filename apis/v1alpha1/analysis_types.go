@@ -145,7 +145,7 @@ type PrometheusProvider struct {
 type AnalysisMetric struct {
 	// name of the metric, in this analysis.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric has lower-case letters, digits and '-', and begins with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 

@@ -54,8 +54,8 @@ const (
 type Weekday string
 
 // ClockTime is a time of day, to the minute, as in "09:30".
-// +kubebuilder:validation:Pattern=`^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`
 // +kubebuilder:validation:MaxLength=5
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$')",message="a time of day has two digits for the hour and two for the minute, in quotes: \"09:30\""
 type ClockTime string
 
 // DeployWindow is a time of the week in which a step may begin.
@@ -65,8 +65,8 @@ type DeployWindow struct {
 	// "Europe/Zurich". Default: UTC. With a name that the database does not have the
 	// window is closed, and condition Stalled says so.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone is a name of the IANA database, such as Europe/Zurich, and no offset such as +02:00"
 	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone: Local is the manager's zone; name a zone such as Europe/Zurich"
 	TimeZone string `json:"timeZone,omitempty"`
 

@@ -12,15 +12,14 @@ type GitHubRepositorySpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9_])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9_])?$')",message="spec.owner is the name of a user or an organization alone, without a slash: of github.com/acme/shop write owner: acme and repo: shop"
 	Owner string `json:"owner"`
 
 	// repo is the repository's name, without the owner.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
-	// +kubebuilder:validation:XValidation:rule="self != '.' && self != '..'",message="spec.repo is the name of a repository"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo is the name of a repository alone, without owner and .git: of github.com/acme/shop.git write owner: acme and repo: shop"
 	Repo string `json:"repo"`
 
 	// baseURL of a GitHub Enterprise Server, such as https://github.example.com.
@@ -28,6 +27,7 @@ type GitHubRepositorySpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without user name, query and fragment, such as https://github.example.com"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL is where people open the server, such as https://github.example.com: leave /api/v3 off"
 	BaseURL string `json:"baseURL,omitempty"`
 
 	// credentialsSecretRef names a Secret of this namespace with either the key token

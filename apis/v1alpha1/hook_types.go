@@ -40,7 +40,7 @@ const (
 type Hook struct {
 	// name of the hook; it goes along in each call, and names the hook in status.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a hook has lower-case letters, digits and '-', and begins with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 

@@ -91,8 +91,8 @@ type ImagePolicySpec struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$`
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$')",message="spec.platforms: write system and architecture in lower case, such as linux/amd64 or linux/arm64/v8"
 	Platforms []string `json:"platforms,omitempty"`
 
 	// limits bound what is read and offered.
@@ -151,8 +151,8 @@ type PinnedSource struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`
 	// +kubebuilder:validation:items:MaxLength=128
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions are tags of the image, of letters, digits, '_', '.' and '-', as the registry lists them: for build metadata write 1.2.3_build"
 	Versions []string `json:"versions"`
 }
 
@@ -232,7 +232,7 @@ type Versioning struct {
 	// Absent: what follows the first hyphen of a semantic version is a pre-release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[._-][A-Za-z0-9._-]*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix begins with '-', '.' or '_', and goes on with those, letters and digits: -alpine, not alpine"
 	Suffix string `json:"suffix,omitempty"`
 
 	// level is the least mature thing admitted: Release takes final versions,
@@ -432,7 +432,7 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
-	// latest offered version, over all groups.
+	// latest offered version, over all groups; of a commit, the first seven digits.
 	// +optional
 	Latest string `json:"latest,omitempty"`
 

@@ -320,7 +320,7 @@ type CanaryStrategy struct {
 type CanaryStep struct {
 	// name that a decision Continue uses. Default: the step's number, from 1.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step has lower-case letters, digits and '-', and begins with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 

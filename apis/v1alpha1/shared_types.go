@@ -11,8 +11,8 @@ import (
 // A free duration string is never used in this API: one that does not parse
 // breaks the informer of the whole kind (CVE-2022-39272).
 //
-// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 // +kubebuilder:validation:MaxLength=16
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="a duration is one to four whole numbers of up to five digits with the units h, m, s and ms, such as 24h, 1h30m or 500ms: there is no unit for days"
 type Duration string
 
 // Std gives the duration, or fallback where d is empty or, against the schema,

@@ -170,7 +170,21 @@ func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolic
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
 		return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
-	return explanation, err
+	return explanation, o.mend(err)
+}
+
+// mend adds the flags that stand for what the specification names: the command reads no
+// Secrets.
+func (o explainOptions) mend(err error) error {
+	switch kind := registry.KindOf(err); {
+	case kind == registry.Untrusted && o.ca == "":
+		return fmt.Errorf("%w; here: give the authority's certificate by --ca-file, and a client certificate by --cert-file and --key-file", err)
+	case kind == registry.Untrusted:
+		return fmt.Errorf("%w; here: check --ca-file, --cert-file and --key-file", err)
+	case kind == registry.Unauthorized && o.dockerConfig == "":
+		return fmt.Errorf("%w; here: give a docker configuration by --docker-config", err)
+	}
+	return err
 }
 
 // credential of the docker configuration; a configuration without an entry for the

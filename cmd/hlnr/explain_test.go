@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
@@ -473,5 +475,32 @@ func TestExplainTakesDocuments(t *testing.T) {
 	})
 	if err != nil || taken < 10 {
 		t.Errorf("%d documents, %v", taken, err)
+	}
+}
+
+// The command reads no Secrets: an error that names one names the flag in its place too.
+func TestExplainNamesFlags(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options explainOptions
+		kind    registry.Kind
+		want    string
+	}{
+		"unknown authority":  {explainOptions{}, registry.Untrusted, "give the authority's certificate by --ca-file"},
+		"another authority":  {explainOptions{ca: "ca.crt"}, registry.Untrusted, "check --ca-file"},
+		"no credential":      {explainOptions{}, registry.Unauthorized, "by --docker-config"},
+		"another credential": {explainOptions{dockerConfig: "config.json"}, registry.Unauthorized, ""},
+		"no answer":          {explainOptions{}, registry.Unreachable, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := &registry.Error{Kind: test.kind, Op: "list tags of", Object: "shop"}
+			got := test.options.mend(from)
+			if !errors.Is(got, from) || !strings.Contains(got.Error(), test.want) || test.want == "" && got != error(from) {
+				t.Errorf("%v, want %q", got, test.want)
+			}
+		})
+	}
+	if err := (explainOptions{}).mend(nil); err != nil {
+		t.Errorf("no error becomes %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package githubrepository
 import (
 	"cmp"
 	"context"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,6 +21,9 @@ import (
 //	    looks that are Waiting for their turn, and that are Running
 //	heighliner_github_rate_limit_remaining{host}
 //	    requests that are left in this hour to the credential that has the fewest left
+//	heighliner_github_requests_total{code}
+//	    requests that were sent, those of feedback too, by the status code of the
+//	    answer; none where there was no answer
 //	heighliner_github_paused_credentials{host}
 //	    credentials with which GitHub asked for a pause
 //	heighliner_webhook_total{result}
@@ -89,14 +93,24 @@ var (
 	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Credentials with which GitHub asked for a pause, by host.", []string{"host"}, nil)
 )
 
+var requests = prometheus.NewDesc("heighliner_github_requests_total", "Requests that were sent to GitHub, by the status code of the answer.", []string{"code"}, nil)
+
 // Describe is that of a prometheus.Collector.
 func (b budgets) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- remaining
 	descriptions <- paused
+	descriptions <- requests
 }
 
 // Collect is that of a prometheus.Collector.
 func (b budgets) Collect(values chan<- prometheus.Metric) {
+	for code, n := range b.pool.Requests() {
+		label := "none"
+		if code > 0 && code < 1000 {
+			label = strconv.Itoa(code)
+		}
+		values <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(n), label)
+	}
 	for host, all := range b.pool.Budgets() {
 		least, pauses, known := 0, 0, false
 		for _, budget := range all {

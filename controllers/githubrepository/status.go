@@ -220,18 +220,26 @@ func setReady(o *observed, known remembered) {
 	}
 }
 
+// amount counts things: "1 tag", "2 tags".
+func amount(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // summary of what is known after a look.
 func summary(st *v1alpha1.GitHubRepositoryStatus, l *look) string {
 	var parts []string
 	w := l.question.wants
 	if w.pulls && st.OpenPullRequests != nil {
-		parts = append(parts, fmt.Sprintf("%d open pull requests", *st.OpenPullRequests))
+		parts = append(parts, amount(int(*st.OpenPullRequests), "open pull request"))
 	}
 	if w.releases {
-		parts = append(parts, fmt.Sprintf("%d releases", len(st.Releases)))
+		parts = append(parts, amount(len(st.Releases), "release"))
 	}
 	if w.tags {
-		parts = append(parts, fmt.Sprintf("%d tags", len(st.Tags)))
+		parts = append(parts, amount(len(st.Tags), "tag"))
 	}
 	if len(parts) == 0 {
 		return "GitHub answers; no ImagePolicy that may use it reads anything"

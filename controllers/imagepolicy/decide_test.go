@@ -139,6 +139,11 @@ func TestConditions(t *testing.T) {
 		"nothing admitted": {func(_ *observed, s *scanned, out *outcome) {
 			*s, *out = scanned{looked: true, tags: 2}, outcome{decided: true, rejected: []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 2}}, refused: []v1alpha1.RefusedCandidate{{Version: "latest", Verdict: "Parse", Reason: "no version"}}}
 		}, conditions{`False NoVersions: none of 2 tags is offered: Parse refused 2; for example "latest": no version`, "", `True NoVersions: none of 2 tags is offered: Parse refused 2; for example "latest": no version`, answers, quiet, complete}},
+		"nothing admitted, by several filters": {func(_ *observed, s *scanned, out *outcome) {
+			*s, *out = scanned{looked: true, tags: 3}, outcome{decided: true,
+				rejected: []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 1}, {Verdict: "Platform", Count: 1}, {Verdict: "Verify", Count: 5}},
+				refused:  []v1alpha1.RefusedCandidate{{Version: "latest", Verdict: "Parse", Reason: "no version"}, {Version: "1.0.0", Verdict: "Platform", Reason: "build it"}}}
+		}, conditions{`False NoVersions: none of 3 tags is offered: Parse refused 1, Platform refused 1, Verify refused 5; for example "1.0.0": build it`, "", `True NoVersions: none of 3 tags is offered: Parse refused 1, Platform refused 1, Verify refused 5; for example "1.0.0": build it`, answers, quiet, complete}},
 		"too many tags": {func(_ *observed, s *scanned, _ *outcome) {
 			s.truncated = true
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: only 1 tags were read: raise spec.limits.tags, or delete old tags"}},

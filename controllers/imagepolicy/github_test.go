@@ -276,7 +276,11 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 			other := env.Namespace(s)
 			s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "shop"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"}})
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
-		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: GitHubRepository "shop" of namespace`},
+		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use; create it there, or have its spec.allowedNamespaces allow this namespace: from All`},
+		"none in another namespace": {func(s *story) {
+			other := env.Namespace(s)
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
+		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use; create it there, or have its spec.allowedNamespaces allow this namespace: from All`},
 		"not read yet": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
 		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" was not read yet: it was not looked at yet`},
@@ -303,8 +307,9 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 					p := s.look("shop")
 					same(t, "offered", p.Status.Releases, before.Status.Releases)
 					same(t, "withdrawn", taken(p), []string(nil))
-					if got := condition(p, "Ready"); !strings.HasPrefix(got, test.ready) {
-						t.Errorf("Ready is %q, want %q...", got, test.ready)
+					want := strings.ReplaceAll(test.ready, "OTHER", p.Spec.Source.GitHub.RepositoryRef.Namespace)
+					if got := condition(p, "Ready"); !strings.HasPrefix(got, want) {
+						t.Errorf("Ready is %q, want %q...", got, want)
 					}
 				}
 			})

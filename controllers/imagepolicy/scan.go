@@ -228,6 +228,9 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 	if o.github == nil {
 		return
 	}
+	if s.looked {
+		s.seen = s.seen.keep(s.result)
+	}
 	for _, x := range s.result.Rejected {
 		if rel, offered := before[x.Tag]; offered && x.Verdict == version.VerdictLevel {
 			s.excluded = append(s.excluded, version.Held{Group: rel.Group, Version: rel.SemVer.Version, Tag: x.Tag})

@@ -102,6 +102,28 @@ func (seen *sightings) lacks(rel version.Release) *sightings {
 	return &c
 }
 
+// keep forgets the versions without an image that are named no more. It changes nothing
+// that exists.
+func (seen *sightings) keep(named version.Result) *sightings {
+	if seen == nil || len(seen.lacking) == 0 {
+		return seen
+	}
+	left := map[string]bool{}
+	for _, rel := range named.Offered {
+		left[rel.Version] = seen.lacking[rel.Version]
+	}
+	for _, x := range named.Rejected {
+		left[x.Version] = seen.lacking[x.Version]
+	}
+	maps.DeleteFunc(left, func(_ string, lacks bool) bool { return !lacks })
+	if len(left) == len(seen.lacking) {
+		return seen
+	}
+	c := *seen
+	c.lacking = left
+	return &c
+}
+
 // has adds that a version has its image. It changes nothing that exists.
 func (seen *sightings) has(rel version.Release, at time.Time) *sightings {
 	if seen == nil || !seen.lacking[rel.Version] {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // young gives the refused candidates with when they were first seen.
@@ -121,5 +122,17 @@ func TestYoungVersionsAreNotAskedFor(t *testing.T) {
 	same(t, "young", len(young(p)), 3)
 	if got := s.server.Total() - asked; got > 3 { // a list, with the login, and the digest of what is offered
 		t.Errorf("%d requests", got)
+	}
+}
+
+// What GitHub names no more is forgotten, whether it ever had an image or not.
+func TestForgetsWhatIsNotNamed(t *testing.T) {
+	before := &sightings{lacking: map[string]bool{"1.0.0": true, "1.1.0": true, "2.0.0": true}}
+	named := version.Result{Offered: []version.Release{{Version: "1.1.0"}, {Version: "1.2.0"}}, Rejected: []version.Rejection{{Version: "2.0.0"}, {Tag: "latest"}}}
+	after := before.keep(named)
+	same(t, "without an image", after.lacking, map[string]bool{"1.1.0": true, "2.0.0": true})
+	same(t, "before", len(before.lacking), 3)
+	if again := after.keep(named); again != after {
+		t.Error("nothing was to be forgotten, and it was copied")
 	}
 }

@@ -79,6 +79,11 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	key := repositoryOf(o.policy)
 	var repository v1alpha1.GitHubRepository
 	err := r.Get(ctx, key, &repository)
+	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use; create it there, or have its spec.allowedNamespaces allow this namespace: from All, or Selector with labels of this namespace", field, key.Namespace, key.Name))
+	if apierrors.IsNotFound(err) && key.Namespace != o.policy.Namespace {
+		o.fault(foreign) // as one that is there and not for us: what others have is not told
+		return nil
+	}
 	if apierrors.IsNotFound(err) {
 		o.fault(status.NewTerminal("RepositoryNotFound", fmt.Errorf("%s: there is no GitHubRepository %q in namespace %q; create it or correct the name", field, key.Name, key.Namespace)))
 		return nil
@@ -91,7 +96,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	case err != nil:
 		return err
 	case !allowed:
-		o.fault(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: GitHubRepository %q of namespace %q does not allow this namespace; name it in its spec.allowedNamespaces", field, key.Name, key.Namespace)))
+		o.fault(foreign)
 		return nil
 	}
 	o.read(&repository)

@@ -142,7 +142,8 @@ func setConditions(o *observed, s scanned, out outcome) {
 	}
 }
 
-// noVersions says why nothing is offered: the filter that refused the most.
+// noVersions says why nothing is offered: how many each filter refused, and an example of
+// the last of them.
 func noVersions(s scanned, out outcome) string {
 	what := "tags"
 	switch {
@@ -159,11 +160,23 @@ func noVersions(s scanned, out outcome) string {
 		parts = append(parts, fmt.Sprintf("%s refused %d", c.Verdict, c.Count))
 	}
 	message := fmt.Sprintf("none of %d %s is offered: %s", s.tags, what, strings.Join(parts, ", "))
-	if len(out.refused) > 0 {
-		c := out.refused[0]
+	if c, ok := lastRefused(out); ok {
 		message += fmt.Sprintf("; for example %q: %s", c.Version, c.Reason)
 	}
 	return message
+}
+
+// lastRefused is the candidate that came the furthest: of the last filter that refused
+// anything. What mends it is nearest to an offer.
+func lastRefused(out outcome) (last v1alpha1.RefusedCandidate, ok bool) {
+	for _, count := range slices.Backward(out.rejected) {
+		for _, c := range out.refused {
+			if c.Verdict == count.Verdict {
+				return c, true
+			}
+		}
+	}
+	return last, false
 }
 
 // setReachable says whether the registry answers. A pass that did not ask leaves
@@ -231,5 +244,5 @@ func latest(releases []v1alpha1.OfferedRelease) string {
 	if len(releases) == 0 {
 		return ""
 	}
-	return releases[0].SemVer.Version
+	return status.Short(releases[0].SemVer.Version)
 }

@@ -296,7 +296,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	var lines []string
 	for _, r := range g.Releases {
 		if r.Status == v1alpha1.ReleaseError {
-			lines = append(lines, fmt.Sprintf("%s (%s)", r.SemVer.Version, r.Reason))
+			lines = append(lines, fmt.Sprintf("%s (%s)", status.Short(r.SemVer.Version), r.Reason))
 		}
 	}
 	return lines
@@ -375,7 +375,7 @@ func summarise(w *world) {
 		if row := activeRow(g); row != nil {
 			more++
 			if sum.Active == "" {
-				sum.Active = row.SemVer.Version
+				sum.Active = status.Short(row.SemVer.Version)
 			}
 			if row.Available {
 				serving++
@@ -409,13 +409,13 @@ func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 			continue
 		}
 		if g.Run.Step == 0 {
-			return r.SemVer.Version + " " + string(r.Status)
+			return status.Short(r.SemVer.Version) + " " + string(r.Status)
 		}
 		steps := 0
 		if c := ms.Spec.UpdateStrategy.Canary; c != nil {
 			steps = len(c.Steps)
 		}
-		text := fmt.Sprintf("%s %d%% step %d/%d", r.SemVer.Version, r.Weight, min(int(g.Run.Step), steps), steps)
+		text := fmt.Sprintf("%s %d%% step %d/%d", status.Short(r.SemVer.Version), r.Weight, min(int(g.Run.Step), steps), steps)
 		if p := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing); p != nil && p.Reason != "Canary" {
 			text += " " + p.Reason
 		}

@@ -78,7 +78,7 @@ func (s *story) opened(ctx context.Context) error {
 	waits := slices.ContainsFunc(policy.Status.Candidates, func(c v1alpha1.RefusedCandidate) bool {
 		return strings.HasPrefix(s.head(1), c.Version) || c.Version == s.head(1)
 	})
-	s.note("the commit is known, and waits for its image", waits && len(policy.Status.Releases) == 0, fmt.Sprintf("%+v", policy.Status.Candidates))
+	s.note("the commit is known, and waits for its image", waits && len(policy.Status.Releases) == 0, why(policy.Status.Candidates))
 	var releases v1alpha1.VersionedMicroserviceList
 	if err := s.cluster.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
 		return err
@@ -246,6 +246,15 @@ func (s *story) told(reports []harness.Report) check {
 
 // head is the head commit of a pull request.
 func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
+
+// why candidates are refused, in words.
+func why(candidates []v1alpha1.RefusedCandidate) string {
+	var all []string
+	for _, c := range candidates {
+		all = append(all, fmt.Sprintf("%.7s: %s (%s)", c.Version, c.Reason, c.Verdict))
+	}
+	return strings.Join(all, "; ")
+}
 
 func short(sha string) string { return sha[:7] }
 

@@ -3,6 +3,7 @@ package github
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type Options struct {
 type Pool struct {
 	options Options
 	answers *store
+	codes   codes
 
 	mu      sync.Mutex
 	shared  http.RoundTripper // of all clients without certificates of their own
@@ -96,10 +98,47 @@ func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, &Error{Kind: BadConfig, Op: "read", Object: "certificates", detail: "there is none in PEM", mend: "write certificates in PEM into the Secret", cause: err}
 	}
+	transport := counting{client.Transport, &p.codes}
 	if len(ca) == 0 {
-		p.shared = client.Transport
+		p.shared = transport
 	}
-	return client.Transport, nil
+	return transport, nil
+}
+
+// codes counts requests by the status code of their answers; 0: there was none.
+type codes struct {
+	mu    sync.Mutex
+	count map[int]int
+}
+
+// counting is a RoundTripper that counts what is sent.
+type counting struct {
+	http.RoundTripper
+	codes *codes
+}
+
+// RoundTrip counts a request.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.RoundTripper.RoundTrip(r)
+	code := 0
+	if err == nil {
+		code = response.StatusCode
+	}
+	c.codes.mu.Lock()
+	defer c.codes.mu.Unlock()
+	if c.codes.count == nil {
+		c.codes.count = map[int]int{}
+	}
+	c.codes.count[code]++
+	return response, err
+}
+
+// Requests gives the number of requests that were sent, by the status code of their
+// answers, for metrics; 0 stands for no answer.
+func (p *Pool) Requests() map[int]int {
+	p.codes.mu.Lock()
+	defer p.codes.mu.Unlock()
+	return maps.Clone(p.codes.count)
 }
 
 // evict forgets the clients that nobody used for long, and, to make room for one

@@ -4,6 +4,7 @@
 package status
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -23,6 +24,18 @@ const ReasonSucceeded = "Succeeded"
 // Line makes text one line of at most MaxMessage bytes: every run of white space
 // becomes a blank, control characters and broken UTF-8 go, what is cut ends in "…".
 func Line(text string) string { return LineOf(text, MaxMessage) }
+
+// commit is a whole commit in hexadecimal, by SHA-1 or SHA-256.
+var commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// Short makes a version fit for a column: of a commit the first seven digits, any other
+// as it is.
+func Short(version string) string {
+	if commit.MatchString(version) {
+		return version[:7]
+	}
+	return version
+}
 
 // LineOf is Line with a bound of its own, of at least 4 bytes.
 func LineOf(text string, limit int) string {

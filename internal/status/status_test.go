@@ -227,3 +227,14 @@ func TestJournal(t *testing.T) {
 		t.Error("the journal forgets the wrong things")
 	}
 }
+
+func TestShort(t *testing.T) {
+	sha := strings.Repeat("0123456789abcdef", 4)
+	for version, want := range map[string]string{
+		sha[:40]: "0123456", sha: "0123456", sha[:39]: sha[:39], strings.ToUpper(sha[:40]): strings.ToUpper(sha[:40]), "1.2.3": "1.2.3", "": "",
+	} {
+		if got := status.Short(version); got != want {
+			t.Errorf("Short(%q) = %q, want %q", version, got, want)
+		}
+	}
+}

@@ -132,6 +132,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
+	// heighliner-2018, appendix D 13: two NetworkPolicies of one Microservice never fight.
 	t.Run("two claims on one host and path", func(t *testing.T) {
 		second := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "second"}, Spec: *s.network.Spec.DeepCopy()}
 		second.Spec.MicroserviceRef = &v1alpha1.Reference{Name: appName}
