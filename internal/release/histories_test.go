@@ -48,6 +48,13 @@ func (h tale) state(when, reason string, there bool) {
 	}
 }
 
+// wakes says that the next plan is asked for within a time.
+func (h tale) wakes(what string, within time.Duration) {
+	if at := h.wake(); at.IsZero() || at.Sub(h.now) > within {
+		h.fail("nobody looks again at %s, but at %s", what, at)
+	}
+}
+
 func (h tale) pin(pins ...Pin) { h.edit("pin", func(s *Spec) { s.Pins = pins }) }
 
 // object of a version with the first template.
@@ -581,6 +588,7 @@ var histories = []scene{
 		if h.object("1.1.0").Terminating {
 			h.fail("it goes before its drain is over")
 		}
+		h.wakes("the end of its drain", time.Second)
 		h.run(2 * time.Second)
 		if o := h.objects[h.release("1.1.0")]; o != nil {
 			h.fail("its drain is over, and it is there")
@@ -645,6 +653,81 @@ var histories = []scene{
 		h.push("2.0.0")
 		h.run(time.Hour)
 		h.want("another serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
+	}},
+	{"rule 14: a closed group forgets what failed in it", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.broken["pr-7-b"] = "CrashLoopBackOff"
+		h.push("pr-7-b")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour)
+		if len(h.ledger.Groups)+len(h.objects) > 0 {
+			h.fail("something of the closed group is left")
+		}
+	}},
+	{"rule 24: what a failure makes the latest again is not let go in the same pass", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
+		h.edit("a drain as long as the deadline", func(s *Spec) { s.Drain = s.Deadline })
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("under way", map[string]string{"1.1.0": "canary 10"})
+		before := h.object("1.1.0").uid
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(h.spec.Deadline - time.Second)
+		h.want("overtaken", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
+		h.run(time.Minute)
+		h.want("the newer one failed", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
+		if h.object("1.1.0").uid != before {
+			h.fail("1.1.0 was let go and made again")
+		}
+	}},
+	{"rule 39: an older one stays until the replaced one has left the routes", func(h tale) {
+		h.policy("web")
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.push("1.0.0")
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Hour)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.2.0": "deprecated 0"})
+		h.nets["web"].stuck = true
+		h.push("1.1.0")
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Minute)
+		h.want("routes lag", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0", "1.2.0": "deprecated 0"})
+		h.nets["web"].stuck = false
+		h.run(time.Hour)
+		h.want("routes follow", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0", "1.2.0": ""})
+	}},
+	{"rule 22: a pause keeps what was active, and no canary that was overtaken", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(twoSteps...)
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.push("1.3.0")
+		h.run(time.Second)
+		h.want("overtaken", map[string]string{"1.2.0": "deprecated 0", "1.3.0": "canary 10"})
+		h.edit("paused, and fewer are kept", func(s *Spec) { s.Paused, s.MinimumAvailable = true, 1 })
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 90", "1.2.0": "", "1.3.0": "canary 10"})
+		h.edit("goes on", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("goes on", map[string]string{"1.0.0": "", "1.1.0": "", "1.3.0": "active 100"})
+	}},
+	{"rule 22: a pause keeps no group that is closed", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour)
+		h.want("gone", map[string]string{"pr-7-a": ""})
 	}},
 	{"rule 39: minimumAvailable keeps so many", func(h tale) {
 		h.live()

@@ -326,6 +326,7 @@ var protocol = []scene{
 		h.push("1.2.0")
 		h.run(4 * time.Minute)
 		h.ready("before half of the deadline", "1.0.0", 1)
+		h.wakes("half of the deadline", time.Minute)
 		h.run(2 * time.Minute)
 		h.ready("after it", "1.0.0", 0)
 		h.want("it is kept", map[string]string{"1.0.0": "deprecated 0"})
