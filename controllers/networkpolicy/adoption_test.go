@@ -114,7 +114,7 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 
 	var policy v1alpha1.NetworkPolicy
 	p.get("shop", &policy)
-	late := &Reconciler{Client: server, Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) }}
+	late := &Reconciler{Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) }}
 	if _, err := late.leave(t.Context(), &policy); err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (s *onServer) confirmed(slug string, revision int64, references ...string) 
 // decider sees the server as a pass does.
 func (s *onServer) decider() *decider {
 	s.t.Helper()
-	r := &Reconciler{Client: server, Live: server, Now: time.Now, kinds: allKnown()}
+	r := &Reconciler{Client: indexed(), Live: server, Now: time.Now, kinds: allKnown()}
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
 	f := &facts{policy: &policy, now: time.Now()}

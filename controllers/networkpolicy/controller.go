@@ -114,6 +114,11 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("index %s: %w", field, err)
 		}
 	}
+	for _, o := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, indexPolicy, labelledPolicy); err != nil {
+			return fmt.Errorf("index %T: %w", o, err)
+		}
+	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
@@ -142,7 +147,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
-	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, visible: r.visible, watch: func(gvk schema.GroupVersionKind, written bool) error {
+	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
 		return r.watchKind(mgr, c, gvk, written)
 	}}
 	return r.kinds.look(allKinds())
@@ -267,6 +272,11 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, gvk sc
 		some.SetGroupVersionKind(gvk)
 		if err := mgr.GetAPIReader().List(ctx, some, client.Limit(1)); err != nil {
 			return fmt.Errorf("list %s: %w", gvk.Kind, err) // A watch that is forbidden would only wait.
+		}
+	}
+	if written {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
+			return fmt.Errorf("index %s: %w", gvk.Kind, err)
 		}
 	}
 	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {

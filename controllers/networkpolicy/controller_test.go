@@ -266,7 +266,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 	late := &Reconciler{
-		Client: server, Live: server, Now: time.Now, kinds: allKnown(),
+		Client: indexed(), Live: server, Now: time.Now, kinds: allKnown(),
 		Writer: apply.Writer{Client: server, Live: server, Owner: fieldOwner},
 	}
 	var policy v1alpha1.NetworkPolicy
@@ -294,7 +294,6 @@ func allKnown() *kinds {
 	k := &kinds{
 		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
 		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
-		visible: func(schema.GroupVersionKind) (bool, error) { return true, nil },
 	}
 	if err := k.look(allKinds()); err != nil {
 		panic(err)

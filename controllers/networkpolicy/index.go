@@ -38,6 +38,17 @@ var indexes = map[string]client.IndexerFunc{
 	},
 }
 
+// indexPolicy is the index of what policies own, and of EndpointSlices: by the policy.
+const indexPolicy = "networkpolicy.policy"
+
+// labelledPolicy is the policy that an object's label names.
+func labelledPolicy(o client.Object) []string {
+	if name := o.GetLabels()[v1alpha1.LabelPolicy]; name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
 // byMicroservice enqueues the policies that refer to a Microservice.
 func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{indexMicroservice: m.GetName()})

@@ -113,8 +113,6 @@ type kinds struct {
 	watch func(gvk schema.GroupVersionKind, written bool) error
 	// channel reads whether a kind's definition is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
-	// visible says whether the manager may see the objects of a kind.
-	visible func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex
 	seen map[string]seenKind
@@ -196,13 +194,7 @@ func (k *kinds) lookFor(kind providers.Kind) error {
 	if err != nil {
 		return err
 	}
-	visible := gvk.Version != ""
-	if visible {
-		if visible, err = k.visible(gvk); err != nil {
-			return err
-		}
-	}
-	if !visible {
+	if gvk.Version == "" {
 		k.next[kind.Kind] = time.Now().Add(k.every / 2)
 		return nil
 	}
@@ -262,27 +254,6 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
 }
 
-// visible says whether the manager may see the objects of a kind. Those that are in no
-// namespace are out of sight of one that has rights in namespaces only, and it does
-// without.
-func (r *Reconciler) visible(gvk schema.GroupVersionKind) (bool, error) {
-	namespaced, err := r.Client.IsObjectNamespaced(&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}})
-	if err != nil || namespaced {
-		return namespaced, err
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(gvk)
-	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
-	defer cancel()
-	if err = r.Live.List(ctx, list, client.Limit(1)); apierrors.IsForbidden(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("list %ss: %w", gvk.Kind, err)
-	}
-	return true, nil
-}
-
 // readRoutes reads the objects that carry routes, whichever provider made them, and
 // what the policy's own provider looks at.
 func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
@@ -306,7 +277,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 		}
 		if meta.LenList(list) > 0 && ofAnother(f.policy, kind.name) {
 			// Of a kind that was taken away meanwhile the cache remembers what there was.
-			if err := r.Live.List(ctx, list, ownObjects(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			if err := r.Live.List(ctx, list, labelled(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)

@@ -28,7 +28,6 @@ func watched(mapper meta.RESTMapper, every time.Duration) (*kinds, *[]string) {
 	started := &[]string{}
 	return &kinds{
 		mapper: mapper, every: every, channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
-		visible: func(schema.GroupVersionKind) (bool, error) { return true, nil },
 		watch: func(gvk schema.GroupVersionKind, written bool) error {
 			if !written {
 				gvk.Kind += " (read)"

@@ -211,9 +211,13 @@ func behind(m *v1alpha1.Microservice, f *facts) bool {
 	return false
 }
 
-// ownObjects selects the children of a policy.
+// ownObjects selects the children of a policy in the cache, by an index: a list by labels
+// would look at those of all policies of the namespace.
 func ownObjects(f *facts) []client.ListOption {
-	return []client.ListOption{
-		client.InNamespace(f.policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.policy.Name},
-	}
+	return []client.ListOption{client.InNamespace(f.policy.Namespace), client.MatchingFields{indexPolicy: f.policy.Name}}
+}
+
+// labelled selects them at the server.
+func labelled(f *facts) []client.ListOption {
+	return []client.ListOption{client.InNamespace(f.policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.policy.Name}}
 }

@@ -164,6 +164,11 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
+// indexed is the server, which lists what a policy owns as the cache does.
+func indexed() client.WithWatch {
+	return apiserver.Indexed(server, apiserver.Index{Field: indexPolicy, Values: labelledPolicy})
+}
+
 // refusedSection is a listener on which the stand-in accepts no route.
 const refusedSection = "closed"
 

@@ -115,6 +115,23 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				if diff := cmp.Diff(specOf(t, want), specOf(t, live)); diff != "" {
 					t.Errorf("%s: the server keeps another specification: %s", protocol, diff)
 				}
+				// Its provider was left: what is so already is not written again, and weights
+				// are all that changes.
+				live.GetObjectKind().SetGroupVersionKind(want.GetObjectKind().GroupVersionKind()) // As it is read.
+				left := Provider{}.See(providers.Scene{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []client.Object{live}})
+				r := fullRoute(protocol)
+				seen := left.Live()[r.Name]
+				if again := left.Carry(seen, r); again != nil {
+					t.Errorf("%s: carried as it is, it is written: %s", protocol, cmp.Diff(specOf(t, live), specOf(t, again[0])))
+				}
+				r.Backends = []providers.Backend{{Service: "shop-a", Weight: 50}, {Service: "shop-b", Weight: 50}}
+				carried := left.Carry(seen, r)
+				if len(carried) != 1 {
+					t.Fatalf("%s: %d objects are carried", protocol, len(carried))
+				}
+				if err := env.Client.Update(t.Context(), onto(live, carried[0]), client.FieldValidation("Strict")); err != nil {
+					t.Errorf("%s: %v", protocol, err)
+				}
 			}
 			takesListenerSet(t, env, namespace, served)
 		})
@@ -183,4 +200,18 @@ func specOf(t *testing.T, o client.Object) any {
 		t.Fatal(err)
 	}
 	return content["spec"]
+}
+
+// leftPolicy names no provider any more.
+func leftPolicy(namespace string) *v1alpha1.NetworkPolicy {
+	p := policy()
+	p.Namespace, p.Spec.Provider, p.Spec.Domains = namespace, nil, nil
+	return p
+}
+
+// onto is an object as an update of a live one.
+func onto(live, next client.Object) client.Object {
+	next.SetResourceVersion(live.GetResourceVersion())
+	next.SetUID(live.GetUID())
+	return next
 }

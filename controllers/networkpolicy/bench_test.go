@@ -1,0 +1,330 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+)
+
+// fleet is many policies of one namespace with the parts of a manager that a change goes
+// through: a cache with its indexes, the handlers of its watches, and a queue. It counts
+// what a change costs.
+type fleet struct {
+	client.Client
+	t          testing.TB
+	scheme     *runtime.Scheme
+	objects    map[string]client.Object
+	index      map[string]map[string]client.Object
+	applied    map[string]string
+	reconciler *Reconciler
+	queue      []reconcile.Request
+	version    int
+
+	passes, reads, seen, writes int
+}
+
+const fleetNamespace = "shops"
+
+// newFleet has n policies with five domains each, routed and at rest.
+func newFleet(t testing.TB, n int) *fleet {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &fleet{t: t, scheme: scheme, objects: map[string]client.Object{}, index: map[string]map[string]client.Object{}, applied: map[string]string{}}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range allKinds() {
+		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind}, meta.RESTScopeNamespace)
+	}
+	known, _ := watched(mapper, time.Hour)
+	if err := known.look(allKinds()); err != nil {
+		t.Fatal(err)
+	}
+	f.reconciler = &Reconciler{Client: f, Live: f, Writer: fleetWriter{f}, Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }, kinds: known}
+	f.put(openGateway())
+	for i := range n {
+		name := fmt.Sprintf("shop-%03d", i)
+		policy := newWorld(t).policy.DeepCopy()
+		policy.ObjectMeta = metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID(name), Generation: 1}
+		policy.Spec.Domains = nil
+		for j := range 5 {
+			policy.Spec.Domains = append(policy.Spec.Domains, v1alpha1.Domain{Domain: fmt.Sprintf("d%d.%s.example.com", j, name)})
+		}
+		f.put(policy)
+		f.ledger(i, 1, 10)
+	}
+	f.run()
+	return f
+}
+
+// ledger gives the canary of the i-th Microservice a weight.
+func (f *fleet) ledger(i int, revision int64, weight int) {
+	name := fmt.Sprintf("shop-%03d", i)
+	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("ledger-" + name)}}
+	m.Status.Sequence = revision
+	m.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("1-x", revision, fmt.Sprintf("%s-b 1.1.0 canary %d", name, weight), fmt.Sprintf("%s-a 1.0.0 active %d", name, 100-weight))}
+	f.put(m)
+	f.enqueue(f.reconciler.byMicroservice(f.t.Context(), m)...)
+}
+
+// run makes passes until nothing is asked for any more.
+func (f *fleet) run() {
+	for len(f.queue) > 0 {
+		request := f.queue[0]
+		f.queue = f.queue[1:]
+		f.passes++
+		if _, err := f.reconciler.Reconcile(f.t.Context(), request); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fleet) enqueue(requests ...reconcile.Request) {
+	for _, r := range requests {
+		if !slices.Contains(f.queue, r) {
+			f.queue = append(f.queue, r)
+		}
+	}
+}
+
+func (f *fleet) key(o runtime.Object, namespace, name string) (schema.GroupVersionKind, string) {
+	gvk, err := apiutil.GVKForObject(o, f.scheme)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return gvk, strings.TrimSuffix(gvk.Kind, "List") + "/" + namespace + "/" + name
+}
+
+// entries of an object in the indexes of a cache.
+func (f *fleet) entries(o client.Object) []string {
+	_, prefix := f.key(o, o.GetNamespace(), "")
+	out := []string{prefix, strings.SplitN(prefix, "/", 2)[0] + "/"} // Those of the namespace, and all.
+	fields := map[string]client.IndexerFunc{indexPolicy: labelledPolicy}
+	if _, ok := o.(*v1alpha1.NetworkPolicy); ok {
+		fields = indexes
+	}
+	for field, values := range fields {
+		for _, value := range values(o) {
+			out = append(out, prefix+field+"="+value, strings.SplitN(prefix, "/", 2)[0]+"/"+field+"="+value)
+		}
+	}
+	return out
+}
+
+func (f *fleet) put(o client.Object) {
+	_, key := f.key(o, o.GetNamespace(), o.GetName())
+	f.drop(key)
+	f.version++
+	o.SetResourceVersion(fmt.Sprint(f.version))
+	f.objects[key] = o
+	for _, entry := range f.entries(o) {
+		if f.index[entry] == nil {
+			f.index[entry] = map[string]client.Object{}
+		}
+		f.index[entry][key] = o
+	}
+}
+
+func (f *fleet) drop(key string) {
+	if old := f.objects[key]; old != nil {
+		for _, entry := range f.entries(old) {
+			delete(f.index[entry], key)
+		}
+		delete(f.objects, key)
+	}
+}
+
+func (f *fleet) Scheme() *runtime.Scheme { return f.scheme }
+
+func (f *fleet) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	f.reads++
+	gvk, name := f.key(o, key.Namespace, key.Name)
+	live := f.objects[name]
+	if live == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
+	}
+	f.seen++
+	return f.scheme.Convert(live.DeepCopyObject(), o, nil)
+}
+
+// List looks at what the narrowest index has, and filters that by labels, as a cache does.
+func (f *fleet) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	f.reads++
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	_, entry := f.key(list, o.Namespace, "")
+	if o.Namespace == "" {
+		entry = strings.SplitN(entry, "/", 2)[0] + "/"
+	}
+	if o.FieldSelector != nil {
+		wanted := o.FieldSelector.Requirements()[0]
+		entry += wanted.Field + "=" + wanted.Value
+	}
+	var found []runtime.Object
+	for _, key := range slices.Sorted(maps.Keys(f.index[entry])) {
+		f.seen++
+		if live := f.index[entry][key]; o.LabelSelector == nil || o.LabelSelector.Matches(labelSet(live.GetLabels())) {
+			found = append(found, live.DeepCopyObject())
+		}
+	}
+	return meta.SetList(list, found)
+}
+
+type labelSet map[string]string
+
+func (s labelSet) Has(label string) bool   { _, ok := s[label]; return ok }
+func (s labelSet) Get(label string) string { return s[label] }
+func (s labelSet) Lookup(label string) (value string, ok bool) {
+	value, ok = s[label]
+	return value, ok
+}
+
+// fleetWriter writes what a policy owns.
+type fleetWriter struct{ f *fleet }
+
+// Apply writes, and plays who answers: endpoints of a Service, and acceptance of a route.
+func (w fleetWriter) Apply(_ context.Context, owner, desired client.Object) (apply.Outcome, error) {
+	f := w.f
+	next := desired.DeepCopyObject().(client.Object)
+	next.SetUID("")
+	next.SetResourceVersion("")
+	if err := controllerutil.SetControllerReference(owner, next, f.scheme); err != nil {
+		return "", err
+	}
+	gvk, key := f.key(next, next.GetNamespace(), next.GetName())
+	intent := mustJSON(next)
+	if f.applied[key] == intent {
+		return apply.Unchanged, nil
+	}
+	f.applied[key] = intent
+	f.writes++
+	next.SetUID(types.UID(key))
+	next.GetObjectKind().SetGroupVersionKind(gvk)
+	next.SetGeneration(int64(f.writes))
+	switch o := next.(type) {
+	case *gatewayv1.HTTPRoute:
+		for _, p := range o.Spec.ParentRefs {
+			o.Status.Parents = append(o.Status.Parents, answer(p, o.Generation, metav1.ConditionTrue, "Accepted"))
+		}
+	case *corev1.Service:
+		release := o.Spec.Selector[v1alpha1.LabelRelease]
+		labels := maps.Clone(o.Labels)
+		labels[discoveryv1.LabelServiceName] = o.Name
+		f.put(&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: labels},
+			Endpoints:  []discoveryv1.Endpoint{{TargetRef: &corev1.ObjectReference{UID: types.UID(release)}, Addresses: []string{"10.0.0.1"}}},
+		})
+	}
+	f.put(next)
+	f.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
+	return apply.Updated, nil
+}
+
+func (w fleetWriter) Delete(_ context.Context, owner, o client.Object) error {
+	f := w.f
+	_, key := f.key(o, o.GetNamespace(), o.GetName())
+	f.drop(key)
+	delete(f.applied, key)
+	f.writes++
+	f.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
+	return nil
+}
+
+func (f *fleet) Status() client.SubResourceWriter { return fleetStatus{f} }
+
+type fleetStatus struct{ *fleet }
+
+func (s fleetStatus) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	panic("no pass creates a subresource")
+}
+
+func (s fleetStatus) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	panic("no pass updates a status")
+}
+
+func (s fleetStatus) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	panic("no pass applies a status")
+}
+
+// Patch writes the status of a policy, whose event goes where its watches lead it.
+func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	s.writes++
+	_, key := s.key(o, o.GetNamespace(), o.GetName())
+	old := s.objects[key]
+	next := o.DeepCopyObject().(client.Object)
+	s.put(next)
+	o.SetResourceVersion(next.GetResourceVersion())
+	s.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	if claimsChanged.Update(event.UpdateEvent{ObjectOld: old, ObjectNew: next}) {
+		s.enqueue(s.reconciler.byHosts(ctx, old)...)
+		s.enqueue(s.reconciler.byHosts(ctx, next)...)
+	}
+	return nil
+}
+
+// BenchmarkStep is a canary step of one Microservice among many, from the ledger until the
+// policy has confirmed it: the passes that it brings, what they ask of the cache and how
+// many objects are looked at for that, and what is written. Nothing of it grows with the
+// number of policies and domains.
+func BenchmarkStep(b *testing.B) {
+	for _, n := range []int{2, 20, 200} {
+		b.Run(fmt.Sprintf("%d domains", 5*n), func(b *testing.B) {
+			f := newFleet(b, n)
+			f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
+			revision := int64(1)
+			for i := 0; b.Loop(); i++ {
+				if i%n == 0 {
+					revision++
+				}
+				f.ledger(i%n, revision, 10+int(revision%2)*10)
+				f.run()
+			}
+			for unit, count := range map[string]int{"passes/step": f.passes, "reads/step": f.reads, "objects-seen/step": f.seen, "writes/step": f.writes} {
+				b.ReportMetric(float64(count)/float64(b.N), unit)
+			}
+		})
+	}
+}
+
+// The cost of a step is the same among two policies and among forty.
+func TestCostGrowsWithWhatChanges(t *testing.T) {
+	cost := func(n int) string {
+		f := newFleet(t, n)
+		f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
+		f.ledger(0, 2, 20)
+		f.run()
+		key := client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}
+		var policy v1alpha1.NetworkPolicy
+		if err := f.Get(t.Context(), key, &policy); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "confirmed revision", find(policy.Status.Groups, "1-x").Revision, 2)
+		want(t, "split", policy.Status.Summary.Split, "1.0.0=80 1.1.0=20")
+		return fmt.Sprintf("%d passes, %d reads, %d objects, %d writes", f.passes, f.reads, f.seen, f.writes)
+	}
+	want(t, "cost of a step", cost(40), cost(2))
+}
