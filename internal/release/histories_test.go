@@ -686,6 +686,19 @@ var histories = []scene{
 			h.fail("1.1.0 was let go and made again")
 		}
 	}},
+	{"rule 39: a pin to what failed keeps nothing that may go", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.pin(Pin{Group: "1.x", Version: "1.2.0"})
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100", "1.2.0": "error 0"})
+		h.edit("fewer are kept", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.run(time.Hour)
+		h.want("fewer", map[string]string{"1.0.0": "", "1.1.0": "active 100", "1.2.0": "error 0"})
+	}},
 	{"rule 39: an older one stays until the replaced one has left the routes", func(h tale) {
 		h.policy("web")
 		h.push("1.2.0")

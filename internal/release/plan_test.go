@@ -2,6 +2,7 @@ package release
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -55,5 +56,41 @@ func TestSameGroup(t *testing.T) {
 		if sameGroup(g, whole()) || sameGroup(whole(), g) {
 			t.Errorf("the end of %s is not seen", name)
 		}
+	}
+}
+
+// TestNothingIsTakenFromANewerLedger: what a newer ledger than the one that is read has
+// made or revived is neither scaled down nor deleted (rule 2); the ledger is written
+// first, which fails where it is old.
+func TestNothingIsTakenFromANewerLedger(t *testing.T) {
+	t.Parallel()
+	for name, rows := range map[string]int{"more pods than its row wants": 2, "no row": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := tale{newWorld()}
+			h.live()
+			h.push("1.1.0")
+			h.run(time.Hour)
+			o, _, _ := h.observe(lags{})
+			g := o.Ledger.Groups[0].clone()
+			g.Releases = g.Releases[:rows]
+			o.Ledger.Groups = []Group{g}
+			former := h.release("1.0.0")
+			i := slices.IndexFunc(o.Children, func(c Child) bool { return c.Release == former })
+			o.Children[i].Replicas = 2
+			for newer, taken := range []bool{true, false} {
+				o.Children[i].Stamp = o.Ledger.Sequence + int64(newer)
+				p := makePlan(o, h.now, h.rules)
+				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == former }) != taken {
+					t.Errorf("stamped %d after the ledger: taken is to be %t:\n%s", newer, taken, render(p))
+				}
+				if !taken && !p.Changed {
+					t.Error("the ledger is not written")
+				}
+			}
+			if h.err != nil {
+				t.Error(h.err)
+			}
+		})
 	}
 }
