@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,11 +11,14 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -450,4 +454,42 @@ func TestIngressChangesInPlace(t *testing.T) {
 			want(t, "domains", fmt.Sprint(len(w.policy.Status.Domains)), fmt.Sprint(len(w.policy.Spec.Domains)))
 		})
 	}
+}
+
+// kindGone reads as a server that lost a kind of which the cache still remembers objects.
+type kindGone struct{ client.Reader }
+
+func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "apisix.apache.org", Kind: "ApisixRoute"}}
+}
+
+// What the cache remembers of a kind that the server has lost is no route.
+func TestFormerKindIsReadFromTheServer(t *testing.T) {
+	f := newFleet(t, 1)
+	var policy v1alpha1.NetworkPolicy
+	if err := f.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}, &policy); err != nil {
+		t.Fatal(err)
+	}
+	route := &apisix.ApisixRoute{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: "left"}}
+	if _, err := f.reconciler.Writer.Apply(t.Context(), &policy, withPolicy(route, policy.Name)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		live client.Reader
+		want bool
+	}{"it is there": {f, true}, "its kind is gone": {kindGone{f}, false}} {
+		t.Run(name, func(t *testing.T) {
+			f.reconciler.Live = tc.live
+			facts := &facts{policy: &policy}
+			if err := f.reconciler.readRoutes(t.Context(), facts); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "former route", facts.live["left"] != nil, tc.want)
+		})
+	}
+}
+
+func withPolicy(o client.Object, policy string) client.Object {
+	o.SetLabels(map[string]string{v1alpha1.LabelPolicy: policy})
+	return o
 }
