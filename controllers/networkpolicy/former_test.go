@@ -456,6 +456,24 @@ func TestIngressChangesInPlace(t *testing.T) {
 	}
 }
 
+// A host that is to be served by TLS is replaced when its certificate is there.
+func TestFormerServesUntilTheCertificateIsReady(t *testing.T) {
+	w := routedBy(t, byNginx)
+	w.uncertain = map[string]string{"shop-tls": "Issuing"}
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Provider = &byGateway
+		s.Domains[0].TLS = &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "shop-tls", IssuerRef: &v1alpha1.IssuerReference{Name: "a"}}
+	})
+	w.settle()
+	want(t, "switching", w.switching(), "True Replacing")
+	w.now = w.now.Add(time.Hour)
+	w.settle()
+	want(t, "routes without the certificate", w.routesBy(), "gateway ingress")
+	w.uncertain = nil
+	w.settle()
+	want(t, "switching with it", w.switching(), "True Draining")
+}
+
 // kindGone reads as a server that lost a kind of which the cache still remembers objects.
 type kindGone struct{ client.Reader }
 
