@@ -335,6 +335,28 @@ var protocol = []scene{
 		h.run(time.Hour)
 		h.want("there was room", map[string]string{"1.2.0": "active 100"})
 	}},
+	{"rule 35: kept releases keep their pods when a run lacks no room", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(6 * time.Minute)
+		h.want("crashes", map[string]string{"1.2.0": "pending 0"})
+		h.ready("after half of the deadline", "1.0.0", 1)
+	}},
+	{"rule 35: kept releases keep their pods when a canary with traffic loses its own", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.2.0"), "Unschedulable")
+		h.run(6 * time.Minute)
+		h.want("in its step", map[string]string{"1.2.0": "canary 10"})
+		h.ready("after half of the deadline", "1.0.0", 1)
+	}},
 	{"rule 27: traffic goes back at the first endpoint where a policy masks the active release", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
