@@ -35,6 +35,7 @@ func TestTraffic(t *testing.T) {
 	s := newService(t, "traffic").steps(pausing(10, 5*time.Second), asking("half", 50)).everyProtocol()
 	// HTTP/1.1 has a policy of its own, because that is the one that changes its provider: listeners need a Gateway.
 	web := s.secondPolicy("web", "web-{{.ReleaseGroupName}}.traffic.localhost")
+	web.Spec.DrainDelay = v1alpha1.DurationOf(10 * time.Second)
 	s.start("1.0.0")
 	s.create(web)
 	loads := s.everyLoad()
