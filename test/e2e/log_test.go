@@ -29,9 +29,12 @@ type managerLog struct {
 	mu        sync.Mutex
 	following map[string]bool // by container
 	lines     map[string]bool // suspicious ones
-	restarts  []time.Time     // of the API server
+	restarts  []restart       // of the API server
 	count     int
 }
+
+// restart of the API server by a test: from the command until it answered.
+type restart struct{ from, to time.Time }
 
 // suspicious lines are errors, panics and refusals.
 var suspicious = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|panic|forbidden|goroutine [0-9]+ \[|DATA RACE`)
@@ -147,11 +150,11 @@ func (l *managerLog) unexplained() (lines []string, others map[string][]string) 
 	return lines, others
 }
 
-// restarted tells that a test has started the API server again.
-func (l *managerLog) restarted() {
+// restarted tells that a test has started the API server again, and since when.
+func (l *managerLog) restarted(from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.restarts = append(l.restarts, time.Now())
+	l.restarts = append(l.restarts, restart{from: from, to: time.Now()})
 }
 
 // explanation of a line; a panic has none. The caller holds the lock.
@@ -166,8 +169,8 @@ func (l *managerLog) explanation(line string) string {
 	}
 	if found := stamp.FindStringSubmatch(line); found != nil && refusal.MatchString(line) {
 		at, err := time.Parse(time.RFC3339, found[1])
-		for _, restart := range l.restarts {
-			if err == nil && at.Sub(restart).Abs() < 5*time.Second {
+		for _, r := range l.restarts {
+			if err == nil && at.After(r.from) && at.Before(r.to.Add(10*time.Second)) {
 				return rolesUnread
 			}
 		}

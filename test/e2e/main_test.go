@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -106,11 +107,12 @@ func localcluster(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(env.root, "bin", "localcluster"), args...)
 	cmd.Dir = env.root
+	began := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("localcluster %v: %v\n%s", args, err, out)
 	}
 	if slices.Equal(args, []string{"restart", "kube-apiserver"}) {
-		env.log.restarted()
+		env.log.restarted(began)
 	}
 }
 
