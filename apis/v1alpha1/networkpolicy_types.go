@@ -187,6 +187,12 @@ type GatewayProvider struct {
 	// +kubebuilder:validation:MaxItems=8
 	ParentRefs []ParentReference `json:"parentRefs"`
 
+	// confirm says when a route counts as programmed: when every parent accepted it
+	// (Status, the default), or when the addresses of the Gateways also serve it as it
+	// was written (Probe), which goes for HTTPRoutes only.
+	// +optional
+	Confirm ConfirmMode `json:"confirm,omitempty"`
+
 	// filters that every request to a domain goes through, in this order. They are
 	// those of HTTPRoute and GRPCRoute.
 	// +optional
@@ -195,6 +201,18 @@ type GatewayProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.filter(f, has(f.requestHeaderModifier)).size() <= 1 && self.filter(f, has(f.responseHeaderModifier)).size() <= 1 && self.filter(f, has(f.urlRewrite)).size() <= 1",message="spec.provider.gateway.filters: only extensionRef may be there more than once"
 	Filters []RouteFilter `json:"filters,omitempty"`
 }
+
+// ConfirmMode says what proves that a route is served.
+// +kubebuilder:validation:Enum=Status;Probe
+type ConfirmMode string
+
+const (
+	// ConfirmStatus believes the status of the route.
+	ConfirmStatus ConfirmMode = "Status"
+	// ConfirmProbe also asks the addresses of the Gateways, by a request that they
+	// answer themselves.
+	ConfirmProbe ConfirmMode = "Probe"
+)
 
 // RouteFilter changes requests or answers: exactly one member is set.
 // +kubebuilder:validation:XValidation:rule="[has(self.requestHeaderModifier), has(self.responseHeaderModifier), has(self.urlRewrite), has(self.extensionRef)].filter(x, x).size() == 1",message="spec.provider.gateway.filters[]: set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"

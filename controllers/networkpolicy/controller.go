@@ -15,11 +15,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,13 +30,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -90,6 +96,9 @@ type Reconciler struct {
 	written writeTimes
 	// given is when Services were given back, by policy.
 	given writeTimes
+	// probes of routes.
+	probes  *probe.Pool
+	metrics *metrics
 }
 
 // Options of the controller. The zero value has defaults.
@@ -101,6 +110,13 @@ type Options struct {
 	Namespace string
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+	// Outbound says which addresses of Gateways may be probed; nil: what is not refused
+	// by default.
+	Outbound *outbound.Policy
+	// UserAgent of probes. Default: heighliner.
+	UserAgent string
+	// Metrics to register with. Default: those that the manager serves.
+	Metrics prometheus.Registerer
 
 	// lookAgain is when to look for what no watch tells of. Default: lookAgain.
 	lookAgain time.Duration
@@ -128,6 +144,14 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if r.Now == nil {
 		r.Now = time.Now
 	}
+	if opts.Metrics == nil {
+		opts.Metrics = ctrlmetrics.Registry
+	}
+	var err error
+	if r.metrics, err = newMetrics(opts.Metrics); err != nil {
+		return fmt.Errorf("register metrics of routes: %w", err)
+	}
+	r.probes = probe.New(probe.Options{Outbound: opts.Outbound, UserAgent: cmp.Or(opts.UserAgent, "heighliner"), Observe: r.metrics.probed, Now: r.Now})
 	b := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
 		For(&v1alpha1.NetworkPolicy{}).
 		Owns(&corev1.Service{}).
@@ -135,9 +159,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
+		WatchesRawSource(answered(r.probes)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2)})
 	if opts.Namespace != "" {
-		var err error
 		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.lookAgain, lookAgain)); err != nil {
 			return err
 		}
@@ -157,9 +181,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.NetworkPolicy
 	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
 	}
 	if policy.DeletionTimestamp != nil {
+		r.forget(request.NamespacedName)
 		return r.leave(ctx, &policy)
 	}
 	if changed, err := r.holdBack(ctx, &policy); err != nil || changed {
@@ -178,6 +206,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	out := decide(f)
 	w, failed := r.write(ctx, f, out)
 	now, wake := report(f, out, w)
+	r.probes.Ask(request.NamespacedName, probes(f, out, w))
+	r.metrics.observe(f, out, w)
 	if err := r.save(ctx, &policy, now); err != nil {
 		return status.Again(ctx, errors.Join(failed, err))
 	}
@@ -192,6 +222,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return status.Again(ctx, failed)
 	}
 	return ctrl.Result{RequeueAfter: r.again(f, out, w, wake)}, nil
+}
+
+// forget a policy that is gone, or about to go.
+func (r *Reconciler) forget(policy types.NamespacedName) {
+	r.probes.Forget(policy)
+	r.metrics.forget(policy)
 }
 
 // save writes the status, once and only if it changed, and tells of transitions.
@@ -301,7 +337,8 @@ var referentChanged = predicate.Funcs{
 		return !ok || !also || old.Generation != now.Generation || !equality.Semantic.DeepEqual(old.Status.Conditions, now.Status.Conditions) ||
 			!slices.EqualFunc(old.Status.Listeners, now.Status.Listeners, func(a, b gatewayv1.ListenerStatus) bool {
 				return a.Name == b.Name && equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
-			})
+			}) ||
+			!equality.Semantic.DeepEqual(old.Status.Addresses, now.Status.Addresses)
 	},
 }
 

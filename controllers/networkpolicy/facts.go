@@ -36,6 +36,8 @@ type facts struct {
 	adopted *corev1.Service
 	// written is when routes were written last, by name, where that is known.
 	written map[string]time.Time
+	// probed is what is known of the probes of routes.
+	probed map[providers.Probe]providers.Probed
 	// endpoints by name of the policy's Services.
 	endpoints map[string]endpoints
 	// claims of older policies that this one's routes could meet.

@@ -296,6 +296,9 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 	if err := r.readReferents(ctx, f, &scene, seen); err != nil {
 		return err
 	}
+	if err := r.readProbed(ctx, f, &scene); err != nil {
+		return err
+	}
 	f.see(scene)
 	for name := range f.live {
 		f.written[name] = r.written.last(client.ObjectKey{Namespace: f.policy.Namespace, Name: name})

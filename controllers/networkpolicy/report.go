@@ -296,11 +296,12 @@ func (r *reporter) inGrace(g *groupDecision) bool {
 	return r.fresh(at)
 }
 
+// routeWritten is since when an answer on a route, or of it, is waited for.
 func (r *reporter) routeWritten(route *routeDecision) time.Time {
 	if r.writes.changed[routeName(route.Name)] {
 		return r.now
 	}
-	return r.facts.written[route.Name]
+	return later(r.facts.written[route.Name], r.asked(route))
 }
 
 func (r *reporter) fresh(at time.Time) bool { return r.lookAt(at.Add(providers.Grace)) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -44,6 +46,8 @@ var (
 	serverConfig *rest.Config
 	namespaceOf  func(testing.TB) string
 	requests     = &record{}
+	// gauges are the metrics of the controller.
+	gauges = prometheus.NewRegistry()
 )
 
 // managerNamespace is where the controller looks for the list of domains.
@@ -157,7 +161,11 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	if err != nil {
 		return err
 	}
-	if err := SetupWithManager(mgr, Options{Namespace: managerNamespace, lookAgain: 2 * time.Second}); err != nil {
+	loopback, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})
+	if err != nil {
+		return err
+	}
+	if err := SetupWithManager(mgr, Options{Namespace: managerNamespace, Outbound: loopback, Metrics: gauges, lookAgain: 2 * time.Second}); err != nil {
 		return err
 	}
 	go func() { done <- mgr.Start(ctx) }()

@@ -52,7 +52,9 @@ type world struct {
 	uncertain map[string]string
 	claims    []claim
 	owned     *ownership
-	foreign   map[string]bool
+	// probed is what gateways answered to probes.
+	probed  map[providers.Probe]providers.Probed
+	foreign map[string]bool
 	// lag keeps EndpointSlices of following Services as they were.
 	lag    map[string]string
 	noAPI  bool
@@ -143,7 +145,7 @@ func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
 func (w *world) facts() *facts {
 	f := &facts{
 		policy: w.policy.DeepCopy(), services: w.services, written: w.written,
-		endpoints: map[string]endpoints{}, claims: w.claims, owned: w.owned, now: w.now,
+		endpoints: map[string]endpoints{}, claims: w.claims, owned: w.owned, probed: w.probed, now: w.now,
 	}
 	f.see(w.scene(f.policy))
 	if w.ms != nil {
@@ -168,6 +170,7 @@ func (w *world) facts() *facts {
 func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	s := providers.Scene{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+		Probed: w.probed,
 	}
 	if !w.noAPI {
 		for _, kind := range allKinds() {
@@ -471,6 +474,9 @@ func (w *world) check() {
 	w.t.Helper()
 	for name, route := range w.routes {
 		for _, rule := range route.Spec.Rules {
+			if slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil }) {
+				continue // It answers probes, and has no backends.
+			}
 			sum := 0
 			for _, b := range rule.BackendRefs {
 				sum += int(deref(b.Weight))

@@ -118,7 +118,7 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 		o.MaxBody = DefaultMaxBody
 	}
 	transport := &http.Transport{
-		DialContext:            p.orDefault().dial,
+		DialContext:            p.Dial,
 		ForceAttemptHTTP2:      true,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    o.Timeout,
@@ -157,13 +157,14 @@ func redirects(most int) func(*http.Request, []*http.Request) error {
 	}
 }
 
-// dial resolves the host, and dials the first of its addresses that answers and
-// is not refused.
-func (p *Policy) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
+// Dial resolves the host, and dials the first of its addresses that answers and
+// is not refused. Errors: *RefusedError, and those of the network.
+func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
 		return nil, fmt.Errorf("dial %q: %w", hostPort, err)
 	}
+	p = p.orDefault()
 	if err := p.checkHost(host); err != nil {
 		return nil, err
 	}

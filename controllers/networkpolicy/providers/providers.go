@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -121,6 +122,11 @@ type Scene struct {
 	Objects []client.Object
 	// Referents that exist.
 	Referents map[Reference]client.Object
+	// Namespace are the labels of the policy's namespace, where a Referent chooses
+	// namespaces by their labels and the policy has probes.
+	Namespace map[string]string
+	// Probed is what is known of probes.
+	Probed map[Probe]Probed
 }
 
 // Served is how the API server serves a kind.
@@ -306,6 +312,43 @@ type Verdict struct {
 	Late string
 }
 
+// Prober is a View that tells by probes whether a route is served.
+type Prober interface {
+	View
+	// Probes are those without which the verdict on a route does not accept it; none
+	// while it has something else to wait for.
+	Probes(route Route, built []client.Object) []Probe
+}
+
+// Probe is a request that one address of a gateway answers by itself, and rightly only
+// when it serves a route as it was written. It is comparable: another route, another
+// content or another address is another probe.
+type Probe struct {
+	// Route is the object that is probed, in one generation.
+	Route      types.UID
+	Generation int64
+	// Address is an IP address or host name of the gateway, and Port that of a listener.
+	Address string
+	Port    int32
+	// TLS is spoken there. The certificate proves an identity, and no configuration: it
+	// is not looked at.
+	TLS bool
+	// Host and Path that are asked for; Host is the server name of TLS too.
+	Host, Path string
+	// Answer is the host that the right answer redirects to.
+	Answer string
+}
+
+// Probed is what is known of a probe.
+type Probed struct {
+	// Since is when it was asked first.
+	Since time.Time
+	// Served: it was answered rightly, and is not asked again.
+	Served bool
+	// Problem is what came instead, in words; "": nothing yet.
+	Problem string
+}
+
 // Grace is how long a written route may go without an answer of what serves it before
 // that is called a fault.
 const Grace = 30 * time.Second
@@ -324,6 +367,9 @@ const (
 	ReasonAPIMissing = "GatewayAPIMissing"
 	// ReasonProviderAPIMissing: the API server lacks a kind that is not of the Gateway API.
 	ReasonProviderAPIMissing = "ProviderAPIMissing"
+	// ReasonProbeUnanswered: a gateway accepted a route, and an address of it does not
+	// serve it as it was written.
+	ReasonProbeUnanswered = "ProbeUnanswered"
 	// ReasonNotSupported: the provider has nothing for what the specification asks.
 	ReasonNotSupported = "NotSupported"
 	// ReasonCertificateNotReady: a host's certificate is not there yet, or is no good.

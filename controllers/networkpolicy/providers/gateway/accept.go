@@ -23,8 +23,8 @@ var mends = map[string]string{
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of one of the Gateway's listeners, or leave it out (%s, namespace %q)",
 }
 
-// Verdict tells how far a decided route is: live as decided, and accepted by every
-// parent.
+// Verdict tells how far a decided route is: live as decided, accepted by every
+// parent, and, where that is asked for, served at all addresses.
 func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
 	kind := kindOf(r.Protocol).Kind
 	live := v.live[r.Name]
@@ -62,7 +62,7 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
 			"%s: Gateway %q does not accept %s %q: %s: %s: %s", p.Field, key, kind, r.Name, a.Reason, strings.TrimSuffix(a.Message, "."), mend)}
 	}
-	return providers.Verdict{Accepted: true}
+	return v.proven(r, live.Objects[0])
 }
 
 // brokenListener is what is wrong with the listener of a Gateway that a route has come to;

@@ -1,7 +1,7 @@
 // Package gateway routes by the routes of the Gateway API.
 //
 // A view (gateway.go) looks at routes of any kind through their parts (kinds.go), makes
-// them (build.go), and tells how far Gateways are with them (accept.go).
+// them (build.go), and tells how far Gateways are with them (accept.go, probe.go).
 package gateway
 
 import (
@@ -151,6 +151,8 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 			text = fmt.Sprintf("spec.sessionAffinity.clientIP holds for callers of the Services only: %ss have no affinity by address; use cookie for domains", kind.Kind)
 		case requests && spec.SessionAffinity != nil && !v.Served[kind.Kind].Experimental:
 			text = fmt.Sprintf("spec.sessionAffinity.cookie: this %s has no sessionPersistence: install the experimental channel of the Gateway API, or take the field out", kind.Kind)
+		case kind.Kind != httpKind.Kind && v.probes(v1alpha1.ProtocolHTTP):
+			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are counted by their status: only HTTPRoutes have an answer for probes", kind.Kind)
 		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
 			text = "spec.timeouts: GRPCRoutes have none: set deadlines in the callers"
 		case kind.Kind == grpcKind.Kind && slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool { return f.URLRewrite != nil }):

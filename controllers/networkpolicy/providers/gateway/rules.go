@@ -30,6 +30,9 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 		rule.Filters = append(rule.Filters, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: m})
 	}
 	route.Spec.Rules = append(route.Spec.Rules, rule)
+	if v.probes(r.Protocol) {
+		route.Spec.Rules = slices.Insert(route.Spec.Rules, 0, v.probeRule(r, route))
+	}
 	return route
 }
 

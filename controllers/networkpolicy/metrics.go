@@ -1,0 +1,102 @@
+package networkpolicy
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
+)
+
+// metrics of routes; nil: nobody counts. No label names an object or an address:
+//
+//	heighliner_route_confirmation_seconds{confirm}
+//	    time from the last write of a route until it counted as programmed, by what
+//	    proves that: Status or Probe
+//	heighliner_gateway_probes_total{result}
+//	    requests to Gateways that are to prove that a route is served; result is
+//	    Served, Earlier, Elsewhere, Failed or Refused
+type metrics struct {
+	seconds  *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+
+	mu sync.Mutex
+	// written and not programmed yet, by policy and name of the route.
+	written map[types.NamespacedName]map[string]time.Time
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "heighliner_route_confirmation_seconds",
+			Help:    "Time from the last write of a route until it counted as programmed, by what proves that.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2, 3, 5, 10, 30, 60, 300},
+		}, []string{"confirm"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "heighliner_gateway_probes_total",
+			Help: "Requests to Gateways that are to prove that a route is served, by result.",
+		}, []string{"result"}),
+		written: map[types.NamespacedName]map[string]time.Time{},
+	}
+	for _, r := range probe.Results {
+		m.requests.WithLabelValues(string(r))
+	}
+	for _, c := range []prometheus.Collector{m.seconds, m.requests} {
+		if err := registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) probed(r probe.Result) { m.requests.WithLabelValues(string(r)).Inc() }
+
+// observe takes the time of the routes of a policy that this process wrote, now or
+// earlier, as they are after a pass.
+func (m *metrics) observe(f *facts, out *decision, w writes) {
+	if m == nil {
+		return
+	}
+	key := types.NamespacedName{Namespace: f.policy.Namespace, Name: f.policy.Name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := map[string]time.Time{}
+	for _, route := range out.routes {
+		at, open := m.written[key][route.Name]
+		switch {
+		case w.changed[routeName(route.Name)]:
+			left[route.Name] = f.now
+		case !open:
+		case f.view.Verdict(route.Route, route.objects).Accepted:
+			m.seconds.WithLabelValues(string(confirmMode(f.policy, route))).Observe(f.now.Sub(at).Seconds())
+		default:
+			left[route.Name] = at
+		}
+	}
+	m.written[key] = left
+	if len(left) == 0 {
+		delete(m.written, key)
+	}
+}
+
+// forget a policy that is gone.
+func (m *metrics) forget(policy types.NamespacedName) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.written, policy)
+}
+
+// confirmMode is what proves that a route of a policy is served.
+func confirmMode(p *v1alpha1.NetworkPolicy, route *routeDecision) v1alpha1.ConfirmMode {
+	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil || cmp.Or(route.Protocol, v1alpha1.ProtocolHTTP) != v1alpha1.ProtocolHTTP && route.Protocol != v1alpha1.ProtocolHTTPS {
+		return v1alpha1.ConfirmStatus
+	}
+	return cmp.Or(p.Spec.Provider.Gateway.Confirm, v1alpha1.ConfirmStatus)
+}

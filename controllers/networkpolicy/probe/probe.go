@@ -1,0 +1,319 @@
+// Package probe asks gateways whether they serve routes as they were written, beside
+// the reconcile: no method waits for an answer.
+//
+// A probe is an HTTP request to one address, which the gateway itself answers by a
+// redirect that only the new content of the route has. It counts when so many answers
+// in a row, each on a connection of its own, are right: behind one address there may be
+// several proxies. A probe that was answered rightly is not asked again.
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// The bounds of a Pool.
+const (
+	// InARow is how many right answers prove that an address serves a route.
+	InARow = 3
+	// Timeout of one request.
+	Timeout = 2 * time.Second
+
+	// maxRequests are under way at a time: maxShare of them for one namespace,
+	// maxAddress to one address, and maxNamespaceAddress for one namespace to one
+	// address.
+	maxRequests         = 32
+	maxShare            = maxRequests / 2
+	maxAddress          = 8
+	maxNamespaceAddress = 4
+	// perSecond is the budget of all requests, of which burst may come at once.
+	perSecond, burst = 200, 32
+
+	// firstWait and lastWait are the shortest and the longest wait between two rounds.
+	firstWait, lastWait = 100 * time.Millisecond, 30 * time.Second
+	// maxHeader of an answer, in bytes. Bodies are not read.
+	maxHeader = 16 << 10
+	// maxProblem is how much of a problem is told, in bytes.
+	maxProblem = 160
+)
+
+// Result of one request.
+type Result string
+
+// The results.
+const (
+	// Served: the answer of the route as it was written.
+	Served Result = "Served"
+	// Earlier: the answer of the route as it was before.
+	Earlier Result = "Earlier"
+	// Elsewhere: an answer of somebody who does not know the route's probes.
+	Elsewhere Result = "Elsewhere"
+	// Failed: no answer.
+	Failed Result = "Failed"
+	// Refused: the manager's flags do not let the address be asked.
+	Refused Result = "Refused"
+)
+
+// Results are all results.
+var Results = []Result{Served, Earlier, Elsewhere, Failed, Refused}
+
+// Options of a Pool.
+type Options struct {
+	// Outbound says which addresses may be asked; nil: what is not refused by default.
+	Outbound *outbound.Policy
+	// UserAgent of the requests. Default: Go's own.
+	UserAgent string
+	// Observe is told of each request. Default: nobody is.
+	Observe func(Result)
+	// Now is the time. Default: time.Now.
+	Now func() time.Time
+	// Wait after a round that was not right, from 1. Default: from 100 ms to 30 s, each
+	// a quarter longer than the one before, and up to a fifth more or less.
+	Wait func(round int) time.Duration
+}
+
+// Pool asks. At most 32 requests are under way at a time, 16 of them for one namespace
+// and 8 to one address, and 200 in a second. A nil Pool knows nothing and asks nobody; the zero Pool is of no
+// use, see New.
+type Pool struct {
+	outbound  *outbound.Policy
+	userAgent string
+	observe   func(Result)
+	now       func() time.Time
+	wait      func(int) time.Duration
+
+	places *outbound.Places
+	budget *rate.Limiter
+
+	mu       sync.Mutex
+	ctx      context.Context
+	wake     func(types.NamespacedName)
+	policies map[types.NamespacedName]map[providers.Probe]*asked
+}
+
+// asked is a probe that is asked, or was answered rightly.
+type asked struct {
+	providers.Probed
+	cancel context.CancelFunc
+}
+
+// New makes a pool that asks nobody before it is started.
+func New(o Options) *Pool {
+	p := &Pool{
+		outbound: o.Outbound, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
+		places:   outbound.NewPlaces(outbound.Bounds{All: maxRequests, Namespace: maxShare, Host: maxAddress, NamespaceHost: maxNamespaceAddress}),
+		budget:   rate.NewLimiter(perSecond, burst),
+		policies: map[types.NamespacedName]map[providers.Probe]*asked{},
+	}
+	if p.observe == nil {
+		p.observe = func(Result) {}
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.wait == nil {
+		p.wait = backOff
+	}
+	return p
+}
+
+// backOff grows by a quarter: however long a gateway takes, its answer is seen when
+// about a quarter more has passed.
+func backOff(round int) time.Duration {
+	d := firstWait
+	for range round - 1 {
+		if d = d * 5 / 4; d >= lastWait {
+			d = lastWait
+			break
+		}
+	}
+	return d*4/5 + rand.N(d*2/5)
+}
+
+// Start lets the pool ask until ctx ends; wake is told of each policy one of whose
+// probes was answered rightly. It may be called from any goroutine, and must not block.
+func (p *Pool) Start(ctx context.Context, wake func(types.NamespacedName)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ctx, p.wake = ctx, wake
+}
+
+// Known is what is known of a policy's probes since the process began.
+func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.Probed {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[providers.Probe]providers.Probed, len(p.policies[policy]))
+	for probe, a := range p.policies[policy] {
+		out[probe] = a.Probed
+	}
+	return out
+}
+
+// Ask has a policy's probes asked, but for those that are being asked or were answered
+// rightly. What is not among them any more is given up and forgotten.
+func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil {
+		return
+	}
+	before := p.policies[policy]
+	now := make(map[providers.Probe]*asked, len(probes))
+	var begin []providers.Probe
+	for _, probe := range probes {
+		if now[probe] = before[probe]; now[probe] == nil {
+			now[probe] = &asked{Probed: providers.Probed{Since: p.now()}}
+			begin = append(begin, probe)
+		}
+	}
+	for probe, a := range before {
+		if now[probe] == nil {
+			a.cancel()
+		}
+	}
+	if len(now) == 0 {
+		delete(p.policies, policy)
+		return
+	}
+	p.policies[policy] = now
+	for _, probe := range begin {
+		a := now[probe]
+		ctx, cancel := context.WithCancel(p.ctx)
+		a.cancel = cancel
+		go p.run(ctx, policy, probe, a)
+	}
+}
+
+// Forget gives up all that is asked for a policy.
+func (p *Pool) Forget(policy types.NamespacedName) { p.Ask(policy, nil) }
+
+// run asks until the answers are right.
+func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe providers.Probe, a *asked) {
+	defer a.cancel()
+	for round := 1; ; round++ {
+		problem, ok := p.round(ctx, policy.Namespace, probe)
+		if !ok {
+			return
+		}
+		p.mu.Lock()
+		a.Served, a.Problem = problem == "", problem
+		wake := p.wake
+		p.mu.Unlock()
+		if problem == "" {
+			wake(policy)
+			return
+		}
+		timer := time.NewTimer(p.wait(round))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// round asks until one answer is not right, or enough in a row were; false: it was
+// given up.
+func (p *Pool) round(ctx context.Context, namespace string, probe providers.Probe) (problem string, ok bool) {
+	leave, ok := p.places.Enter(ctx, namespace, "http://"+address(probe))
+	if !ok {
+		return "", false
+	}
+	defer leave()
+	for range InARow {
+		if p.budget.Wait(ctx) != nil {
+			return "", false
+		}
+		result, problem := p.ask(ctx, probe)
+		if ctx.Err() != nil {
+			return "", false
+		}
+		p.observe(result)
+		if problem != "" {
+			return outbound.Printable([]byte(problem), maxProblem), true
+		}
+	}
+	return "", true
+}
+
+// ask makes one request on a connection of its own.
+func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) {
+	scheme := "http"
+	if probe.TLS {
+		scheme = "https"
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+probe.Host+probe.Path, nil)
+	if err != nil {
+		return Failed, fmt.Sprintf("nothing can be asked at path %q", probe.Path)
+	}
+	request.Header.Set("Cache-Control", "no-cache")
+	if p.userAgent != "" {
+		request.Header.Set("User-Agent", p.userAgent)
+	}
+	transport := &http.Transport{
+		// The address is that of the gateway, whatever the host's name leads to.
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return p.outbound.Dial(ctx, network, address(probe))
+		},
+		// What is asked is which configuration answers, and not who: a certificate that
+		// is missing or self-made is no reason to hold up a release. Nothing is sent that
+		// nobody may read.
+		TLSClientConfig:        &tls.Config{ServerName: probe.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	response, err := transport.RoundTrip(request) // Which follows no redirect.
+	if err != nil {
+		if refused := (*outbound.RefusedError)(nil); errors.As(err, &refused) {
+			return Refused, refused.Error()
+		}
+		if ctx.Err() != nil {
+			return Failed, fmt.Sprintf("no answer within %s", Timeout)
+		}
+		return Failed, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	return judge(probe, response)
+}
+
+// judge tells whose answer it is.
+func judge(probe providers.Probe, response *http.Response) (Result, string) {
+	to, err := url.Parse(response.Header.Get("Location"))
+	switch _, domain, _ := strings.Cut(probe.Answer, "."); {
+	case err != nil, response.StatusCode < 300 || response.StatusCode > 399:
+	case strings.EqualFold(to.Hostname(), probe.Answer):
+		return Served, ""
+	case strings.HasSuffix(strings.ToLower(to.Hostname()), "."+domain):
+		return Earlier, "it answers for an earlier content of the route"
+	}
+	return Elsewhere, fmt.Sprintf("it answers %d, and not for the route", response.StatusCode)
+}
+
+func address(p providers.Probe) string {
+	return net.JoinHostPort(p.Address, strconv.Itoa(int(p.Port)))
+}

@@ -1,0 +1,392 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+const (
+	asWritten = "new-2.hlnr.invalid"
+	asBefore  = "old-1.hlnr.invalid"
+)
+
+var shop = types.NamespacedName{Namespace: "prod", Name: "shop"}
+
+// setup is a started pool that may ask the loopback, and what it told.
+type setup struct {
+	*Pool
+	t       *testing.T
+	woken   chan types.NamespacedName
+	results sync.Map // Result: *atomic.Int64
+}
+
+func start(t *testing.T, change ...func(*Options)) *setup {
+	t.Helper()
+	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &setup{t: t, woken: make(chan types.NamespacedName, 100)}
+	o := Options{Outbound: allowed, UserAgent: "heighliner/test", Wait: func(int) time.Duration { return time.Millisecond }, Observe: func(r Result) {
+		n, _ := s.results.LoadOrStore(r, &atomic.Int64{})
+		n.(*atomic.Int64).Add(1)
+	}}
+	for _, c := range change {
+		c(&o)
+	}
+	s.Pool = New(o)
+	s.Start(t.Context(), func(policy types.NamespacedName) { s.woken <- policy })
+	return s
+}
+
+func (s *setup) count(r Result) int {
+	n, ok := s.results.Load(r)
+	if !ok {
+		return 0
+	}
+	return int(n.(*atomic.Int64).Load())
+}
+
+// await waits for a wake.
+func (s *setup) await() {
+	s.t.Helper()
+	select {
+	case got := <-s.woken:
+		if got != shop {
+			s.t.Errorf("woke %s, want %s", got, shop)
+		}
+	case <-time.After(10 * time.Second):
+		s.t.Fatal("nothing was answered within 10s")
+	}
+}
+
+// until waits for something that the pool knows.
+func (s *setup) until(what string, ok func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%s: not within 10s; known is %+v", what, s.Known(shop))
+		}
+	}
+}
+
+// at makes the probe of a server.
+func at(t *testing.T, server *httptest.Server, change ...func(*providers.Probe)) providers.Probe {
+	t.Helper()
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := providers.Probe{
+		Route: "route", Generation: 1, Address: host, Port: int32(number),
+		Host: "shop.example.com", Path: "/shop/.well-known/hlnr/x", Answer: asWritten, TLS: server.TLS != nil,
+	}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+// answers redirects to hosts, one after the other; the last one stays.
+func answers(hosts ...string) http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request) {
+		i := min(int(n.Add(1)), len(hosts)) - 1
+		w.Header().Set("Location", "http://"+hosts[i]+":8000/shop/.well-known/hlnr/x")
+		w.WriteHeader(http.StatusFound)
+	}
+}
+
+// TestInARow: so many right answers, one after the other and each on a connection of
+// its own, and no redirect is followed.
+func TestInARow(t *testing.T) {
+	for name, test := range map[string]struct {
+		hosts []string
+		want  int // requests
+	}{
+		"at once":            {hosts: []string{asWritten}, want: InARow},
+		"one of two proxies": {hosts: []string{asWritten, asBefore, asWritten, asWritten, asBefore, asWritten}, want: 5 + InARow},
+		"in capitals":        {hosts: []string{strings.ToUpper(asWritten)}, want: InARow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var connections, requests atomic.Int64
+			answer := answers(test.hosts...)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				if got := r.Host + r.URL.Path + " " + r.UserAgent(); got != "shop.example.com/shop/.well-known/hlnr/x heighliner/test" {
+					t.Errorf("asked for %q", got)
+				}
+				answer(w, r)
+			}))
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					connections.Add(1)
+				}
+			}
+			server.Start()
+			t.Cleanup(server.Close)
+			s := start(t)
+			s.Ask(shop, []providers.Probe{at(t, server)})
+			s.await()
+			if got := int(requests.Load()); got != test.want {
+				t.Errorf("%d requests, want %d", got, test.want)
+			}
+			if connections.Load() != requests.Load() {
+				t.Errorf("%d connections for %d requests", connections.Load(), requests.Load())
+			}
+			if known := s.Known(shop)[at(t, server)]; !known.Served || known.Problem != "" || known.Since.IsZero() {
+				t.Errorf("known is %+v", known)
+			}
+		})
+	}
+}
+
+// TestWrongAnswers: what is no proof, and what is said of it.
+func TestWrongAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		result Result
+		want   string
+	}{
+		"an earlier content":     {answers(asBefore), Earlier, "it answers for an earlier content of the route"},
+		"a backend":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it answers 404, and not for the route"},
+		"a backend's redirect":   {answers("login.example.com"), Elsewhere, "it answers 302, and not for the route"},
+		"the answer in the path": {answers("example.com/" + asWritten), Elsewhere, "it answers 302, and not for the route"},
+		"the answer in a part":   {answers("x" + asWritten), Earlier, "it answers for an earlier content of the route"},
+		"a Location without 3xx": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it answers 200, and not for the route"},
+		"a Location that is none": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://[::")
+			w.WriteHeader(302)
+		}, Elsewhere, "it answers 302, and not for the route"},
+		"a header without end": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Long", strings.Repeat("x", 2*maxHeader))
+		}, Failed, "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 16384 bytes; aborted"},
+		"no answer": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.answer)
+			t.Cleanup(server.Close)
+			s := start(t)
+			s.Ask(shop, []providers.Probe{at(t, server)})
+			s.until("two rounds", func() bool { return s.count(test.result) > 1 })
+			if known := s.Known(shop)[at(t, server)]; known.Served || known.Problem != test.want {
+				t.Errorf("known is %+v, want problem %q", known, test.want)
+			}
+			s.Forget(shop)
+		})
+	}
+}
+
+// TestEndlessBody: it is not read.
+func TestEndlessBody(t *testing.T) {
+	var sent atomic.Int64
+	ended := make(chan struct{}, InARow)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answers(asWritten)(w, r)
+		for chunk := make([]byte, 64<<10); ; {
+			n, err := w.Write(chunk)
+			sent.Add(int64(n))
+			if err != nil {
+				ended <- struct{}{}
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := start(t)
+	s.Ask(shop, []providers.Probe{at(t, server)})
+	s.await()
+	for range InARow {
+		<-ended
+	}
+	if got := sent.Load(); got > 32<<20 {
+		t.Errorf("%d bytes were taken", got)
+	}
+}
+
+// TestTLS: the name is that of the host, and the certificate does not count.
+func TestTLS(t *testing.T) {
+	var names sync.Map
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		names.Store(r.TLS.ServerName, true)
+		answers(asWritten)(w, r)
+	}))
+	t.Cleanup(server.Close)
+	s := start(t)
+	s.Ask(shop, []providers.Probe{at(t, server)})
+	s.await()
+	if _, ok := names.Load("shop.example.com"); !ok {
+		t.Error("the server name was not that of the host")
+	}
+}
+
+// TestTimeout: an address that says nothing holds nothing up.
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	s := start(t)
+	began := time.Now()
+	s.Ask(shop, []providers.Probe{at(t, server)})
+	if took := time.Since(began); took > Timeout/2 {
+		t.Errorf("Ask took %s", took)
+	}
+	s.until("a problem", func() bool { return s.Known(shop)[at(t, server)].Problem != "" })
+	if took, problem := time.Since(began), s.Known(shop)[at(t, server)].Problem; took > 2*Timeout || problem != "no answer within 2s" {
+		t.Errorf("after %s: %q", took, problem)
+	}
+}
+
+// names resolves every name to one address.
+type names string
+
+func (n names) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr(string(n))}, nil
+}
+
+// TestRefusedAddresses: the status of a Gateway opens nothing that the manager's flags
+// keep shut.
+func TestRefusedAddresses(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an address was asked that is refused") }))
+	t.Cleanup(server.Close)
+	for name, test := range map[string]struct {
+		config  outbound.Config
+		address string
+		names   string
+		want    string
+	}{
+		"loopback":           {address: "127.0.0.1", want: "refuse 127.0.0.1: it is a loopback address; the manager's flag --outbound-allow opens it"},
+		"loopback by name":   {address: "gateway.example.net", names: "127.0.0.1", want: "refuse gateway.example.net (127.0.0.1): it is a loopback address; the manager's flag --outbound-allow opens it"},
+		"metadata":           {config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, address: "169.254.169.254", want: "refuse 169.254.169.254: it is that of a metadata service"},
+		"metadata by name":   {config: outbound.Config{Allow: []string{"example.net"}}, address: "gateway.example.net", names: "169.254.169.254", want: "refuse gateway.example.net (169.254.169.254): it is that of a metadata service"},
+		"link-local":         {address: "169.254.1.1", want: "refuse 169.254.1.1: it is a link-local address; the manager's flag --outbound-allow opens it"},
+		"denied by the flag": {config: outbound.Config{Allow: []string{"127.0.0.1"}, Deny: []string{"127.0.0.1"}}, address: "127.0.0.1", want: "refuse 127.0.0.1: it is denied by the manager's flag --outbound-deny"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := outbound.New(test.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.names != "" {
+				policy = policy.WithResolver(names(test.names))
+			}
+			s := start(t, func(o *Options) { o.Outbound = policy })
+			p := at(t, server, func(p *providers.Probe) { p.Address = test.address })
+			s.Ask(shop, []providers.Probe{p})
+			s.until("a problem", func() bool { return s.Known(shop)[p].Problem != "" })
+			if diff := cmp.Diff(test.want, s.Known(shop)[p].Problem); diff != "" {
+				t.Errorf("problem (-want +got):\n%s", diff)
+			}
+			s.Forget(shop)
+		})
+	}
+}
+
+// TestWhatIsKnownIsNotAskedAgain, and what is not asked any more is given up.
+func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
+	var requests atomic.Int64
+	serve := answers(asWritten)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); serve(w, r) }))
+	t.Cleanup(server.Close)
+	s := start(t)
+	first, second := at(t, server), at(t, server, func(p *providers.Probe) { p.Generation = 2 })
+	never := at(t, server, func(p *providers.Probe) { p.Answer = "newer-3.hlnr.invalid" })
+	s.Ask(shop, []providers.Probe{first})
+	s.await()
+	s.Ask(shop, []providers.Probe{first, first})
+	s.Ask(shop, []providers.Probe{first, second})
+	s.await()
+	if got := requests.Load(); got != 2*InARow {
+		t.Errorf("%d requests, want %d", got, 2*InARow)
+	}
+	s.Ask(shop, []providers.Probe{second, never})
+	if _, known := s.Known(shop)[first]; known {
+		t.Error("what is not asked any more is remembered")
+	}
+	s.until("a round without success", func() bool { return s.count(Earlier) > 0 })
+	s.Forget(shop)
+	if known := s.Known(shop); len(known) > 0 {
+		t.Errorf("known is %v after it was forgotten", known)
+	}
+	before := settled(s)
+	time.Sleep(50 * time.Millisecond) // Not for luck: so long nothing may be asked, and each millisecond something would be.
+	if after := s.count(Earlier); after != before {
+		t.Errorf("%d requests after it was forgotten", after-before)
+	}
+}
+
+// settled waits until no request is under way.
+func settled(s *setup) int {
+	s.t.Helper()
+	s.until("requests to end", func() bool { return s.places.Taken() == 0 })
+	return s.count(Earlier)
+}
+
+// TestShares: however much is to be asked, one address is asked by so many at a time,
+// and one that hangs leaves the others their places.
+func TestShares(t *testing.T) {
+	var now, most atomic.Int64
+	release := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		<-release
+		now.Add(-1)
+	}))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(release) })
+	well := httptest.NewServer(answers(asWritten))
+	t.Cleanup(well.Close)
+	s := start(t, func(o *Options) { o.Outbound = o.Outbound.Trusting("localhost").WithResolver(names("127.0.0.1")) })
+	for i := range 40 {
+		s.Ask(types.NamespacedName{Namespace: fmt.Sprint(i % 4), Name: fmt.Sprint(i)}, []providers.Probe{at(t, hanging, func(p *providers.Probe) { p.Route = types.UID(fmt.Sprint(i)) })})
+	}
+	s.until("all places of the address to be taken", func() bool { return now.Load() == maxAddress })
+	s.Ask(shop, []providers.Probe{at(t, well, func(p *providers.Probe) { p.Address = "localhost" })})
+	s.await()
+	if got := most.Load(); got > maxAddress {
+		t.Errorf("%d requests to one address at a time, want at most %d", got, maxAddress)
+	}
+}
+
+// TestBackOff: waits grow, and never come together.
+func TestBackOff(t *testing.T) {
+	for round, test := range map[int]struct{ least, most time.Duration }{
+		1: {80 * time.Millisecond, 120 * time.Millisecond}, 9: {476 * time.Millisecond, 716 * time.Millisecond},
+		100: {24 * time.Second, 36 * time.Second}, 1 << 30: {24 * time.Second, 36 * time.Second},
+	} {
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			d := backOff(round)
+			seen[d] = true
+			if d < test.least || d > test.most {
+				t.Errorf("wait after round %d is %s, want %s to %s", round, d, test.least, test.most)
+			}
+		}
+		if len(seen) < 10 {
+			t.Errorf("waits after round %d are the same", round)
+		}
+	}
+}

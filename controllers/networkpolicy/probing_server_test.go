@@ -1,0 +1,214 @@
+package networkpolicy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// playedGateway serves the routes of a namespace on the loopback as it read them some
+// time ago, as a gateway with a throttle does. It accepts nothing: acceptRoutes does, at
+// once, which is what makes acceptance no proof.
+type playedGateway struct {
+	*httptest.Server
+	mu       sync.Mutex
+	asked    int
+	stuck    bool
+	loaded   []gatewayv1.HTTPRoute
+	revision map[int64]time.Time // when a revision was first served
+}
+
+func playGateway(t *testing.T, namespace string, throttle time.Duration) *playedGateway {
+	g := &playedGateway{revision: map[int64]time.Time{}}
+	g.Server = httptest.NewServer(g)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = wait.PollUntilContextCancel(ctx, throttle, true, func(ctx context.Context) (bool, error) {
+			var routes gatewayv1.HTTPRouteList
+			if err := server.List(ctx, &routes, client.InNamespace(namespace)); err == nil {
+				time.AfterFunc(throttle, func() { g.load(routes.Items) })
+			}
+			return false, nil
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-done; g.Close() })
+	return g
+}
+
+func (g *playedGateway) load(routes []gatewayv1.HTTPRoute) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stuck {
+		return
+	}
+	g.loaded = routes
+	for i := range routes {
+		if s, ok := resources.StampOf(&routes[i]); ok && g.revision[s.Revision].IsZero() {
+			g.revision[s.Revision] = time.Now()
+		}
+	}
+}
+
+// ServeHTTP answers redirects by exact path, and all else as a backend that knows
+// nothing of probes.
+func (g *playedGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked++
+	for _, route := range g.loaded {
+		if !slices.Contains(route.Spec.Hostnames, gatewayv1.Hostname(r.Host)) {
+			continue
+		}
+		for _, rule := range route.Spec.Rules {
+			if len(rule.Filters) == 1 && rule.Filters[0].RequestRedirect != nil && *rule.Matches[0].Path.Value == r.URL.Path {
+				w.Header().Set("Location", "http://"+string(*rule.Filters[0].RequestRedirect.Hostname)+r.URL.Path)
+				w.WriteHeader(http.StatusFound)
+				return
+			}
+		}
+	}
+	w.WriteHeader(http.StatusNotFound)
+}
+
+func (g *playedGateway) stick(stuck bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stuck = stuck
+}
+
+func (g *playedGateway) requests() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
+}
+
+func (g *playedGateway) since(revision int64) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.revision[revision]
+}
+
+// TestProbeThroughAPlayedGateway: against a real API server, and a stand-in for a
+// gateway that serves what it read half a second ago, no revision is confirmed before it
+// is served, each is soon after, and at rest nobody asks or writes.
+func TestProbeThroughAPlayedGateway(t *testing.T) {
+	p := newPlace(t)
+	gateway := playGateway(t, p.namespace, 500*time.Millisecond)
+	p.gateway("probed", gateway.Listener.Addr().String())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", "shop.example.com", func(policy *v1alpha1.NetworkPolicy) {
+		policy.Spec.Provider.Gateway = &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "probed"}}, Confirm: v1alpha1.ConfirmProbe}
+	})
+	p.eventually("shop", "the first revision to be confirmed", confirmed("1-x", 1, "a"))
+
+	for revision := int64(2); revision < 6; revision++ {
+		weight := strconv.Itoa(int(revision) * 10)
+		rest := strconv.Itoa(100 - int(revision)*10)
+		p.ledger(group("1-x", revision, "b 1.1.0 canary "+weight, "a 1.0.0 active "+rest))
+		policy := p.eventually("shop", "revision "+weight, confirmed("1-x", revision, "a", "b"))
+		served, at := gateway.since(revision), find(policy.Status.Groups, "1-x").ConfirmedTime.Time
+		if served.IsZero() || at.Before(served) {
+			t.Errorf("revision %d was confirmed at %s, and served from %s on", revision, at, served)
+		}
+		if late := at.Sub(served); late > 5*time.Second {
+			t.Errorf("revision %d was confirmed %s after it was served", revision, late)
+		} else {
+			t.Logf("revision %d was confirmed %s after it was served", revision, late.Round(time.Millisecond))
+		}
+	}
+
+	before := gateway.requests()
+	p.quiet()
+	if after := gateway.requests(); after != before {
+		t.Errorf("%d probes at rest", after-before)
+	}
+	if n := observed(t, "Probe"); n < 5 {
+		t.Errorf("heighliner_route_confirmation_seconds has %d times of Probe, want those of 5 writes", n)
+	}
+
+	gateway.stick(true) // It takes nothing over any more, and routes are accepted all the same.
+	p.ledger(group("1-x", 6, "b 1.1.0 canary 60", "a 1.0.0 active 40"))
+	asked := gateway.requests()
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return gateway.requests() > asked+5, nil
+	}); err != nil {
+		t.Fatal("the gateway was not asked")
+	}
+	p.eventually("shop", "the revision before to stay", confirmed("1-x", 5, "a", "b"))
+	gateway.stick(false)
+	p.eventually("shop", "revision 6", confirmed("1-x", 6, "a", "b"))
+
+	var policy v1alpha1.NetworkPolicy
+	p.get("shop", &policy)
+	policy.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmStatus
+	if err := server.Update(t.Context(), &policy); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "the rule for probes to go", func(*v1alpha1.NetworkPolicy) bool {
+		var routes gatewayv1.HTTPRouteList
+		err := server.List(t.Context(), &routes, client.InNamespace(p.namespace))
+		return err == nil && len(routes.Items) == 1 && len(routes.Items[0].Spec.Rules) == 1
+	})
+	p.eventually("shop", "the revision to stay", confirmed("1-x", 6, "a", "b"))
+	p.quiet()
+}
+
+// gateway makes a Gateway in the place's namespace that is served at an address.
+func (p *place) gateway(name, address string) {
+	p.t.Helper()
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "played", Listeners: []gatewayv1.Listener{{Name: "web", Port: gatewayv1.PortNumber(port), Protocol: gatewayv1.HTTPProtocolType}},
+	}}
+	p.create(g)
+	g.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Type: new(gatewayv1.IPAddressType), Value: host}}
+	if err := server.Status().Update(p.t.Context(), g); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// observed is how many times of routes the controller has taken, by what proved them.
+func observed(t *testing.T, confirm string) (n uint64) {
+	t.Helper()
+	families, err := prometheus.Gatherer(gauges).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if family.GetName() == "heighliner_route_confirmation_seconds" && strings.EqualFold(label.GetValue(), confirm) {
+					n += m.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,284 @@
+package gateway
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+var _ providers.Prober = (*view)(nil)
+
+const (
+	// probePath is where a route is probed, below its own path.
+	probePath = "/.well-known/hlnr/"
+	// answerSuffix ends the hosts that probes are redirected to. The domain never
+	// exists (RFC 6761), so that nobody is led anywhere.
+	answerSuffix = ".hlnr.invalid"
+	// maxProbes of one route. There may be 8 parents, with 64 listeners and 16
+	// addresses each; those beyond the bound count by status.
+	maxProbes = 64
+)
+
+// probes says whether the policy's routes of a protocol are probed. Only HTTPRoutes
+// have a filter that answers without a backend.
+func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
+	p := v.Policy.Spec.Provider
+	return p != nil && p.Gateway != nil && p.Gateway.Confirm == v1alpha1.ConfirmProbe && kindOf(protocol).Kind == httpKind.Kind
+}
+
+// probeRule makes the gateway answer probes of a route whose other rules are done. The
+// path stays as long as the route does, and the answer tells the content: a gateway
+// that still serves an earlier content answers for that, and no backend is asked. Its
+// match is exact, so that it takes nothing from what other rules lead elsewhere.
+func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
+	return gatewayv1.HTTPRouteRule{
+		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
+		Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{
+			Hostname: new(gatewayv1.PreciseHostname(v.answerOf(r, done))), StatusCode: new(302),
+		}}},
+	}
+}
+
+// probedPath is below the path of the route: a policy takes no path that it does not
+// hold.
+func (v *view) probedPath(r providers.Route) string {
+	return strings.TrimSuffix(r.Path, "/") + probePath + digest(v.Policy.UID, r.Name)
+}
+
+// answerOf is a host that no earlier content of the route was answered with. What was
+// served before, and is asked for again, has the same digest, and so it is counted how
+// often the content has changed. The same live route and the same content give the
+// same answer: it brings no write of its own.
+func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
+	content := digest(done.Spec.Hostnames, done.Spec.Rules, r.Stamp)
+	changes := 1
+	if old := v.live[r.Name]; old != nil {
+		was, n, ok := parseAnswer(answerIn(old.Objects[0]))
+		switch {
+		case ok && was == content:
+			changes = n
+		case ok:
+			changes = n + 1
+		}
+	}
+	return fmt.Sprintf("%s-%d%s", content, changes, answerSuffix)
+}
+
+// parseAnswer gives the parts of an answer: the digest of a content, and how often it
+// had changed.
+func parseAnswer(host string) (content string, changes int, ok bool) {
+	label, suffixed := strings.CutSuffix(host, answerSuffix)
+	content, number, counted := strings.Cut(label, "-")
+	changes, err := strconv.Atoi(number)
+	return content, changes, suffixed && counted && err == nil && changes > 0 && changes < 1<<30
+}
+
+// answerIn is the answer to the probes of a live route; "": it has none.
+func answerIn(o client.Object) string {
+	route, ok := o.(*gatewayv1.HTTPRoute)
+	if !ok {
+		return ""
+	}
+	for _, rule := range route.Spec.Rules {
+		for _, f := range rule.Filters {
+			if f.RequestRedirect != nil && strings.HasSuffix(string(deref(f.RequestRedirect.Hostname)), answerSuffix) {
+				return string(*f.RequestRedirect.Hostname)
+			}
+		}
+	}
+	return ""
+}
+
+// digest of values, 32 characters long.
+func digest(values ...any) string {
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // Parts of routes, names and numbers have a form in JSON.
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Probes of a route that is live as decided, and accepted by all its parents.
+func (v *view) Probes(r providers.Route, built []client.Object) []providers.Probe {
+	live := v.live[r.Name]
+	if !v.probes(r.Protocol) || live == nil || live.Leaving || !Same(live.Objects[0], built[0]) {
+		return nil
+	}
+	for _, p := range v.attachments(r) {
+		if !v.answer(live.Objects[0], p).Accepted {
+			return nil
+		}
+	}
+	var out []providers.Probe
+	for _, q := range v.questions(r, live.Objects[0]) {
+		if q.problem == "" {
+			out = append(out, q.Probe)
+		}
+	}
+	return out
+}
+
+// proven tells whether all addresses serve a route that its parents accepted.
+func (v *view) proven(r providers.Route, live client.Object) providers.Verdict {
+	if !v.probes(r.Protocol) {
+		return providers.Verdict{Accepted: true}
+	}
+	for _, q := range v.questions(r, live) {
+		known := v.Probed[q.Probe]
+		if known.Served {
+			continue
+		}
+		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Late: providers.ReasonProbeUnanswered, Message: fmt.Sprintf(
+			"%s: Gateway %q does not serve %s %q as written: %s; or set spec.provider.gateway.confirm to Status",
+			q.parent.Field, key(v.Policy.Namespace, q.parent.ParentReference), httpKind.Kind, r.Name,
+			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not answered yet")+": see that the manager reaches it, and what the gateway's controller says"))}
+	}
+	return providers.Verdict{Accepted: true}
+}
+
+// question is a probe, and where it belongs.
+type question struct {
+	providers.Probe
+	parent   providers.Parent
+	listener gatewayv1.SectionName
+	// problem is why there is nobody to ask; "": there is.
+	problem string
+}
+
+// at is where a question is asked, for people.
+func (q question) at() string {
+	scheme := "http"
+	if q.TLS {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s://%s (listener %q, host %q)", scheme, net.JoinHostPort(q.Address, strconv.Itoa(int(q.Port))), q.listener, q.Host)
+}
+
+// questions about a route: one for each address of each listener that serves it. All
+// hosts of a route have the same rules, so that one of them speaks for all. Where no
+// listener has a host of the route there is nothing to prove, and Serves tells of it.
+func (v *view) questions(r providers.Route, live client.Object) []question {
+	var out []question
+	for _, p := range v.attachments(r) {
+		g := v.gateway(p.ParentReference)
+		if g == nil {
+			continue
+		}
+		listeners := v.listeners(g, p, r)
+		addresses := addressesOf(g)
+		if len(listeners) > 0 && len(addresses) == 0 {
+			out = append(out, question{parent: p.Parent, problem: "its status has no address to ask: see that its controller gives it one"})
+		}
+		for _, l := range listeners {
+			for _, address := range addresses {
+				q := question{parent: p.Parent, listener: l.Name, Probe: providers.Probe{
+					Route: live.GetUID(), Generation: live.GetGeneration(),
+					Address: address, Port: int32(l.Port), TLS: l.Protocol == gatewayv1.HTTPSProtocolType,
+					Host: v.askedHost(l, r), Path: v.probedPath(r), Answer: answerIn(live),
+				}}
+				if !slices.ContainsFunc(out, func(other question) bool { return other.Probe == q.Probe }) && len(out) < maxProbes {
+					out = append(out, q)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// addressesOf are the addresses of a Gateway's status that can be asked.
+func addressesOf(g *gatewayv1.Gateway) []string {
+	var out []string
+	for _, a := range g.Status.Addresses {
+		if kind := deref(a.Type); a.Value != "" && (a.Type == nil || kind == gatewayv1.IPAddressType || kind == gatewayv1.HostnameAddressType) {
+			out = append(out, a.Value)
+		}
+	}
+	return out
+}
+
+// listeners of a parent that serve a route, as far as they are in order: one that lacks
+// its certificate holds up nothing, and Serves tells of it. Where a Gateway has none in
+// order, those that are not have to answer.
+func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
+	if p.set != "" {
+		set := v.set(p.set)
+		if set == nil || len(set.Spec.Listeners) == 0 || v.setServes(p.set) != nil {
+			return nil
+		}
+		l := set.Spec.Listeners[0]
+		return []gatewayv1.Listener{{Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol}}
+	}
+	var fit, sound []gatewayv1.Listener
+	for _, l := range g.Spec.Listeners {
+		if p.SectionName != "" && string(l.Name) != p.SectionName || !slices.Contains(listenerProtocols(r.Protocol), l.Protocol) || !v.takesRoute(g, l) || v.askedHost(l, r) == "" {
+			continue
+		}
+		fit = append(fit, l)
+		if !slices.ContainsFunc(g.Status.Listeners, func(s gatewayv1.ListenerStatus) bool {
+			return s.Name == l.Name && listenerProblem(s.Conditions, g.Generation, "") != nil
+		}) {
+			sound = append(sound, l)
+		}
+	}
+	if len(sound) > 0 {
+		return sound
+	}
+	return fit
+}
+
+// takesRoute says whether a listener admits HTTPRoutes of the policy's namespace. The
+// API server fills in what is left out.
+func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
+	allowed := deref(l.AllowedRoutes)
+	if len(allowed.Kinds) > 0 && !slices.ContainsFunc(allowed.Kinds, func(k gatewayv1.RouteGroupKind) bool {
+		return string(k.Kind) == httpKind.Kind && (k.Group == nil || *k.Group == gatewayv1.GroupName)
+	}) {
+		return false
+	}
+	namespaces := deref(allowed.Namespaces)
+	switch cmp.Or(deref(namespaces.From), gatewayv1.NamespacesFromAll) {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSelector:
+		s, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
+		return err == nil && s.Matches(labels.Set(v.Namespace))
+	case gatewayv1.NamespacesFromSame:
+		return g.Namespace == v.Policy.Namespace
+	}
+	return false
+}
+
+// askedHost is a host that a listener and a route have in common, one without a
+// wildcard where there is one; "": they have none.
+func (v *view) askedHost(l gatewayv1.Listener, r providers.Route) string {
+	wild := ""
+	for _, host := range r.Hostnames {
+		if !takes(deref(l.Hostname), host) {
+			continue
+		}
+		// Of two that overlap the one without a wildcard is the narrower, then the longer.
+		if name := string(deref(l.Hostname)); strings.HasPrefix(host, "*") && name != "" && (name[0] != '*' || len(name) > len(host)) {
+			host = name
+		}
+		if !strings.HasPrefix(host, "*") {
+			return host
+		}
+		wild = cmp.Or(wild, "hlnr-"+digest(v.Policy.UID, r.Name)+host[1:])
+	}
+	return wild
+}

@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// probed is a policy whose routes are probed, on all listeners of its Gateway.
+func probed(uid types.UID) *v1alpha1.NetworkPolicy {
+	p := policy()
+	p.UID = uid
+	p.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmProbe
+	p.Spec.Provider.Gateway.ParentRefs[0].SectionName = ""
+	return p
+}
+
+func probedRoute(path string, hosts ...string) providers.Route {
+	return providers.Route{Name: "shop-1-x", Hostnames: hosts, Path: path, Port: 80, Backends: []providers.Backend{{Service: "shop-a", Weight: 100}}}
+}
+
+// TestProbeRule: the rule answers one path, below that of the route, and nothing else
+// of the route is any different for it.
+func TestProbeRule(t *testing.T) {
+	for path, below := range map[string]string{"/": "/.well-known/hlnr/", "/shop": "/shop/.well-known/hlnr/", "/shop/": "/shop/.well-known/hlnr/"} {
+		t.Run(path, func(t *testing.T) {
+			r := probedRoute(path, "shop.example.com")
+			with := see(probed("1")).Build(r)[0].(*gatewayv1.HTTPRoute)
+			without := see(policy()).Build(r)[0].(*gatewayv1.HTTPRoute)
+			rule := with.Spec.Rules[0]
+			if len(rule.Matches) != 1 || *rule.Matches[0].Path.Type != gatewayv1.PathMatchExact || !strings.HasPrefix(*rule.Matches[0].Path.Value, below) {
+				t.Errorf("matches are %+v, want one exact path below %s", rule.Matches, below)
+			}
+			if len(rule.BackendRefs) != 0 || len(rule.Filters) != 1 || rule.Filters[0].RequestRedirect == nil {
+				t.Errorf("rule is %+v, want a redirect alone", rule)
+			}
+			if diff := cmp.Diff(without.Spec.Rules, with.Spec.Rules[1:]); diff != "" {
+				t.Errorf("other rules (-without, +with probes):\n%s", diff)
+			}
+			if diff := cmp.Diff(see(probed("1"), without).Live()["shop-1-x"].Weights, see(probed("1"), with).Live()["shop-1-x"].Weights); diff != "" {
+				t.Errorf("weights as they are read (-without, +with probes):\n%s", diff)
+			}
+			if got := see(probed("1"), with).Live()["shop-1-x"].Path; got != path {
+				t.Errorf("path as it is read is %q, want %q", got, path)
+			}
+			other := see(probed("2")).Build(r)[0].(*gatewayv1.HTTPRoute)
+			if *other.Spec.Rules[0].Matches[0].Path.Value == *rule.Matches[0].Path.Value {
+				t.Error("two policies have the same path")
+			}
+		})
+	}
+}
+
+// TestProbeRuleHasRoom: all rules that a policy can ask for, and the probe's, are not
+// more than an HTTPRoute takes.
+func TestProbeRuleHasRoom(t *testing.T) {
+	p := probed("1")
+	p.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{ReplacePrefixMatch: "/"}}}
+	r := probedRoute("/", "shop.example.com")
+	r.Canary = "shop-b"
+	for i := range 8 {
+		r.Matches = append(r.Matches, v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: fmt.Sprintf("/%d", i)}})
+	}
+	if n := len(see(p).Build(r)[0].(*gatewayv1.HTTPRoute).Spec.Rules); n != 10 {
+		t.Errorf("%d rules, want 8 for the matches, the split and the probe; an HTTPRoute takes 16", n)
+	}
+}
+
+// TestAnswer: the same input gives the same answer, each change another one, and what
+// stands in for an answer counts for nothing.
+func TestAnswer(t *testing.T) {
+	build := func(r providers.Route, live ...client.Object) *gatewayv1.HTTPRoute {
+		return see(probed("1"), live...).Build(r)[0].(*gatewayv1.HTTPRoute)
+	}
+	a, b := probedRoute("/", "a.example.com"), probedRoute("/", "b.example.com")
+	first := build(a)
+	if got := answerIn(build(a)); got != answerIn(first) {
+		t.Errorf("answers %q and %q to the same", got, answerIn(first))
+	}
+	if got := answerIn(build(a, first)); got != answerIn(first) {
+		t.Errorf("answer %q became %q without a change", answerIn(first), got)
+	}
+	second := build(b, first)
+	third := build(a, second)
+	if answerIn(second) == answerIn(first) || answerIn(third) == answerIn(first) {
+		t.Errorf("answers are %q, %q and %q", answerIn(first), answerIn(second), answerIn(third))
+	}
+	for _, bad := range []string{"", "x", "x.hlnr.invalid", "x-0.hlnr.invalid", "x--1.hlnr.invalid", "x-99999999999999999999.hlnr.invalid", "x-1.example.com"} {
+		if _, _, ok := parseAnswer(bad); ok {
+			t.Errorf("%q passes for an answer", bad)
+		}
+	}
+	for _, route := range []*gatewayv1.HTTPRoute{first, second, third} {
+		if label, _, _ := strings.Cut(answerIn(route), "."); len(label) > 63 {
+			t.Errorf("label %q has %d characters", label, len(label))
+		}
+	}
+}
+
+// TestQuestions: who is asked for what.
+func TestQuestions(t *testing.T) {
+	from := func(f gatewayv1.FromNamespaces, labels ...string) *gatewayv1.AllowedRoutes {
+		n := &gatewayv1.RouteNamespaces{From: &f}
+		if len(labels) == 2 {
+			n.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{labels[0]: labels[1]}}
+		}
+		return &gatewayv1.AllowedRoutes{Namespaces: n}
+	}
+	listener := func(name string, port int32, protocol gatewayv1.ProtocolType, hostname string, change ...func(*gatewayv1.Listener)) gatewayv1.Listener {
+		l := gatewayv1.Listener{Name: gatewayv1.SectionName(name), Port: gatewayv1.PortNumber(port), Protocol: protocol, AllowedRoutes: from(gatewayv1.NamespacesFromAll)}
+		if hostname != "" {
+			l.Hostname = new(gatewayv1.Hostname(hostname))
+		}
+		for _, c := range change {
+			c(&l)
+		}
+		return l
+	}
+	allowed := func(a *gatewayv1.AllowedRoutes) func(*gatewayv1.Listener) {
+		return func(l *gatewayv1.Listener) { l.AllowedRoutes = a }
+	}
+	web := listener("web", 80, gatewayv1.HTTPProtocolType, "")
+	name := "hlnr-" + digest(types.UID("1"), "shop-1-x")
+	for label, test := range map[string]struct {
+		listeners []gatewayv1.Listener
+		statuses  []gatewayv1.ListenerStatus
+		section   string
+		addresses []gatewayv1.GatewayStatusAddress
+		hosts     []string
+		want      []string
+	}{
+		"one": {want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"a host speaks for all": {
+			hosts: []string{"*.example.com", "a.example.com", "b.example.com"}, want: []string{"http 192.0.2.1 80 a.example.com"},
+		},
+		"HTTP and HTTPS": {
+			listeners: []gatewayv1.Listener{web, listener("tls", 443, gatewayv1.HTTPSProtocolType, "")},
+			want:      []string{"http 192.0.2.1 80 a.example.com", "https 192.0.2.1 443 a.example.com"},
+		},
+		"another protocol": {listeners: []gatewayv1.Listener{listener("tcp", 9000, gatewayv1.TCPProtocolType, ""), web}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"a section":        {section: "second", listeners: []gatewayv1.Listener{web, listener("second", 81, gatewayv1.HTTPProtocolType, "")}, want: []string{"http 192.0.2.1 81 a.example.com"}},
+		"each listener its host": {
+			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.com"), listener("b", 80, gatewayv1.HTTPProtocolType, "*.example.org")},
+			hosts:     []string{"a.example.com", "b.example.org"},
+			want:      []string{"http 192.0.2.1 80 a.example.com", "http 192.0.2.1 80 b.example.org"},
+		},
+		"the same asked twice":   {listeners: []gatewayv1.Listener{web, listener("again", 80, gatewayv1.HTTPProtocolType, "*.example.com")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"no listener has a host": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.org")}},
+		"a wildcard":             {hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".example.com"}},
+		"a wildcard at a listener with one host": {
+			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 a.example.com"},
+		},
+		"a wildcard at a narrower one": {
+			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "*.eu.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".eu.example.com"},
+		},
+		"a namespace that is let in": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSelector, "team", "a")))}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"a namespace that is kept out": {
+			listeners: []gatewayv1.Listener{
+				listener("a", 80, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSelector, "team", "b"))),
+				listener("b", 81, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSame))),
+				listener("c", 82, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromNone))),
+				listener("d", 83, gatewayv1.HTTPProtocolType, ""),
+			},
+			want: []string{"http 192.0.2.1 83 a.example.com"},
+		},
+		"other kinds of routes only": {
+			listeners: []gatewayv1.Listener{web, listener("grpc", 81, gatewayv1.HTTPProtocolType, "", func(l *gatewayv1.Listener) {
+				l.AllowedRoutes.Kinds = []gatewayv1.RouteGroupKind{{Kind: "GRPCRoute"}}
+			})},
+			want: []string{"http 192.0.2.1 80 a.example.com"},
+		},
+		"a listener without its certificate": {
+			listeners: []gatewayv1.Listener{web, listener("tls", 443, gatewayv1.HTTPSProtocolType, "")}, statuses: []gatewayv1.ListenerStatus{failed("tls")},
+			want: []string{"http 192.0.2.1 80 a.example.com"},
+		},
+		"no listener that is programmed": {statuses: []gatewayv1.ListenerStatus{failed("web")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"addresses": {
+			addresses: []gatewayv1.GatewayStatusAddress{
+				{Value: "2001:db8::1", Type: new(gatewayv1.IPAddressType)}, {Value: "gateway.example.net", Type: new(gatewayv1.HostnameAddressType)},
+				{Value: "eni-1", Type: new(gatewayv1.AddressType("example.com/nic"))}, {Value: ""},
+			},
+			want: []string{"http 2001:db8::1 80 a.example.com", "http gateway.example.net 80 a.example.com"},
+		},
+		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"nobody: its status has no address to ask: see that its controller gives it one"}},
+	} {
+		t.Run(label, func(t *testing.T) {
+			p := probed("1")
+			p.Spec.Provider.Gateway.ParentRefs[0].SectionName = test.section
+			g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "public", Generation: 1}}
+			if g.Spec.Listeners = test.listeners; test.listeners == nil {
+				g.Spec.Listeners = []gatewayv1.Listener{web}
+			}
+			if g.Status.Addresses = test.addresses; test.addresses == nil {
+				g.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: "192.0.2.1"}}
+			}
+			g.Status.Listeners = test.statuses
+			if test.hosts == nil {
+				test.hosts = []string{"a.example.com", "b.example.com"}
+			}
+			v := see(p).(*view)
+			v.Namespace = map[string]string{"team": "a"}
+			v.Referents = map[providers.Reference]client.Object{{Kind: "Gateway", Namespace: "infra", Name: "public"}: g}
+			r := probedRoute("/", test.hosts...)
+			var got []string
+			for _, q := range v.questions(r, v.Build(r)[0]) {
+				if q.problem != "" {
+					got = append(got, "nobody: "+q.problem)
+					continue
+				}
+				scheme, _, _ := strings.Cut(q.at(), ":")
+				got = append(got, fmt.Sprint(scheme, " ", q.Address, " ", q.Port, " ", q.Host))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("questions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// failed is the status of a listener that serves nothing.
+func failed(name string) gatewayv1.ListenerStatus {
+	return gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(name), Conditions: []metav1.Condition{
+		{Type: string(gatewayv1.ListenerConditionProgrammed), Status: metav1.ConditionFalse, ObservedGeneration: 1},
+	}}
+}
