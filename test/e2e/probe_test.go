@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/harness"
+)
+
+// TestProbe lets canaries go through a gateway that loads routes every 2 s, and asks it all the time. With confirm: Probe
+// no revision is confirmed before the canary answers, or while the release before it still does. What is measured is from
+// the write of a weight until it is served, and from there until it is confirmed; with confirm: Status, for comparison,
+// confirmation comes first.
+func TestProbe(t *testing.T) {
+	const (
+		samples = 4
+		// early is how much sooner than by our own requests the manager may see what is served: ours come every 5 ms, and
+		// every second one goes to the canary.
+		early = 250 * time.Millisecond
+		// late is what a probe may take, by its waits, after the weight is served.
+		late = 3 * time.Second
+	)
+	t.Cleanup(func() { // the test's context has ended here
+		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
+			t.Errorf("give the gateway its throttle back: %v\n%s", err, out)
+		}
+	})
+	localcluster(t, "gateway-restart", "--gateway-throttle", "2s")
+	for _, confirm := range []v1alpha1.ConfirmMode{v1alpha1.ConfirmProbe, v1alpha1.ConfirmStatus} {
+		t.Run(string(confirm), func(t *testing.T) {
+			s := newService(t, "probe-"+strings.ToLower(string(confirm))).steps(asking("half", 50))
+			s.network.Spec.Provider.Gateway.Confirm = confirm
+			s.start("1.0.0")
+			answers(t, s.host())
+			var served, confirmed, promoted []time.Duration
+			former := "1.0.0"
+			for i := range samples {
+				version := []string{"1.1.0", "1.2.0", "1.3.0", "1.4.0"}[i]
+				written, first := s.watchWeight(), firstAnswer(t, s.host(), version)
+				s.push(version)
+				at := written(version, func(weight int32) bool { return weight > 0 })
+				s.weight(version, 50)
+				answered := first()
+				served = append(served, max(0, answered.Sub(at)))
+				confirmed = append(confirmed, s.confirmedTime().Sub(answered))
+
+				last := lastAnswer(t, s.host(), former)
+				s.decide(version, v1alpha1.DecisionContinue, "half")
+				s.active(version)
+				promoted = append(promoted, s.confirmedTime().Sub(last()))
+				former = version
+			}
+			t.Logf("confirm: %s: a weight is served %s after it is written; it is confirmed %s after it is served; a promotion is confirmed %s after the last answer of the former release",
+				confirm, durations(served), durations(confirmed), durations(promoted))
+			if confirm != v1alpha1.ConfirmProbe {
+				return
+			}
+			if least := slices.Min(append(slices.Clone(confirmed), promoted...)); least < -early {
+				t.Errorf("a revision was confirmed %s before it was served", -least)
+			}
+			if most := slices.Max(confirmed); most > late {
+				t.Errorf("a revision was confirmed %s after it was served", most)
+			}
+			s.unprobed()
+		})
+	}
+}
+
+// confirmedTime is when the present revision was confirmed.
+func (s *service) confirmedTime() time.Time {
+	s.t.Helper()
+	s.confirmed()
+	var p v1alpha1.NetworkPolicy
+	if err := env.Client.Get(s.t.Context(), s.key(), &p); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, g := range p.Status.Groups {
+		if g.Slug == slug && g.ConfirmedTime != nil {
+			return g.ConfirmedTime.Time
+		}
+	}
+	s.t.Fatal("the group has no time of confirmation")
+	return time.Time{}
+}
+
+// unprobed takes the probes away again: the rule for them goes, and all is confirmed as before.
+func (s *service) unprobed() {
+	s.t.Helper()
+	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmStatus })
+	within(s.t, 30*time.Second, "the rule for probes to go", s.rules(1))
+	s.confirmed()
+}
+
+// rules polls until each route of the service has so many rules.
+func (s *service) rules(want int) harness.Poll {
+	return func(ctx context.Context) (bool, string, error) {
+		var routes gatewayv1.HTTPRouteList
+		if err := env.Client.List(ctx, &routes, client.InNamespace(s.namespace)); err != nil {
+			return false, "", err
+		}
+		for _, r := range routes.Items {
+			if len(r.Spec.Rules) != want {
+				return false, fmt.Sprintf("%s has %d rules", r.Name, len(r.Spec.Rules)), nil
+			}
+		}
+		return len(routes.Items) > 0, "", nil
+	}
+}
