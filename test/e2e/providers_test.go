@@ -35,7 +35,8 @@ func TestProviders(t *testing.T) {
 	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: appName + "-" + slug}, &group); err != nil {
 		t.Fatal(err)
 	}
-	inside := harness.LoadConfig{Gateway: net.JoinHostPort(group.Spec.ClusterIP, "80"), Network: env.Network(), Host: "Service", Rate: 50, Duration: time.Hour}
+	inside := harness.LoadConfig{Gateway: net.JoinHostPort(group.Spec.ClusterIP, "80"), Network: env.Network(), Host: "Service", Rate: 50, Duration: time.Hour,
+		NoKeepAlive: true} // a connection that is kept stays with its pod, and the kept release has one
 	s.ready(inside)
 	service, err := harness.StartLoad(context.Background(), inside)
 	if err != nil {
