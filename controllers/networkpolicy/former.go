@@ -76,8 +76,9 @@ func (d *decider) addFormer(out *decision, groups map[string]*groupDecision) {
 		if len(rows) == 0 && len(old.Hostnames) > 0 && routed(d.policy) {
 			continue // Its hosts were taken out of the specification: it goes.
 		}
-		if g := d.ledger.bySlug[old.Group()]; g != nil && !live(g) && len(rows) == 0 {
-			continue // It goes with its group.
+		carried := d.carry(old, rows, groups)
+		if g := d.ledger.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
+			continue // It goes with its group, and is led to no other.
 		}
 		for _, r := range rows {
 			route := routeOf[r]
@@ -89,7 +90,7 @@ func (d *decider) addFormer(out *decision, groups map[string]*groupDecision) {
 				out.unreplaced(p.Message)
 			}
 		}
-		out.former = append(out.former, d.carry(old, rows, groups))
+		out.former = append(out.former, carried)
 	}
 	if len(out.former) == 0 {
 		return

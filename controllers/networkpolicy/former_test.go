@@ -307,6 +307,23 @@ func TestGroupClosesDuringSwitch(t *testing.T) {
 	want(t, "revision", w.traffic("1-x").Revision, 2)
 }
 
+// So does that of a shared domain, where no other group can be led to yet.
+func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Domain = "shop.example.com" })
+	w.settle()
+	w.classes = nil
+	w.goTo(&byNginx)
+	w.settle()
+	want(t, "routes", w.routesBy(), "gateway ingress")
+	g := group("1-x", 2, "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0")
+	g.Phase = v1alpha1.GroupClosing
+	w.ledger(group("2-x", 1, "c 2.0.0 pending 0"), g)
+	w.settle()
+	want(t, "routes of a group that closes", w.routesBy(), "")
+	want(t, "revision", w.traffic("1-x").Revision, 2)
+}
+
 // What the API server no longer knows is left behind by nobody.
 func TestFormerKindTakenAway(t *testing.T) {
 	w := routedBy(t, byAPISIX)
