@@ -27,6 +27,10 @@ const (
 	AnnotationAdoptedSelector = "hlnr.io/adopted-selector"
 	// AnnotationAdoptedReplicas on a Deployment is its number of replicas as it was.
 	AnnotationAdoptedReplicas = "hlnr.io/adopted-replicas"
+	// AnnotationRules on a route is, with the name of a NetworkPolicy behind it, what
+	// that policy has in the route, as JSON: the state of the ledger that its rules
+	// carry, and their backendRefs as they were.
+	AnnotationRules = "hlnr.io/rules."
 )
 
 // AdoptDeployment takes over from a Deployment that runs the service now.

@@ -23,6 +23,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains do not go with spec.provider.routeRef: the hosts are those of the route, and canaryMatches are rules that you write there"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.provider.routeRef.port) ? self.ports.exists(p, p.name == self.provider.routeRef.port) : size(self.ports) == 1)",message="spec.provider.routeRef.port must be the name of one of spec.ports; it may be left out only when there is one port"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and of another one for all other kinds"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: else the deletion of the policy would leave rules of your route that lead to Services which are gone"
 type NetworkPolicySpec struct {
 	// microserviceRef names the Microservice. Absent: the one that has the policy's
 	// own name.
@@ -132,7 +136,7 @@ type NetworkPort struct {
 }
 
 // NetworkProvider routes domains: exactly one member is set.
-// +kubebuilder:validation:XValidation:rule="[has(self.gateway), has(self.ingress), has(self.apisix)].filter(x, x).size() == 1",message="spec.provider: set exactly one of gateway, ingress and apisix"
+// +kubebuilder:validation:XValidation:rule="[has(self.gateway), has(self.ingress), has(self.apisix), has(self.routeRef)].filter(x, x).size() == 1",message="spec.provider: set exactly one of gateway, ingress, apisix and routeRef"
 type NetworkProvider struct {
 	// gateway writes routes of the Gateway API: HTTPRoutes, GRPCRoutes, TLSRoutes,
 	// TCPRoutes and UDPRoutes, by the protocols of the ports.
@@ -146,6 +150,53 @@ type NetworkProvider struct {
 	// apisix writes ApisixRoutes of apisix.apache.org/v2.
 	// +optional
 	APISIX *APISIXProvider `json:"apisix,omitempty"`
+
+	// routeRef leads rules of a route that somebody else writes, and leaves all else of
+	// it alone.
+	// +optional
+	RouteRef *RouteReference `json:"routeRef,omitempty"`
+}
+
+// RouteReference names rules of a route of the Gateway API that somebody else writes,
+// in the policy's namespace. Their backendRefs are the policy's; every other field of
+// the route is not.
+// +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule leads to one group at a time"
+type RouteReference struct {
+	// kind of the route.
+	// +required
+	// +kubebuilder:validation:Enum=HTTPRoute;GRPCRoute;TLSRoute;TCPRoute;UDPRoute
+	Kind string `json:"kind"`
+
+	// name of the route.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// ruleNames are the names of the rules. Absent: the only rule of the route, or the
+	// only one that has no name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	RuleNames []string `json:"ruleNames,omitempty"`
+
+	// port is the name of the port in spec.ports; needed when there are several.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Port string `json:"port,omitempty"`
+
+	// groups of which one gets the rules: the newest, or the first of those that are
+	// named. Absent: the newest.
+	// +optional
+	Groups *DomainGroups `json:"groups,omitempty"`
+
+	// release pins the rules to a version.
+	// +optional
+	Release *DomainRelease `json:"release,omitempty"`
 }
 
 // IngressProvider writes Ingresses.
@@ -765,6 +816,35 @@ type ListenerStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
+// RouteStatus is a route of somebody else in which the policy has rules, or is to have.
+type RouteStatus struct {
+	// kind of the route.
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// name of the route.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// group that the rules lead to, by slug.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Group string `json:"group,omitempty"`
+	// backends with their weights.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Backends []DomainBackend `json:"backends,omitempty"`
+	// programmed says that every parent accepted the route as written.
+	Programmed bool `json:"programmed"`
+	// reason in one CamelCase word, where it is not programmed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// message in words: names the field or the parent, and the mend.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
 // SplitMode says whether a group's traffic can be split.
 // +kubebuilder:validation:Enum=Weighted;Whole
 type SplitMode string
@@ -866,7 +946,7 @@ type NetworkPolicyStatus struct {
 	// +optional
 	Microservice string `json:"microservice,omitempty"`
 
-	// provider in short: "gateway", "ingress", "apisix" or "services".
+	// provider in short: "gateway", "ingress", "apisix", "route" or "services".
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
@@ -891,6 +971,15 @@ type NetworkPolicyStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
+
+	// routes of somebody else in which the policy has rules: that of
+	// spec.provider.routeRef, and earlier ones that have not got theirs back.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Routes []RouteStatus `json:"routes,omitempty"`
 
 	// adopted is how far the policy is with the Service that it adopts.
 	// +optional

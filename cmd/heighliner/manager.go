@@ -285,7 +285,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"networkpolicy", func() error {
 			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{
-				Concurrency: o.workers, Namespace: o.ownNamespace(), Outbound: allowed, UserAgent: "heighliner/" + version,
+				Concurrency: o.workers, Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
 			})
 		}},
 	} {

@@ -258,6 +258,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	serves(t, namespace, "1.0.0")
 	images.Push(t, "team/shop", "1.1.0")
 	serves(t, namespace, "1.1.0")
+	borrowed(t, namespace)
 	copied(t, namespace, hidden)
 	cached := &corev1.ConfigMap{}
 	if err := mgr.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "settings"}, cached); err != nil {
@@ -527,6 +528,46 @@ func serviceAccount(t *testing.T, namespace, name string) string {
 		t.Fatalf("ask for a token: %v", err)
 	}
 	return token.Status.Token
+}
+
+// borrowed lets a policy lead the rule of a route of somebody else, and give it back.
+func borrowed(t *testing.T, namespace string) {
+	t.Helper()
+	about := metav1.ObjectMeta{Namespace: namespace, Name: "borrowed"}
+	elsewhere := gatewayv1.Namespace("elsewhere")
+	route := &gatewayv1.HTTPRoute{ObjectMeta: about}
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public"}}
+	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+		BackendObjectReference: gatewayv1.BackendObjectReference{Name: "former", Namespace: &elsewhere, Port: new(gatewayv1.PortNumber(80))},
+	}}}}}
+	policy := &v1alpha1.NetworkPolicy{ObjectMeta: about}
+	policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
+	policy.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
+	policy.Spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: "borrowed"}}
+	policy.Spec.DeletionPolicy = v1alpha1.DeletionRestore
+	create(t, route)
+	create(t, policy)
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
+			return ok(), client.IgnoreNotFound(env.Client.Get(ctx, client.ObjectKeyFromObject(route), route))
+		})
+		if err != nil {
+			t.Fatalf("%s: not within 90s: the rule leads to %v", what, route.Spec.Rules[0].BackendRefs)
+		}
+	}
+	leads := func(service string) bool {
+		refs := route.Spec.Rules[0].BackendRefs
+		return len(refs) == 1 && strings.HasPrefix(string(refs[0].Name), service)
+	}
+	until("led", func() bool { return leads("borrowed-") })
+	if err := env.Client.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	until("given back", func() bool { return leads("former") })
+	until("gone", func() bool {
+		return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+	})
 }
 
 // serves waits until a version alone is there, active and routed.

@@ -67,7 +67,27 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)
 	}
+	user := func(name string, next client.Object) {
+		wrote, err := r.putUser(ctx, f, name, next)
+		if class := status.Classify(err); class != nil {
+			w.refused[routeName(name)] = class
+			if class.Class == status.Transient {
+				failed = append(failed, err)
+			}
+			return
+		}
+		if wrote {
+			w.changed[routeName(name)] = true
+			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: name}, f.now)
+		}
+	}
 	for _, route := range slices.Concat(out.routes, out.former) {
+		if live := f.live[route.Name]; live != nil && live.User {
+			if len(route.objects) > 0 {
+				user(route.Name, route.objects[0])
+			}
+			continue
+		}
 		for _, want := range route.objects {
 			obj := want.DeepCopyObject().(client.Object)
 			if old := liveObject(f.live[route.Name], want); old != nil {
@@ -82,6 +102,14 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 		if w.changed[routeName(route.Name)] {
 			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: route.Name}, f.now)
+		}
+	}
+	if len(failed) > 0 {
+		return w, errors.Join(failed...)
+	}
+	for _, name := range out.deleteRoutes {
+		if f.live[name].User {
+			user(name, nil)
 		}
 	}
 	if len(failed) > 0 {
@@ -120,11 +148,14 @@ func liveObject(live *providers.Live, want client.Object) client.Object {
 func surplus(f *facts, out *decision) []client.Object {
 	var gone []client.Object
 	for _, name := range out.deleteRoutes {
+		if f.live[name].User {
+			continue // It is given back.
+		}
 		gone = append(gone, f.live[name].Objects...)
 	}
 	for _, route := range slices.Concat(out.routes, out.former) {
 		live := f.live[route.Name]
-		if live == nil || len(route.objects) == 0 {
+		if live == nil || live.User || len(route.objects) == 0 {
 			continue // It is new, or does not change.
 		}
 		for _, o := range live.Objects {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -30,8 +31,8 @@ func (p problem) stalls() bool {
 
 // classes of the reasons of domains: to which condition they belong.
 var (
-	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonDomainNotAllowed, reasonDomainsUnreadable, reasonNotRoutable, reasonNotSupported, reasonTooManyDomains, reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
-	refReasons  = []string{reasonParentNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
+	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, reasonDomainNotAllowed, reasonDomainsUnreadable, reasonNotRoutable, reasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
+	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
 )
 
 // conditions sets all conditions of a status whose other fields are done.
@@ -80,6 +81,8 @@ func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, messag
 		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", microserviceName(r.policy))
 	case now.Summary.Domains == "" && len(now.Listeners) > 0:
 		message = "the listeners lead to the active releases"
+	case now.Summary.Domains == "" && len(now.Routes) > 0:
+		message = fmt.Sprintf("the rules of %s %q lead to the active releases", now.Routes[0].Kind, now.Routes[0].Name)
 	case now.Summary.Domains == "":
 		message = "the Services lead to the active releases"
 	default:
@@ -120,7 +123,7 @@ func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.microservice == nil {
 		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", microserviceName(r.policy))}
 	}
-	if p := r.view.Referent(); p != nil && !missingKind(p.Reason) {
+	if p := r.view.Referent(); p != nil && slices.Contains(refReasons, p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
 	if p := domainProblem(now, refReasons); p != nil {
@@ -138,6 +141,11 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	for _, l := range now.Listeners {
 		if slices.Contains(reasons, l.Reason) {
 			return &problem{l.Reason, l.Message}
+		}
+	}
+	for _, u := range now.Routes {
+		if slices.Contains(reasons, u.Reason) {
+			return &problem{u.Reason, u.Message}
 		}
 	}
 	return nil
@@ -164,6 +172,11 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	for _, l := range now.Listeners {
 		if l.Reason != "" && l.Reason != reasonNoCanary && !(idle && l.Reason == reasonNoActiveRelease) {
 			return &problem{l.Reason, l.Message}
+		}
+	}
+	for _, u := range now.Routes {
+		if u.Reason != "" && !u.Programmed && !(idle && u.Reason == reasonNoActiveRelease) {
+			return &problem{u.Reason, u.Message}
 		}
 	}
 	active := false
@@ -246,6 +259,11 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 			}
 		}
 	}
+	if ref := gatewayapi.UserRef(r.policy); moves && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
+		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group at once, without canary steps: name its groups, or use versioning.groupBy Major or All in the ImagePolicy", ref.Kind, ref.Name))
+		return
+	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
 }
 
@@ -270,8 +288,12 @@ func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 	chooses := slices.ContainsFunc(r.policy.Spec.Domains, func(d v1alpha1.Domain) bool { return len(d.CanaryMatches) > 0 })
 	for _, row := range r.ledger.rows {
 		if row.Match && row.Status == v1alpha1.ReleaseCanary && !chooses {
-			status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched, fmt.Sprintf(
-				"the canary's step says match: true, and no request is chosen: set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.policy.Name))
+			mend := fmt.Sprintf("set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.policy.Name)
+			if gatewayapi.UserRef(r.policy) != nil {
+				mend = "spec.provider.routeRef adds no rule to a route: give the step a weight, or use spec.provider.gateway"
+			}
+			status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched,
+				"the canary's step says match: true, and no request is chosen: "+mend)
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -96,6 +97,12 @@ func newOnServer(t *testing.T) *onServer {
 }
 
 func (s *onServer) host(name string) string { return name + "." + s.namespace + ".example.com" }
+
+func (s *onServer) user(route *unstructured.Unstructured) {
+	route = route.DeepCopy()
+	unstructured.RemoveNestedField(route.Object, "metadata", "generation")
+	s.create(route)
+}
 
 func (s *onServer) serve(releases ...string) {
 	for _, r := range releases {
@@ -182,7 +189,16 @@ func (s *onServer) objects() (names []string) {
 			s.t.Fatal(err)
 		}
 		for _, o := range list.Items {
-			names = append(names, o.Name)
+			if o.Name != "web" {
+				names = append(names, o.Name)
+				continue
+			}
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(kind.gvk)
+			s.get(o.Name, u)
+			if ours(u) {
+				names = append(names, o.Name)
+			}
 		}
 	}
 	return names

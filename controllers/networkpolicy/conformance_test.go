@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -35,6 +38,8 @@ type stage interface {
 	drain()
 	// active is the version that the Service of a group leads to.
 	active(slug string) string
+	// user creates a route of somebody else.
+	user(route *unstructured.Unstructured)
 	// objects are the names of all that the policy owns.
 	objects() []string
 	// remove deletes the policy, and what it owns with it.
@@ -48,6 +53,9 @@ type conformance struct {
 	spec func(spec *v1alpha1.NetworkPolicySpec, entries ...entry)
 	// name of the provider.
 	name string
+	// user is the route of somebody else whose rules lead where the entries would: its
+	// hosts are its author's. Nil: the provider has routes of its own.
+	user *unstructured.Unstructured
 	// whole says that the provider cannot split, and bare that it has Services alone.
 	whole, bare bool
 }
@@ -78,6 +86,9 @@ func conform(t *testing.T, c conformance, s stage) {
 		return slices.Sorted(slices.Values(weighted))
 	}
 
+	if c.user != nil {
+		s.user(c.user)
+	}
 	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}, entry{name: second}) })
 	s.serve("a")
@@ -120,7 +131,7 @@ func conform(t *testing.T, c conformance, s stage) {
 	s.confirmed("1-x", 8, "b")
 	split("unpin", first, "1.1.0=100")
 
-	if !c.bare {
+	if !c.bare && c.user == nil {
 		s.edit(func(spec *v1alpha1.NetworkPolicySpec) {
 			c.spec(spec, entry{name: first}, entry{name: second}, entry{name: pinned, version: "1.0.0"})
 		})
@@ -132,7 +143,9 @@ func conform(t *testing.T, c conformance, s stage) {
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}) })
 	s.confirmed("1-x", 8, "b")
 	split("without the second", first, "1.1.0=100")
-	want(t, "split of what is named no longer", s.split(second, c.name)+s.split(pinned, c.name), "")
+	if c.user == nil {
+		want(t, "split of what is named no longer", s.split(second, c.name)+s.split(pinned, c.name), "")
+	}
 
 	s.remove()
 	want(t, "what a removal leaves", strings.Join(s.objects(), " "), "")
@@ -292,7 +305,7 @@ func providerCases() map[string]conformance {
 	annotated := func(class string) v1alpha1.NetworkProvider {
 		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 	}
-	return map[string]conformance{
+	cases := map[string]conformance{
 		"services": {name: "services", whole: true, bare: true, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
 			spec.Provider, spec.Domains, spec.Listeners = nil, nil, nil
 			spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080}}
@@ -308,6 +321,40 @@ func providerCases() map[string]conformance {
 		"ingress HTTPS": through(annotated("nginx-https"), v1alpha1.ProtocolHTTPS),
 		"apisix":        through(v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{ClassName: "apisix"}}, v1alpha1.ProtocolHTTP),
 	}
+	for _, kind := range []string{"HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"} {
+		cases["route "+kind] = ofUser(kind)
+	}
+	return cases
+}
+
+// ofUser is the case of a route of somebody else.
+func ofUser(kind string) conformance {
+	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
+	switch kind {
+	case "HTTPRoute", "GRPCRoute":
+		version, protocol, hosts = "v1", v1alpha1.ProtocolHTTP, true
+	case "TLSRoute":
+		hosts = true
+	case "UDPRoute":
+		protocol = v1alpha1.ProtocolUDP
+	}
+	route := parse(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/%s
+kind: %s
+metadata: {name: web, namespace: prod, generation: 1}
+spec:
+  parentRefs: [{name: public}]
+  rules:
+  - backendRefs: [{name: users-old, namespace: infra, port: 80}]
+`, version, kind))
+	if hosts {
+		route.Object["spec"].(map[string]any)["hostnames"] = []any{"first.example.com", "second.example.com"}
+	}
+	return conformance{name: "route", user: route, spec: func(spec *v1alpha1.NetworkPolicySpec, _ ...entry) {
+		spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: kind, Name: "web"}}
+		spec.Ports, spec.Domains = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: protocol}}, nil
+		spec.DeletionPolicy = v1alpha1.DeletionRestore
+	}}
 }
 
 // listenerOf is the listener that stands for a host in the suite.
@@ -396,7 +443,8 @@ func splitOfEntry(d *decider, entry, provider string) string {
 		names = append(names, listenerKey(listenerOf(entry), v1alpha1.NetworkPort{Name: "main", Protocol: protocol}).name(d.policy.Name, 0))
 	}
 	for _, live := range d.live {
-		if live.Provider != provider || !slices.Contains(live.Hostnames, entry) && !slices.Contains(names, live.Name) {
+		bare := live.User && len(live.Hostnames) == 0
+		if live.Provider != provider || !bare && !slices.Contains(live.Hostnames, entry) && !slices.Contains(names, live.Name) {
 			continue
 		}
 		for release, weight := range d.backendsOf(live) {
@@ -408,7 +456,22 @@ func splitOfEntry(d *decider, entry, provider string) string {
 }
 
 func (s *inMemory) objects() []string {
-	return slices.Concat(sortedKeys(s.w.services), sortedKeys(s.w.routes), sortedKeys(s.w.others))
+	out := slices.Concat(sortedKeys(s.w.services), sortedKeys(s.w.routes), sortedKeys(s.w.others))
+	for name, u := range s.w.users {
+		if ours(u) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// ours says whether something of a policy is left in a route of somebody else.
+func ours(u *unstructured.Unstructured) bool {
+	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
+}
+
+func (s *inMemory) user(route *unstructured.Unstructured) {
+	s.w.users[providers.UserRoute(route.GetKind(), route.GetName())] = route
 }
 
 // remove takes away what the last pass of a closing group leaves: owner references

@@ -90,7 +90,9 @@ type Reconciler struct {
 	Now func() time.Time
 
 	// list of domains; nil: none is looked for.
-	list    *domainList
+	list *domainList
+	// users watches routes of others; nil: none.
+	users   *userRoutes
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
@@ -108,6 +110,8 @@ type Options struct {
 	// Namespace of the manager, in which the list of domains is looked for. Default:
 	// none is looked for, and every namespace may have every host.
 	Namespace string
+	// Namespaces that the manager watches. Default: all.
+	Namespaces []string
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Outbound says which addresses of Gateways may be probed; nil: what is not refused
@@ -167,10 +171,16 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		}
 		b = b.WatchesRawSource(source.Kind(r.list.cache, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.byList)))
 	}
+	users, err := newUserRoutes(mgr, opts.Namespaces)
+	if err != nil {
+		return err
+	}
+	r.users = users
 	c, err := b.Build(r)
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
+	users.watch = func(gvk schema.GroupVersionKind) error { return r.watchUsers(c, gvk) }
 	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
 		return r.watchKind(mgr, c, gvk, written)
 	}}

@@ -391,9 +391,14 @@ type routeKey struct {
 	// own tells apart what a route says as a whole: whether it is attached to ListenerSets,
 	// and for how long DNS records may be kept; "": neither is said.
 	own string
+	// user is the route of somebody else; "": a route of ours.
+	user string
 }
 
 func keyOf(r *row) routeKey {
+	if r.user != "" {
+		return routeKey{user: r.user}
+	}
 	key := routeKey{target: r.target, path: r.path, port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
 	if r.listener != "" {
 		return key // Its name says it all.
@@ -426,6 +431,9 @@ func (k routeKey) plain() routeKey {
 
 // name of the index-th route of the key.
 func (k routeKey) name(policy string, index int) string {
+	if k.user != "" {
+		return k.user
+	}
 	target, port := k.target, k.port
 	if k.matches != "" {
 		target += "/" + k.matches
@@ -493,6 +501,9 @@ func (d *decider) addRoutes(out *decision) {
 
 // serves says whether a live route is for what a row names.
 func (d *decider) serves(route *providers.Live, r *row) bool {
+	if r.user != "" {
+		return route.Name == r.user
+	}
 	if r.listener != "" {
 		return route.Name == listenerKey(r.listener, r.port).name(d.policy.Name, 0)
 	}
@@ -585,6 +596,9 @@ func (d *decider) verdict(r *routeDecision) verdict { return d.view.Verdict(r.Ro
 
 func (d *decider) route(name string, rows []*row, groups map[string]*groupDecision) *routeDecision {
 	out := &routeDecision{slug: rows[0].group.Slug, rows: rows, Route: d.plan(name, rows, groups)}
+	if user := rows[0].user; user != "" {
+		out.Hostnames = d.live[user].Hostnames
+	}
 	out.objects = d.view.Build(out.Route)
 	return out
 }
@@ -682,7 +696,7 @@ func (d *decider) obsolete(out *decision) {
 		for _, service := range route.Services {
 			named[service] = true
 		}
-		if wanted[name] != nil || route.Leaving {
+		if wanted[name] != nil || route.Leaving || route.User && route.Led == nil {
 			continue
 		}
 		if d.forbidden(route) || slices.ContainsFunc(route.Hostnames, func(host string) bool { return refused[route.Group()+"/"+host] }) {
@@ -743,6 +757,9 @@ func (d *decider) stuck(rows []*row, route *providers.Live) *row {
 		return nil
 	}
 	for _, r := range rows {
+		if r.user != "" && r.reason != "" && !r.kept {
+			return r
+		}
 		switch r.reason {
 		case reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, reasonNotSupported:
 			if slices.Contains(route.Hostnames, r.host) && samePath(r.path, route.Path) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
 // Reasons of domains, groups and conditions.
@@ -57,6 +58,8 @@ type row struct {
 	listener string
 	// claim is the listener in the form of a host.
 	claim string
+	// user is the route of somebody else whose rules the row is; "": none.
+	user string
 	// parents that the entry names for itself.
 	parents []providers.Parent
 	// target tells which rows may share a route: those that lead to the same thing
@@ -87,7 +90,7 @@ type row struct {
 
 // routable says whether a route is to carry the row.
 func (r *row) routable() bool {
-	return (r.host != "" || r.listener != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
+	return (r.host != "" || r.listener != "" || r.user != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
 }
 
 // pathOfTLS stands for the path where a host is served by TLS listeners, which do not
@@ -108,7 +111,7 @@ func (r *row) holds() (host, path string) {
 
 // source is the field that says what the row leads to.
 func (r *row) source() string {
-	if r.listener != "" {
+	if r.listener != "" || r.user != "" {
 		return r.field
 	}
 	return r.field + ".domain"
@@ -192,6 +195,9 @@ func checkHost(host string) error {
 
 // rows renders the domains of the specification, in order, newest group first.
 func (d *decider) rows() []*row {
+	if ref := gatewayapi.UserRef(d.policy); ref != nil {
+		return []*row{d.userRow(ref)}
+	}
 	if !routed(d.policy) {
 		return nil
 	}
@@ -214,6 +220,33 @@ func (d *decider) rows() []*row {
 	d.settleClaims(rows)
 	settleTLS(rows)
 	return rows
+}
+
+// userRow is the row of the rules in a route of somebody else. Nothing is written to a
+// route that the status does not name yet: else a change of the specification could make
+// it one that nobody remembers.
+func (d *decider) userRow(ref *v1alpha1.RouteReference) *row {
+	r := row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.policy.Spec.Ports[0]}
+	if ref.Port != "" {
+		r.port = d.portOf(ref.Port)
+	}
+	as := v1alpha1.Domain{Groups: ref.Groups, Release: ref.Release}
+	out := &r
+	if ref.Release != nil {
+		out = d.pinRow(r, as)
+	} else {
+		out = d.groupRows(r, as)[0]
+	}
+	if missing := d.view.Missing(out.port.Protocol); missing != nil {
+		out.fail(missing.Reason, missing.Message)
+	}
+	if problem := d.view.Unsupported(providers.Route{}); problem != nil {
+		out.fail(problem.Reason, out.field+"."+problem.Message)
+	}
+	if !slices.ContainsFunc(d.policy.Status.Routes, func(s v1alpha1.RouteStatus) bool { return providers.UserRoute(s.Kind, s.Name) == r.user }) {
+		out.fail(reasonPending, fmt.Sprintf("%s: the route is being noted in the status", r.field))
+	}
+	return out
 }
 
 // listenerRow is the row of a listener: that of a domain without a host.
@@ -353,7 +386,7 @@ func (d *decider) renderRow(r row, entry v1alpha1.Domain) row {
 	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
 		return r // There is no version to name yet.
 	}
-	if r.listener != "" {
+	if r.listener != "" || r.user != "" {
 		return r
 	}
 	host, err := render(entry.Domain, d.policy, r.group)
@@ -394,7 +427,7 @@ func (d *decider) pinRow(base row, entry v1alpha1.Domain) *row {
 	r.pin, r.target = true, "version/"+entry.Release.Version
 	r.group, r.pinned = d.pinned(entry.Release.Version)
 	if r.pinned == "" {
-		if r.listener == "" {
+		if r.listener == "" && r.user == "" {
 			r.host, _ = render(entry.Domain, d.policy, nil)
 		}
 		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or kept: name one that is, or wait until it is deployed", r.field, entry.Release.Version))
@@ -490,6 +523,12 @@ func (d *decider) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 // last pass tells.
 func (d *decider) carriedBy(r row, entry v1alpha1.Domain) string {
 	path := r.path
+	if r.user != "" {
+		if live := d.live[r.user]; live != nil && !live.Leaving {
+			return live.Group()
+		}
+		return ""
+	}
 	if r.listener != "" {
 		if live := d.live[listenerKey(r.listener, r.port).name(d.policy.Name, 0)]; live != nil && !live.Leaving {
 			return live.Group()

@@ -34,6 +34,8 @@ type facts struct {
 	// adopted is the Service of the user that the policy adopts; nil: none, or it is
 	// not there.
 	adopted *corev1.Service
+	// older are the policies that name the same route of somebody else, and are older.
+	older []*v1alpha1.NetworkPolicy
 	// written is when routes were written last, by name, where that is known.
 	written map[string]time.Time
 	// probed is what is known of the probes of routes.
@@ -69,7 +71,7 @@ func microserviceName(p *v1alpha1.NetworkPolicy) string {
 var gatewayProvider providers.Provider = gatewayapi.Provider{}
 
 // known are the providers. The last one is that of policies which name none.
-var known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, providers.Services{}}
+var known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, gatewayapi.RouteRef{}, providers.Services{}}
 
 // provider that a policy chose.
 func provider(p *v1alpha1.NetworkPolicy) providers.Provider {
@@ -82,7 +84,9 @@ func provider(p *v1alpha1.NetworkPolicy) providers.Provider {
 }
 
 // routed says whether the policy has a provider that writes routes.
-func routed(p *v1alpha1.NetworkPolicy) bool { return len(provider(p).Writes()) > 0 }
+func routed(p *v1alpha1.NetworkPolicy) bool {
+	return len(provider(p).Writes()) > 0 || gatewayapi.UserRef(p) != nil
+}
 
 func (f *facts) releaseService(release string) string {
 	return resources.ReleaseServiceName(f.policy.Name, microserviceName(f.policy), release)

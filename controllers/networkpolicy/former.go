@@ -124,8 +124,18 @@ func (d *decider) replacedByServices(out *decision) {
 // wantedBy are the rows for what a live route of a former provider serves.
 func (d *decider) wantedBy(live *providers.Live, rows []*row) []*row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *row) bool {
+		if r.user != "" {
+			return !d.sharesHosts(live, d.live[r.user])
+		}
 		return r.host == "" || r.reason == reasonNoCanary || !slices.Contains(live.Hostnames, r.host) || !samePath(r.path, live.Path)
 	})
+}
+
+// sharesHosts says whether a route of somebody else takes the place of a live one: it has
+// one of its hosts, or one of them has none, or nobody knows its hosts yet.
+func (d *decider) sharesHosts(live, user *providers.Live) bool {
+	return user == nil || len(user.Hostnames) == 0 || len(live.Hostnames) == 0 ||
+		slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(user.Hostnames, host) })
 }
 
 // samePath says whether two paths are the same, where both have one: routes of some

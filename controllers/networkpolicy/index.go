@@ -18,6 +18,7 @@ const (
 	indexMicroservice = "networkpolicy.microservice"
 	indexHost         = "networkpolicy.host"
 	indexReferent     = "networkpolicy.referent"
+	indexRoute        = "networkpolicy.route"
 )
 
 // indexes by field: what a change of a referent looks its referrers up by.
@@ -27,6 +28,9 @@ var indexes = map[string]client.IndexerFunc{
 	},
 	indexHost: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))
+	},
+	indexRoute: func(o client.Object) []string {
+		return userNames(o.(*v1alpha1.NetworkPolicy))
 	},
 	indexReferent: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
@@ -62,7 +66,8 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	}
 }
 
-// held are the hosts that a policy renders, and its listeners in the same form.
+// held are the hosts that a policy renders, and its listeners and the route that it names
+// in the same form.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
@@ -70,6 +75,9 @@ func held(p *v1alpha1.NetworkPolicy) []string {
 	}
 	for _, l := range p.Spec.Listeners {
 		out = append(out, listenerHost(p, l))
+	}
+	if route := routeHost(p); route != "" {
+		out = append(out, route)
 	}
 	return union(out, nil)
 }

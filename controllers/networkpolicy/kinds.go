@@ -296,6 +296,9 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 	if err := r.readReferents(ctx, f, &scene, seen); err != nil {
 		return err
 	}
+	if err := r.readUsers(ctx, f, &scene, seen); err != nil {
+		return err
+	}
 	if err := r.readProbed(ctx, f, &scene); err != nil {
 		return err
 	}
@@ -308,21 +311,28 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *facts) error {
 
 func (r *Reconciler) readReferents(ctx context.Context, f *facts, scene *providers.Scene, seen []seenKind) error {
 	for _, ref := range provider(f.policy).Refers(f.policy) {
-		i := slices.IndexFunc(seen, func(k seenKind) bool { return k.name == ref.Kind })
-		if i < 0 {
-			continue
-		}
-		o, err := newObject(r.Client.Scheme(), seen[i].gvk)
-		if err != nil {
+		if err := r.readReferent(ctx, ref, scene, seen); err != nil {
 			return err
 		}
-		key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-		switch err := r.Client.Get(ctx, key, o); {
-		case err == nil:
-			scene.Referents[ref] = o
-		case client.IgnoreNotFound(err) != nil:
-			return fmt.Errorf("get %s %q: %w", ref.Kind, key, err)
-		}
+	}
+	return nil
+}
+
+func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, scene *providers.Scene, seen []seenKind) error {
+	i := slices.IndexFunc(seen, func(k seenKind) bool { return k.name == ref.Kind })
+	if i < 0 {
+		return nil
+	}
+	o, err := newObject(r.Client.Scheme(), seen[i].gvk)
+	if err != nil {
+		return err
+	}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	switch err := r.Client.Get(ctx, key, o); {
+	case err == nil:
+		scene.Referents[ref] = o
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("get %s %q: %w", ref.Kind, key, err)
 	}
 	return nil
 }

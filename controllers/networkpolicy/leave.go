@@ -31,7 +31,8 @@ const (
 // holdBack gives a policy the finalizer that its deletionPolicy needs, or takes it
 // off. It says whether it wrote.
 func (r *Reconciler) holdBack(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
-	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore
+	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
+		len(policy.Status.Routes) > 0 // An earlier route has not got its rules back.
 	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
@@ -46,12 +47,15 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	if !late && !going {
+	if !going && (!late || len(userNames(policy)) > 0) {
 		f, err := r.observe(ctx, policy)
 		if err != nil {
 			return status.Again(ctx, err)
 		}
-		wait, err := r.giveUp(ctx, f)
+		wait, err := r.giveUp(ctx, f, late)
+		if late {
+			wait = 0
+		}
 		if err != nil || wait > 0 {
 			if err != nil {
 				return status.Again(ctx, err)
@@ -67,12 +71,18 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 }
 
 // giveUp carries the deletionPolicy out, and says how long to wait before the next
-// look; 0: it is done.
-func (r *Reconciler) giveUp(ctx context.Context, f *facts) (time.Duration, error) {
+// look; 0: it is done. Where it is late, only routes of others are given back, which
+// would lead nowhere else.
+func (r *Reconciler) giveUp(ctx context.Context, f *facts, late bool) (time.Duration, error) {
+	wait, err := r.leaveUsers(ctx, f, late)
+	if err != nil || late {
+		return 0, err
+	}
 	if f.policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
 		return 0, r.orphan(ctx, f)
 	}
-	return r.restore(ctx, f)
+	left, err := r.restore(ctx, f)
+	return max(wait, left), err
 }
 
 // orphan takes the policy's reference off all that it owns: it stays, and serves.
@@ -83,6 +93,9 @@ func (r *Reconciler) orphan(ctx context.Context, f *facts) error {
 		}
 	}
 	for _, name := range sortedKeys(f.live) {
+		if f.live[name].User {
+			continue // It has no owner of ours.
+		}
 		for _, o := range f.live[name].Objects {
 			if err := r.disown(ctx, f, o); err != nil {
 				return err
@@ -146,7 +159,7 @@ func (r *Reconciler) restore(ctx context.Context, f *facts) (time.Duration, erro
 // drainLeft is how long callers still get to see that the Service was given back. A
 // manager that has just begun does not know, and gives the whole time.
 func (r *Reconciler) drainLeft(f *facts) time.Duration {
-	if adoptedName(f.policy) == "" {
+	if adoptedName(f.policy) == "" && len(userNames(f.policy)) == 0 {
 		return 0
 	}
 	key := client.ObjectKeyFromObject(f.policy)

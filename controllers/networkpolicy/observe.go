@@ -21,7 +21,7 @@ import (
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*facts, error) {
 	f := &facts{policy: policy, now: r.Now()}
 	for _, read := range []func(context.Context, *facts) error{
-		r.readServices, r.readAdopted, r.readEndpoints, r.readRoutes, r.readMicroservice, r.readOwnership, r.readClaims,
+		r.readServices, r.readAdopted, r.readEndpoints, r.readRivals, r.readRoutes, r.readMicroservice, r.readOwnership, r.readClaims,
 	} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
@@ -183,8 +183,7 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *facts) error {
 
 // behind says whether a live object was written from a later state of the ledger.
 func behind(m *v1alpha1.Microservice, f *facts) bool {
-	late := func(o metav1.Object) bool {
-		s, ok := resources.StampOf(o)
+	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
 			return false
 		}
@@ -196,15 +195,15 @@ func behind(m *v1alpha1.Microservice, f *facts) bool {
 		})
 	}
 	for _, s := range f.services {
-		if late(s) {
+		if late(resources.StampOf(s)) {
 			return true
 		}
 	}
-	if f.adopted != nil && late(f.adopted) {
+	if f.adopted != nil && late(resources.StampOf(f.adopted)) {
 		return true
 	}
 	for _, route := range f.live {
-		if slices.ContainsFunc(route.Objects, func(o client.Object) bool { return late(o) }) {
+		if late(route.Stamp()) || !route.User && slices.ContainsFunc(route.Objects, func(o client.Object) bool { return late(resources.StampOf(o)) }) {
 			return true
 		}
 	}

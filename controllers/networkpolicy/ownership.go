@@ -77,7 +77,7 @@ func (d *decider) carries(host string) bool {
 // forbidden says whether a live route has a host that no domain of the namespace may
 // become. Such a route is never kept for the sake of its other hosts.
 func (f *facts) forbidden(route *providers.Live) bool {
-	return slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.owned.refuses(host, host) != nil })
+	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.owned.refuses(host, host) != nil })
 }
 
 // withdrawn is the report of domains when no Microservice says what they become:

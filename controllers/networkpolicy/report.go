@@ -52,6 +52,7 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 		now.Groups = r.groupReports()
 		now.Adopted = r.adoptionReport(now.Adopted)
 		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
+		r.userReports(&now)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
 		now.Summary.Split = r.split(now.Summary.Split)
 	} else {
@@ -322,11 +323,71 @@ func (r *reporter) lookAt(at time.Time) bool {
 func (r *reporter) domainReports() []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
 	for _, row := range r.out.rows {
-		if row.listener == "" {
+		if row.listener == "" && row.user == "" {
 			out = append(out, r.domainReport(row))
 		}
 	}
 	return out
+}
+
+// maxRoutes is the number of routes that a status holds.
+const maxRoutes = 16
+
+// userReports are the rules in routes of others: that of the specification, with a
+// domain for each of its hosts, and those that the policy still has rules in.
+func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
+	before := now.Routes
+	now.Routes = nil
+	named := ""
+	for _, row := range r.out.rows {
+		if row.user == "" {
+			continue
+		}
+		named = row.user
+		kind, name, _ := strings.Cut(row.user, "/")
+		var prev *v1alpha1.DomainStatus
+		for _, p := range before {
+			if p.Kind == kind && p.Name == name {
+				prev = &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
+			}
+		}
+		is := v1alpha1.DomainStatus{Reason: row.reason, Message: status.Line(row.message)}
+		if row.group != nil {
+			is.Group = row.group.Slug
+		}
+		is = r.routed(row, is, prev, nil)
+		if p := r.view.Referent(); p != nil && is.Reason == "" {
+			is.Reason, is.Message = p.Reason, status.Line(p.Message)
+		}
+		now.Routes = append(now.Routes, v1alpha1.RouteStatus{
+			Kind: kind, Name: name, Group: is.Group, Backends: is.Backends, Programmed: is.Programmed, Reason: is.Reason, Message: is.Message,
+		})
+		if live := r.live[row.user]; live != nil {
+			for _, host := range live.Hostnames {
+				now.Domains = append(now.Domains, r.userDomain(row, is, host))
+			}
+		}
+	}
+	for _, name := range sortedKeys(r.live) {
+		if live := r.live[name]; live.User && live.Led != nil && name != named && len(now.Routes) < maxRoutes {
+			kind, object, _ := strings.Cut(name, "/")
+			now.Routes = append(now.Routes, v1alpha1.RouteStatus{
+				Kind: kind, Name: object, Group: live.Group(), Reason: reasonPending, Message: "its rules are given back when what takes their place is programmed",
+			})
+		}
+	}
+}
+
+// userDomain is the report of a host of somebody else's route.
+func (r *reporter) userDomain(row *row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
+	var unserved *providers.Problem
+	is.Domain = host
+	is.URL, unserved = r.view.Serves(providers.Route{Protocol: row.port.Protocol}, host)
+	if unserved != nil && is.Programmed {
+		is.Programmed, is.Backends = false, nil
+		is.Reason, is.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
+	}
+	return is
 }
 
 // listenerReports are the rows without a host.

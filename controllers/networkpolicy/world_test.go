@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +40,10 @@ type world struct {
 	routes   map[string]*gatewayv1.HTTPRoute
 	// others are the objects of other kinds than HTTPRoute that carry routes.
 	others map[string]client.Object
+	// users are routes of somebody else, by name as in providers.UserRoute, and older the
+	// policies that name one of them.
+	users map[string]*unstructured.Unstructured
+	older []*v1alpha1.NetworkPolicy
 	// lacks are kinds that the API server does not know; served says in which version,
 	// and channel, it serves those that it serves in another way than the newest.
 	lacks   map[string]bool
@@ -83,7 +89,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
 			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
 		},
-		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, ready: map[string]int{}, written: map[string]time.Time{},
+		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
 		classes:  map[string]bool{"traefik": true, "nginx": true, "nginx-https": true}, uncertain: map[string]string{},
 		foreign: map[string]bool{}, lag: map[string]string{},
@@ -188,6 +194,15 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 		for _, name := range sortedKeys(w.routes) {
 			s.Objects = append(s.Objects, w.routes[name])
 		}
+		for _, name := range userNames(policy) {
+			if u := w.users[name]; u != nil {
+				s.Users = append(s.Users, u)
+			}
+		}
+		s.Older, s.Services = w.older, map[string]bool{}
+		for name := range w.services {
+			s.Services[name] = true
+		}
 		for key, g := range w.gateways {
 			namespace, name, _ := strings.Cut(key, "/")
 			s.Referents[providers.Reference{Kind: "Gateway", Namespace: namespace, Name: name}] = g
@@ -232,9 +247,32 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 	}
 	w.others = maps.Clone(w.others)
 	w.carryShared(out, done)
+	w.users = maps.Clone(w.users)
+	put := func(name string, next *unstructured.Unstructured) {
+		if gatewayapi.Patch(w.users[name], next) == nil {
+			return
+		}
+		if mustJSON(next.Object["spec"]) != mustJSON(w.users[name].Object["spec"]) {
+			next.SetGeneration(next.GetGeneration() + 1)
+		}
+		w.written[name] = w.now
+		done.changed[routeName(name)] = true
+		w.writes++
+		w.users[name] = next
+	}
+	for _, name := range out.deleteRoutes {
+		if f.live[name].User {
+			next, _ := gatewayapi.GiveBack(w.users[name], w.policy.Name)
+			put(name, next)
+		}
+	}
 	for _, route := range slices.Concat(out.routes, out.former) {
 		if len(route.objects) == 0 {
 			continue // One of a former provider that is so already.
+		}
+		if u, ok := route.objects[0].(*unstructured.Unstructured); ok {
+			put(route.Name, u.DeepCopy())
+			continue
 		}
 		if _, http := route.objects[0].(*gatewayv1.HTTPRoute); !http {
 			w.carryOther(route, done)
@@ -351,6 +389,28 @@ func (w *world) accept() {
 		routes[name] = route
 	}
 	w.routes = routes
+	users := map[string]*unstructured.Unstructured{}
+	for name, u := range w.users {
+		users[name] = u.DeepCopy()
+		var route gatewayv1.HTTPRoute
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &route); err != nil {
+			panic(err)
+		}
+		parents := []any{}
+		for _, p := range route.Spec.ParentRefs {
+			if w.gateways[refNamespace(p, route.Namespace)+"/"+string(p.Name)] == nil {
+				continue
+			}
+			a := answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
+			said, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&a)
+			if err != nil {
+				panic(err)
+			}
+			parents = append(parents, said)
+		}
+		users[name].Object["status"] = map[string]any{"parents": parents}
+	}
+	w.users = users
 	others := map[string]client.Object{}
 	for name, o := range w.others {
 		o = o.DeepCopyObject().(client.Object)
@@ -458,10 +518,10 @@ func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.Condi
 func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	w.t.Helper()
 	for range 12 {
-		before, unanswered := w.writes, mustJSON(w.routes)+mustJSON(w.others)
+		before, unanswered := w.writes, mustJSON(w.routes)+mustJSON(w.others)+mustJSON(w.users)
 		w.pass()
 		w.accept()
-		if w.writes == before && mustJSON(w.routes)+mustJSON(w.others) == unanswered {
+		if w.writes == before && mustJSON(w.routes)+mustJSON(w.others)+mustJSON(w.users) == unanswered {
 			return w.policy.Status
 		}
 	}
@@ -500,7 +560,7 @@ func (w *world) check() {
 	f := &facts{policy: w.policy}
 	f.see(w.scene(w.policy))
 	for name, route := range f.live {
-		if w.routes[name] != nil {
+		if w.routes[name] != nil || route.User && route.Led == nil {
 			continue
 		}
 		sum := 0
@@ -514,7 +574,7 @@ func (w *world) check() {
 			w.t.Fatalf("weights of route %s add up to %d", name, sum)
 		}
 		for _, service := range route.Services {
-			if w.services[service] == nil {
+			if w.services[service] == nil && !strings.HasPrefix(service, "users-") {
 				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
 			}
 		}

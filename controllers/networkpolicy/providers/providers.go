@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -127,6 +128,13 @@ type Scene struct {
 	Namespace map[string]string
 	// Probed is what is known of probes.
 	Probed map[Probe]Probed
+	// Users are the routes of somebody else that the policy names, or has rules in, with
+	// all of their fields.
+	Users []*unstructured.Unstructured
+	// Older are the policies that name the same of these routes, and are older.
+	Older []*v1alpha1.NetworkPolicy
+	// Services says which names are those of the policy's own Services.
+	Services map[string]bool
 }
 
 // Served is how the API server serves a kind.
@@ -283,16 +291,43 @@ type Live struct {
 	Taken bool
 	// Provider that it is of, by name. The controller fills it in.
 	Provider string
+	// User says that somebody else wrote the route, in which the policy has rules, or is
+	// to have. It is given back, and never deleted.
+	User bool
+	// Led is what the policy has in it; nil: nothing, or the route is its own.
+	Led *resources.Taken
 }
 
 // Stamp of the ledger that a live route carries; ok is false where there is none.
-func (l *Live) Stamp() (stamp resources.Stamp, ok bool) { return resources.StampOf(l.Objects[0]) }
+func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
+	if l.User {
+		if l.Led == nil {
+			return stamp, false
+		}
+		return l.Led.Stamp(), true
+	}
+	return resources.StampOf(l.Objects[0])
+}
 
 // Group is the slug of the group whose releases are behind it.
-func (l *Live) Group() string { return l.Objects[0].GetLabels()[v1alpha1.LabelGroup] }
+func (l *Live) Group() string {
+	if l.User {
+		stamp, _ := l.Stamp()
+		return stamp.Group
+	}
+	return l.Objects[0].GetLabels()[v1alpha1.LabelGroup]
+}
 
 // Pinned says whether it leads to one pinned release.
-func (l *Live) Pinned() bool { return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != "" }
+func (l *Live) Pinned() bool {
+	if l.User {
+		return l.Led != nil && l.Led.Release != ""
+	}
+	return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != ""
+}
+
+// UserRoute is the name of a route of somebody else. No route of ours has one like it.
+func UserRoute(kind, name string) string { return kind + "/" + name }
 
 // Problem is what keeps something from being so: a reason in one CamelCase word, and
 // a message that names the field or object and the mend.
@@ -376,6 +411,12 @@ const (
 	ReasonCertificateNotReady = "CertificateNotReady"
 	// ReasonListenerNotReady: the listener of a host is not served.
 	ReasonListenerNotReady = "ListenerNotReady"
+	// ReasonRouteNotFound: there is no route of the name that the policy gives.
+	ReasonRouteNotFound = "RouteNotFound"
+	// ReasonRuleNotFound: the route has no such rule, or more than one.
+	ReasonRuleNotFound = "RuleNotFound"
+	// ReasonRuleConflict: an older policy has the rule.
+	ReasonRuleConflict = "RuleConflict"
 	// ReasonUnprogrammed: what serves routes says of itself that it does not.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )

@@ -129,7 +129,7 @@ var routingRows = map[string]row{
 	"hnp apisix class empty":              {kind: "NetworkPolicy", patch: provided(`apisix: {className: ""}`), refused: "spec.provider.apisix.className"},
 	"hnp apisix class no name":            {kind: "NetworkPolicy", patch: provided("apisix: {className: A_b}"), refused: "spec.provider.apisix.className"},
 	"hnp apisix class too long":           {kind: "NetworkPolicy", patch: provided("apisix: {className: " + long(254) + "}"), refused: "spec.provider.apisix.className: Too long"},
-	"hnp two providers":                   {kind: "NetworkPolicy", patch: provided("apisix: {}, ingress: {className: a}"), refused: "spec.provider: set exactly one of gateway, ingress and apisix"},
+	"hnp two providers":                   {kind: "NetworkPolicy", patch: provided("apisix: {}, ingress: {className: a}"), refused: "spec.provider: set exactly one of gateway, ingress, apisix and routeRef"},
 	"hnp listeners of an ingress":         {kind: "NetworkPolicy", patch: strings.Replace(listened(""), "spec: {", "spec: {provider: {gateway: null, ingress: {className: a}}, ", 1), refused: "spec.listeners need spec.provider.gateway"},
 	"hnp parents with an ingress":         {kind: "NetworkPolicy", patch: strings.Replace(domain("parentRefs: [{name: a}]"), "spec: {", "spec: {provider: {gateway: null, ingress: {className: a}}, ", 1), refused: "spec.domains[].parentRefs need spec.provider.gateway"},
 	"hnp filters too many":                {kind: "NetworkPolicy", patch: filter(strings.Trim(strings.Repeat("{"+service+"}, ", 9), ", ")), refused: "spec.provider.gateway.filters: Too many"},

@@ -1,0 +1,472 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// RouteRef leads rules of a route that somebody else writes (taken.go).
+type RouteRef struct{}
+
+var (
+	_ providers.Provider = RouteRef{}
+	_ providers.View     = (*userView)(nil)
+)
+
+// Name is "route".
+func (RouteRef) Name() string { return "route" }
+
+// Writes no object of its own.
+func (RouteRef) Writes() []providers.Kind { return nil }
+
+// Reads nothing that the policy names by itself: Gateways are those of the route.
+func (RouteRef) Reads() []providers.Kind { return nil }
+
+// Chosen says whether spec.provider.routeRef is set.
+func (RouteRef) Chosen(p *v1alpha1.NetworkPolicy) bool { return UserRef(p) != nil }
+
+// UserRef is spec.provider.routeRef; nil: it is not set.
+func UserRef(p *v1alpha1.NetworkPolicy) *v1alpha1.RouteReference {
+	if p.Spec.Provider == nil {
+		return nil
+	}
+	return p.Spec.Provider.RouteRef
+}
+
+// Needs is the kind of the route.
+func (RouteRef) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
+	return slices.DeleteFunc(slices.Clone(routeKinds), func(k providers.Kind) bool { return k.Kind != UserRef(p).Kind })
+}
+
+// Refers is empty: routes of somebody else have a watch of their own.
+func (RouteRef) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
+
+// See gives the view of one pass.
+func (RouteRef) See(s providers.Scene) providers.View {
+	v := &userView{view: &view{Scene: s, live: map[string]*providers.Live{}}, users: map[string]user{}}
+	if ref := UserRef(s.Policy); ref != nil {
+		v.name = providers.UserRoute(ref.Kind, ref.Name)
+	}
+	for _, u := range s.Users {
+		route := typed(u)
+		if route == nil {
+			continue
+		}
+		p, _ := partsOf(route)
+		name := providers.UserRoute(u.GetKind(), u.GetName())
+		v.users[name] = user{u, p}
+		t := resources.ReadTaken(u.GetAnnotations(), s.Policy.Name)
+		if t == nil && name != v.name {
+			continue
+		}
+		v.live[name] = &providers.Live{
+			Name: name, Objects: []client.Object{u}, Leaving: u.GetDeletionTimestamp() != nil, User: true, Led: t, Taken: Settled(u),
+			Hostnames: p.hostnames(), Weights: weightsOf(u, t), Services: providers.Sorted(p.services),
+		}
+	}
+	if ref := UserRef(s.Policy); ref != nil {
+		v.led, v.problem = v.lead(ref)
+	}
+	return v
+}
+
+// weightsOf are the weights of the first rule that a policy has in a route.
+func weightsOf(u *unstructured.Unstructured, t *resources.Taken) map[string]int {
+	out := map[string]int{}
+	for i, rule := range rulesOf(u) {
+		if _, ours := holder(t, rulesOf(u), i); !ours {
+			continue
+		}
+		refs, _ := rule["backendRefs"].([]any)
+		for _, ref := range refs {
+			ref, _ := ref.(map[string]any)
+			name, _ := ref["name"].(string)
+			weight, has := ref["weight"].(int64)
+			if !has {
+				weight = 1
+			}
+			out[name] = int(weight)
+		}
+		break
+	}
+	return out
+}
+
+// userView is that of a route of somebody else. Of the view of Gateways it has what is
+// the same for all routes.
+type userView struct {
+	*view
+	users map[string]user
+	// name of the route that the policy names.
+	name string
+	// led are the rules that the policy is to have, by name and index.
+	led map[string]int
+	// problem of the route or of some rule; nil: all are found and free.
+	problem *providers.Problem
+}
+
+type user struct {
+	object *unstructured.Unstructured
+	parts
+}
+
+// lead finds the rules that the policy is to have. Where none of those that it names
+// can be had, it goes on with those that it has: bad input takes nothing away.
+func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, problem *providers.Problem) {
+	const field = "spec.provider.routeRef"
+	fail := func(reason, format string, args ...any) {
+		if problem == nil {
+			problem = &providers.Problem{Reason: reason, Message: fmt.Sprintf(field+format, args...)}
+		}
+	}
+	u := v.users[v.name].object
+	if u == nil || u.GetDeletionTimestamp() != nil {
+		what := "does not exist: create it, or name one that does"
+		if u != nil {
+			what = "is being deleted: create it again, or name another one"
+		}
+		fail(providers.ReasonRouteNotFound, ".name: %s %q %s", ref.Kind, ref.Name, what)
+		return nil, problem
+	}
+	led = map[string]int{}
+	rules, own := rulesOf(u), resources.ReadTaken(u.GetAnnotations(), v.Policy.Name)
+	free := func(name string, i int) bool {
+		by := v.held(rules, i, own)
+		if by != "" {
+			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is led by networkpolicies.hlnr.io %q, which is older: name another rule", ruleText(name), ref.Kind, ref.Name, by)
+		}
+		return by == ""
+	}
+	for _, name := range ruleNames(ref) {
+		i := ruleNamed(rules, name)
+		if i < 0 {
+			fail(providers.ReasonRuleNotFound, ".ruleNames: %s", missingRule(ref, rules, name))
+			continue
+		}
+		if !free(name, i) {
+			continue
+		}
+		if _, ours := holder(own, rules, i); !ours && len(backendRefsOf(rules[i])) > maxBefore {
+			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q take more than %d KiB, which is what is kept to give them back: shorten their filters, or write a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
+			continue
+		}
+		led[name] = i
+	}
+	if len(led) == 0 && own != nil {
+		for _, name := range providers.Sorted(own.Before) {
+			if i := ruleNamed(rules, name); i >= 0 && free(name, i) {
+				led[name] = i
+			}
+		}
+	}
+	return led, problem
+}
+
+// ruleNames are those of the rules that a policy names.
+func ruleNames(ref *v1alpha1.RouteReference) []string {
+	if len(ref.RuleNames) == 0 {
+		return []string{""}
+	}
+	return ref.RuleNames
+}
+
+func ruleText(name string) string {
+	if name == "" {
+		return "the rule without a name"
+	}
+	return fmt.Sprintf("rule %q", name)
+}
+
+func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name string) string {
+	if name == "" {
+		return fmt.Sprintf("%s %q has %d rules: give the rules a name, and list the names here", ref.Kind, ref.Name, len(rules))
+	}
+	var has []string
+	for _, rule := range rules {
+		if text, _ := rule["name"].(string); text != "" {
+			has = append(has, text)
+		}
+	}
+	if slices.Contains(has, name) {
+		return fmt.Sprintf("more than one rule of %s %q is named %q: give each a name of its own", ref.Kind, ref.Name, name)
+	}
+	return fmt.Sprintf("no rule of %s %q is named %q, its rules are %q: name one of them, or give a rule that name", ref.Kind, ref.Name, name, has)
+}
+
+// held is the older policy that keeps this one from the rule at an index: it has it, or
+// names it while this one has it not. "": none.
+func (v *userView) held(rules []map[string]any, i int, own *resources.Taken) string {
+	_, ours := holder(own, rules, i)
+	for _, o := range v.Older {
+		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)
+		if _, its := holder(t, rules, i); its {
+			return o.Name
+		}
+		if !ours && slices.ContainsFunc(ruleNames(UserRef(o)), func(name string) bool { return ruleNamed(rules, name) == i }) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// Missing names the kind of the route that the API server lacks.
+func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
+	for _, kind := range (RouteRef{}).Needs(v.Policy) {
+		if _, served := v.Served[kind.Kind]; !served {
+			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
+				"spec.provider.routeRef.kind: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), mendMissing(kind))}
+		}
+	}
+	return nil
+}
+
+// Unsupported says why no rule of the route can be led.
+func (v *userView) Unsupported(providers.Route) *providers.Problem {
+	if len(v.led) > 0 || v.problem == nil {
+		return nil
+	}
+	return &providers.Problem{Reason: v.problem.Reason, Message: strings.TrimPrefix(v.problem.Message, "spec.provider.routeRef.")}
+}
+
+// Unapplied names settings that belong into the route.
+func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
+	text := ""
+	switch spec := v.Policy.Spec; {
+	case spec.Timeouts != nil:
+		text = "spec.timeouts do not change a route of spec.provider.routeRef: write them into its rules"
+	case spec.SessionAffinity != nil:
+		text = "spec.sessionAffinity does not change a route of spec.provider.routeRef: write sessionPersistence into its rules"
+	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
+		text = "mirrorPercent of a step does nothing with spec.provider.routeRef, which changes no filters: use spec.provider.gateway, or a step with a weight"
+	default:
+		return nil
+	}
+	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
+}
+
+// Build gives the route of the user with the rules that the policy leads.
+func (v *userView) Build(r providers.Route) []client.Object {
+	u := v.users[r.Name].object
+	if u == nil {
+		return nil
+	}
+	return []client.Object{v.to(u, r, v.led, ruleNames(UserRef(v.Policy)))}
+}
+
+// to leads rules of a route to what is decided.
+func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[string]int, wanted []string) *unstructured.Unstructured {
+	var backends []any
+	for _, b := range r.Backends {
+		backends = append(backends, map[string]any{"group": "", "kind": "Service", "name": b.Service, "port": int64(r.Port), "weight": int64(b.Weight)})
+	}
+	t := resources.Taken{Release: r.Pinned}
+	t.Carry(r.Stamp)
+	return take(u, v.Policy.Name, led, wanted, backends, t, v.Services)
+}
+
+// Carry gives the route with the rules that the policy has in it.
+func (v *userView) Carry(live *providers.Live, r providers.Route) []client.Object {
+	u := v.users[live.Name].object
+	if u == nil || live.Led == nil || len(r.Backends) == 0 {
+		return nil
+	}
+	led, rules := map[string]int{}, rulesOf(u)
+	for _, name := range providers.Sorted(live.Led.Before) {
+		i := ruleNamed(rules, name)
+		if i < 0 {
+			continue
+		}
+		led[name] = i
+		if refs, _ := rules[i]["backendRefs"].([]any); r.Port == 0 && len(refs) > 0 {
+			ref, _ := refs[0].(map[string]any)
+			port, _ := ref["port"].(int64)
+			r.Port = int32(port)
+		}
+	}
+	next := v.to(u, r, led, providers.Sorted(live.Led.Before))
+	if len(led) == 0 || Patch(u, next) == nil {
+		return nil
+	}
+	return []client.Object{next}
+}
+
+// Verdict tells how far the route is: as decided, and accepted by every parent that its
+// author gave it.
+func (v *userView) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+	u := v.users[r.Name]
+	if u.object == nil || Patch(u.object, built[0].(*unstructured.Unstructured)) != nil {
+		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("%s is being written", routeText(r.Name))}
+	}
+	if len(u.parents) == 0 {
+		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf("spec.provider.routeRef: %s has no parentRefs: name the Gateway there that is to serve it", routeText(r.Name))}
+	}
+	for _, p := range u.parents {
+		if a := v.accepted(u, p); !a.Accepted {
+			return a
+		}
+	}
+	return providers.Verdict{Accepted: true}
+}
+
+// accepted is what one parent says of the route.
+func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
+	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
+	if p.Kind != nil {
+		kind = string(*p.Kind)
+	}
+	route, parent := routeText(providers.UserRoute(u.object.GetKind(), u.object.GetName())), fmt.Sprintf("%s %q", kind, keyOf(p, namespace))
+	if ref, ok := gatewayOf(p, namespace); ok && v.Referents[ref] == nil {
+		if _, known := v.Served[gatewayKind.Kind]; known {
+			return providers.Verdict{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf("spec.provider.routeRef: %s of %s does not exist: create it, or name one that does in the route", parent, route)}
+		}
+	}
+	out := providers.Verdict{Pending: true}
+	for _, a := range u.answers {
+		if !sameParent(a.ParentRef, p, namespace) {
+			continue
+		}
+		switch said := judge(a.Conditions, u.object.GetGeneration()); {
+		case said.Accepted:
+			return said
+		case !said.Pending:
+			out = said
+		}
+	}
+	if out.Pending {
+		return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
+			"spec.provider.routeRef: %s has not answered on %s: see that a controller serves %q", parent, route, name)}
+	}
+	return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
+		"spec.provider.routeRef: %s does not accept %s: %s: %s: see the status of the route", parent, route, out.Reason, strings.TrimSuffix(out.Message, "."))}
+}
+
+// sameParent compares references, with their defaults.
+func sameParent(a, b gatewayv1.ParentReference, namespace string) bool {
+	full := func(p gatewayv1.ParentReference) [6]string {
+		group, kind := gatewayv1.GroupName, "Gateway"
+		if p.Group != nil {
+			group = string(*p.Group)
+		}
+		if p.Kind != nil {
+			kind = string(*p.Kind)
+		}
+		return [6]string{group, kind, cmp.Or(string(deref(p.Namespace)), namespace), string(p.Name), string(deref(p.SectionName)), fmt.Sprint(deref(p.Port))}
+	}
+	return equality.Semantic.DeepEqual(full(a), full(b))
+}
+
+// gatewayOf is the Gateway that a parent is; ok is false where it is something else.
+func gatewayOf(p gatewayv1.ParentReference, namespace string) (ref providers.Reference, ok bool) {
+	if p.Kind != nil && *p.Kind != gatewayv1.Kind(gatewayKind.Kind) || p.Group != nil && *p.Group != gatewayv1.GroupName {
+		return ref, false
+	}
+	return providers.Reference{Kind: gatewayKind.Kind, Namespace: cmp.Or(string(deref(p.Namespace)), namespace), Name: string(p.Name)}, true
+}
+
+// GatewaysOf are the Gateways that serve a route of somebody else.
+func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
+	p, _ := partsOf(typed(u))
+	for _, parent := range p.parents {
+		if ref, ok := gatewayOf(parent, u.GetNamespace()); ok && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// Settled says whether all parents of a route have accepted it as it is now.
+func Settled(u *unstructured.Unstructured) bool {
+	route := typed(u)
+	p, ok := partsOf(route)
+	v := &userView{view: &view{}}
+	return !ok || !slices.ContainsFunc(p.parents, func(parent gatewayv1.ParentReference) bool {
+		return !v.accepted(user{u, p}, parent).Accepted
+	})
+}
+
+// Serves gives the address of a host of the route, as a browser would reach it.
+func (v *userView) Serves(r providers.Route, host string) (string, *providers.Problem) {
+	u, ok := v.users[v.name]
+	if !ok {
+		return "", nil
+	}
+	if r.Protocol = v1alpha1.ProtocolHTTP; u.object.GetKind() == tlsKind.Kind {
+		r.Protocol = v1alpha1.ProtocolTLS
+	}
+	r.Path = v.path(u.object)
+	for _, p := range u.parents {
+		if ref, ok := gatewayOf(p, u.object.GetNamespace()); ok {
+			r.Parents = append(r.Parents, providers.Parent{Field: "spec.provider.routeRef", ParentReference: v1alpha1.ParentReference{
+				Namespace: ref.Namespace, Name: ref.Name, SectionName: string(deref(p.SectionName)),
+			}})
+		}
+	}
+	url, problem := v.view.Serves(r, host)
+	if len(r.Parents) < len(u.parents) {
+		problem = nil // A parent of another kind may serve it.
+	}
+	return url, problem
+}
+
+// path that the first led rule matches first; "": any.
+func (v *userView) path(u *unstructured.Unstructured) string {
+	rules := rulesOf(u)
+	for _, i := range slices.Sorted(func(yield func(int) bool) {
+		for _, i := range v.led {
+			if !yield(i) {
+				return
+			}
+		}
+	}) {
+		matches, _ := rules[i]["matches"].([]any)
+		for _, m := range matches {
+			path, _, _ := unstructured.NestedMap(map[string]any{"m": m}, "m", "path")
+			value, _ := path["value"].(string)
+			if kind, _ := path["type"].(string); kind != string(gatewayv1.PathMatchRegularExpression) {
+				return value
+			}
+		}
+		break
+	}
+	return ""
+}
+
+// Referent is what is wrong with the route or one of its rules.
+func (v *userView) Referent() *providers.Problem {
+	if missing := v.Missing(""); missing != nil {
+		return missing
+	}
+	return v.problem
+}
+
+// Shared is empty: listeners are for the route's author.
+func (v *userView) Shared([]providers.Route) []providers.Shared { return nil }
+
+// Holds is false.
+func (v *userView) Holds(client.Object, []providers.Route) bool { return false }
+
+// Probes are none: they would need rules in the route.
+func (v *userView) Probes(providers.Route, []client.Object) []providers.Probe { return nil }
+
+// Health of Gateways is for the route's author.
+func (v *userView) Health() *providers.Problem { return nil }
+
+// Shares is false: hosts are for the route's author to claim.
+func (v *userView) Shares(*v1alpha1.NetworkPolicy) bool { return false }
+
+// routeText is a user's route for people: its kind and name.
+func routeText(route string) string {
+	kind, name, _ := strings.Cut(route, "/")
+	return fmt.Sprintf("%s %q", kind, name)
+}

@@ -1,0 +1,296 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// A route of somebody else is handled with all of its fields, those included that the
+// project's types do not know: nothing may be lost by reading and writing it.
+
+// maxBefore bounds what is kept of the backendRefs of one rule, in bytes: the
+// annotations of an object must not exceed 256 KiB, and a route has 16 rules.
+const maxBefore = 12 << 10
+
+// rulesOf a route, as they are in it.
+func rulesOf(u *unstructured.Unstructured) []map[string]any {
+	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "rules")
+	items, _ := list.([]any)
+	out := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		rule, _ := item.(map[string]any)
+		out = append(out, rule)
+	}
+	return out
+}
+
+// ruleNamed is the index of the rule of a name; -1: there is none, or more than one,
+// which only the experimental channel refuses. "" is the only rule, or the only one
+// without a name.
+func ruleNamed(rules []map[string]any, name string) int {
+	if name == "" && len(rules) == 1 {
+		return 0
+	}
+	found := -1
+	for i, rule := range rules {
+		if has, _ := rule["name"].(string); has != name {
+			continue
+		}
+		if found >= 0 {
+			return -1
+		}
+		found = i
+	}
+	return found
+}
+
+// backendRefsOf a rule as JSON: "null" where there are none.
+func backendRefsOf(rule map[string]any) json.RawMessage {
+	text, err := json.Marshal(rule["backendRefs"])
+	if err != nil {
+		panic(err) // It was read as JSON.
+	}
+	return text
+}
+
+// setBackendRefs of a rule to what backendRefsOf gave.
+func setBackendRefs(rule map[string]any, text json.RawMessage) {
+	var refs []any
+	if err := utiljson.Unmarshal(text, &refs); err != nil || len(refs) == 0 {
+		delete(rule, "backendRefs")
+		return
+	}
+	rule["backendRefs"] = refs
+}
+
+// others are what other policies have in a route, by annotation.
+func others(u *unstructured.Unstructured, policy string) map[string]*resources.Taken {
+	out := map[string]*resources.Taken{}
+	for key := range u.GetAnnotations() {
+		name, ours := strings.CutPrefix(key, v1alpha1.AnnotationRules)
+		if !ours || name == policy {
+			continue
+		}
+		if t := resources.ReadTaken(u.GetAnnotations(), name); t != nil {
+			out[key] = t
+		}
+	}
+	return out
+}
+
+// holder is the name under which a policy has the rule at an index; ok is false where
+// it has it not.
+func holder(t *resources.Taken, rules []map[string]any, index int) (name string, ok bool) {
+	if t == nil {
+		return "", false
+	}
+	for _, name := range providers.Sorted(t.Before) {
+		if ruleNamed(rules, name) == index {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// take leads rules of a route, by name and index, to backends, and keeps what they led
+// to before. What the policy has in the route beyond them is given back, apart from
+// rules that are wanted and not there. A rule that another policy has is taken from it,
+// with what that policy kept.
+func take(u *unstructured.Unstructured, policy string, led map[string]int, wanted []string, backends []any, t resources.Taken, services map[string]bool) *unstructured.Unstructured {
+	next := u.DeepCopy()
+	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	own, other := resources.ReadTaken(annotations, policy), others(u, policy)
+	t.Before = map[string]json.RawMessage{}
+	for _, name := range providers.Sorted(led) {
+		t.Before[name] = former(rules, led[name], own, other, services)
+		rules[led[name]]["backendRefs"] = runtime.DeepCopyJSONValue(backends)
+	}
+	if own != nil {
+		for _, name := range providers.Sorted(own.Before) {
+			index := ruleNamed(rules, name)
+			switch {
+			case index < 0 && slices.Contains(wanted, name):
+				t.Before[name] = own.Before[name]
+			case index >= 0 && !slices.Contains(slices.Collect(maps.Values(led)), index):
+				setBackendRefs(rules[index], own.Before[name])
+			}
+		}
+	}
+	for key, its := range other {
+		if annotations[key] = its.String(); len(its.Before) == 0 {
+			delete(annotations, key)
+		}
+	}
+	annotations[resources.TakenKey(policy)] = t.String()
+	next.SetAnnotations(annotations)
+	return next
+}
+
+// former is what a rule led to before any policy had it.
+func former(rules []map[string]any, index int, own *resources.Taken, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
+	if name, ok := holder(own, rules, index); ok {
+		return own.Before[name]
+	}
+	for _, key := range providers.Sorted(other) {
+		if name, ok := holder(other[key], rules, index); ok {
+			text := other[key].Before[name]
+			delete(other[key].Before, name)
+			return text
+		}
+	}
+	refs, _ := rules[index]["backendRefs"].([]any)
+	var kept []any
+	for _, ref := range refs {
+		// Ours without a mark: somebody took that off.
+		if ref, _ := ref.(map[string]any); services[fmt.Sprint(ref["name"])] {
+			continue
+		}
+		kept = append(kept, ref)
+	}
+	return backendRefsOf(map[string]any{"backendRefs": kept})
+}
+
+// GiveBack is a route with the rules of a policy as they were before it took them, and
+// the names of those that are not there any more.
+func GiveBack(u *unstructured.Unstructured, policy string) (next *unstructured.Unstructured, missing []string) {
+	next = u.DeepCopy()
+	rules := rulesOf(next)
+	if t := resources.ReadTaken(u.GetAnnotations(), policy); t != nil {
+		for _, name := range providers.Sorted(t.Before) {
+			if i := ruleNamed(rules, name); i >= 0 {
+				setBackendRefs(rules[i], t.Before[name])
+				continue
+			}
+			missing = append(missing, name)
+		}
+	}
+	return Leave(next, policy), missing
+}
+
+// Leave is a route without the mark of a policy: its rules stay as they are.
+func Leave(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
+	next := u.DeepCopy()
+	annotations := next.GetAnnotations()
+	delete(annotations, resources.TakenKey(policy))
+	next.SetAnnotations(annotations)
+	return next
+}
+
+// Former are the Services of the policy's namespace that its rules in a route led to
+// before.
+func Former(u *unstructured.Unstructured, policy string) (services []string) {
+	t := resources.ReadTaken(u.GetAnnotations(), policy)
+	if t == nil {
+		return nil
+	}
+	for _, text := range t.Before {
+		var refs []gatewayv1.BackendRef
+		if err := json.Unmarshal(text, &refs); err != nil {
+			continue
+		}
+		for _, b := range refs {
+			if deref(b.Group) == "" && (b.Kind == nil || *b.Kind == "Service") && (b.Namespace == nil || string(*b.Namespace) == u.GetNamespace()) && (b.Weight == nil || *b.Weight > 0) {
+				services = append(services, string(b.Name))
+			}
+		}
+	}
+	slices.Sort(services)
+	return slices.Compact(services)
+}
+
+// operation is one of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// Patch is the JSON patch that makes a route that was read what it is to be: the
+// backendRefs of rules, and annotations of ours, and nothing else. The server takes it
+// for the state only that was read, so that a rule's index is that of the same rule.
+// Nil: nothing differs.
+func Patch(read, next *unstructured.Unstructured) []byte {
+	var ops []operation
+	had, has := rulesOf(read), rulesOf(next)
+	for i := range has {
+		ops = append(ops, change(fmt.Sprintf("/spec/rules/%d/backendRefs", i), had[i]["backendRefs"], has[i]["backendRefs"])...)
+	}
+	old, now := read.GetAnnotations(), next.GetAnnotations()
+	if old == nil && len(now) > 0 {
+		ops = append(ops, operation{"add", "/metadata/annotations", now})
+	} else {
+		both := maps.Clone(old)
+		maps.Copy(both, now)
+		for _, key := range providers.Sorted(both) {
+			var a, b any
+			if text, ok := old[key]; ok {
+				a = text
+			}
+			if text, ok := now[key]; ok {
+				b = text
+			}
+			ops = append(ops, change("/metadata/annotations/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), a, b)...)
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", read.GetResourceVersion()}}, ops...))
+	if err != nil {
+		panic(err) // It holds what was read as JSON, and text.
+	}
+	return text
+}
+
+func change(path string, old, now any) []operation {
+	switch {
+	case equality.Semantic.DeepEqual(old, now):
+		return nil
+	case now == nil:
+		return []operation{{Op: "remove", Path: path}}
+	case old == nil:
+		return []operation{{"add", path, now}}
+	}
+	return []operation{{"replace", path, now}}
+}
+
+// typed is a route in the project's types, which are the same in all versions of a
+// kind; nil: the kind is unknown, or its content no route.
+func typed(u *unstructured.Unstructured) client.Object {
+	var o client.Object
+	switch u.GetKind() {
+	case httpKind.Kind:
+		o = &gatewayv1.HTTPRoute{}
+	case grpcKind.Kind:
+		o = &gatewayv1.GRPCRoute{}
+	case tlsKind.Kind:
+		o = &gatewayv1.TLSRoute{}
+	case tcpKind.Kind:
+		o = &gatewayv1.TCPRoute{}
+	case udpKind.Kind:
+		o = &gatewayv1.UDPRoute{}
+	default:
+		return nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+		return nil
+	}
+	return o
+}

@@ -1,0 +1,68 @@
+package resources
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Taken is what a policy has in a route that somebody else wrote. It is kept in an
+// annotation of the route, of which each policy has its own.
+type Taken struct {
+	// Group, Revision and Ledger are the stamp: the state of the ledger that the rules
+	// carry.
+	Group    string `json:"group"`
+	Revision int64  `json:"revision"`
+	Ledger   string `json:"ledger"`
+	// Release that the rules are pinned to; "": they follow a group.
+	Release string `json:"release,omitempty"`
+	// Before are the backendRefs of each rule as they were, by its name: "" for the one
+	// that has none. "null" stands for a rule without.
+	Before map[string]json.RawMessage `json:"before"`
+}
+
+// TakenKey is the annotation of a policy.
+func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
+
+// ReadTaken reads what a policy has in a route from the route's annotations; nil:
+// nothing, or nothing that can be read.
+func ReadTaken(annotations map[string]string, policy string) *Taken {
+	text, ok := annotations[TakenKey(policy)]
+	if !ok {
+		return nil
+	}
+	t := &Taken{}
+	if err := json.Unmarshal([]byte(text), t); err != nil || len(t.Before) == 0 {
+		return nil
+	}
+	return t
+}
+
+// String is the value of the annotation, the same for equal content.
+func (t *Taken) String() string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // It holds what was read as JSON, and text.
+	}
+	return string(text)
+}
+
+// Stamp of the ledger that the rules carry.
+func (t *Taken) Stamp() Stamp {
+	s := Stamp{Group: t.Group, Revision: t.Revision}
+	if uid, sequence, found := strings.Cut(t.Ledger, "/"); found {
+		s.Ledger = types.UID(uid)
+		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // Unreadable: as old as can be.
+	}
+	return s
+}
+
+// Carry sets the stamp.
+func (t *Taken) Carry(s Stamp) {
+	t.Group, t.Revision, t.Ledger = s.Group, s.Revision, fmt.Sprintf("%s/%d", s.Ledger, s.Sequence)
+}

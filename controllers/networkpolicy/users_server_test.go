@@ -1,0 +1,219 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// webRoute is the route of somebody else in a namespace of the server.
+func (p *place) webRoute() *unstructured.Unstructured {
+	u := parse(strings.ReplaceAll(usersRoute, "    fromTheFuture: {keep: me}\n", ""))
+	unstructured.RemoveNestedField(u.Object, "metadata", "generation")
+	u.SetNamespace(p.namespace)
+	return u
+}
+
+// readWeb reads it.
+func (p *place) readWeb() *unstructured.Unstructured {
+	p.t.Helper()
+	u := p.webRoute()
+	p.get("web", u)
+	return u
+}
+
+// refs of a rule: "<release or Service>=<weight>", in order.
+func refs(u *unstructured.Unstructured, name string) string {
+	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+	var parts []string
+	for _, rule := range rules {
+		rule := rule.(map[string]any)
+		if rule["name"] != name {
+			continue
+		}
+		list, _ := rule["backendRefs"].([]any)
+		for _, ref := range list {
+			ref := ref.(map[string]any)
+			service := fmt.Sprint(ref["name"])
+			for _, release := range []string{"a", "b"} {
+				for _, policy := range []string{"shop", "younger"} {
+					if service == resources.ReleaseServiceName(policy, "shop", release) {
+						service = policy + "/" + release
+					}
+				}
+			}
+			parts = append(parts, fmt.Sprintf("%s=%v", service, ref["weight"]))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// eventuallyWeb waits until a rule leads as said.
+func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructured {
+	p.t.Helper()
+	var u *unstructured.Unstructured
+	err := wait.PollUntilContextTimeout(p.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		u = p.readWeb()
+		return refs(u, rule) == wanted, nil
+	})
+	if err != nil {
+		p.t.Fatalf("%s: rule %q leads to %q, want %q: %s", what, rule, refs(u, rule), wanted, mustJSON(u))
+	}
+	return u
+}
+
+// borrows makes a policy that leads rules of the route.
+func (p *place) borrows(name string, deletion v1alpha1.DeletionPolicy, rules ...string) {
+	p.t.Helper()
+	p.policy(name, "", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Domains, h.Spec.DeletionPolicy = nil, deletion
+		h.Spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: "web", RuleNames: rules}}
+	})
+}
+
+// gatewayHere has the Gateway that the route names.
+func (p *place) gatewayHere() {
+	g := openGateway()
+	g.ObjectMeta = metav1.ObjectMeta{Name: "public"}
+	p.create(g)
+}
+
+// edit changes the route as a client does that reads, changes and writes the whole.
+func (p *place) editWeb(change func(rules []any)) {
+	p.t.Helper()
+	for {
+		u := p.readWeb()
+		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+		change(rules)
+		if err := unstructured.SetNestedSlice(u.Object, rules, "spec", "rules"); err != nil {
+			p.t.Fatal(err)
+		}
+		err := server.Update(p.t.Context(), u, client.FieldOwner("kubectl-edit"))
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// oldService has a ready pod, as that of what the route led to before.
+func (p *place) oldService() {
+	p.t.Helper()
+	p.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "users-old"}, Spec: corev1.ServiceSpec{Selector: oldSelector, Ports: []corev1.ServicePort{{Port: 8080}}}})
+}
+
+// TestServerLeadsRulesOfAUser plays a canary on a rule of a route that somebody else
+// writes, who goes on editing: all but the backendRefs of that rule survives.
+func TestServerLeadsRulesOfAUser(t *testing.T) {
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventuallyWeb("taken", "main", "shop/a=100")
+	now := p.eventually("shop", "programmed", has("Ready", "Programmed"))
+	want(t, "url", now.Status.URL, "http://first.example.com/shop")
+	want(t, "backends", mustJSON(now.Status.Domains[0].Backends), `[{"release":"a","version":"1.0.0","weight":100}]`)
+	u := p.readWeb()
+	want(t, "the other rule", refs(u, "static"), "users-static=1")
+	want(t, "labels", len(u.GetLabels()), 0)
+	want(t, "owners", len(u.GetOwnerReferences()), 0)
+	p.quiet()
+
+	p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.eventuallyWeb("canary", "main", "shop/a=90 shop/b=10")
+	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
+
+	// Somebody adds a rule before the others, and a filter to ours.
+	p.editWeb(func(rules []any) {
+		rules[1].(map[string]any)["filters"] = append(rules[1].(map[string]any)["filters"].([]any), map[string]any{
+			"type": "RequestHeaderModifier", "requestHeaderModifier": map[string]any{"add": []any{map[string]any{"name": "X-Team", "value": "web"}}},
+		})
+		rules[0].(map[string]any)["matches"] = []any{map[string]any{"path": map[string]any{"type": "Exact", "value": "/robots.txt"}}}
+	})
+	p.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	u = p.eventuallyWeb("next step", "main", "shop/a=50 shop/b=50")
+	p.eventually("shop", "next step", confirmed("1-x", 3, "a", "b"))
+	for _, text := range []string{"X-Team", "/robots.txt", `"Server"`, `"team":"web"`} {
+		want(t, "the route keeps "+text, strings.Contains(mustJSON(u.Object), text), true)
+	}
+
+	// Somebody applies the whole route anew, with the backendRefs of before and a rule
+	// more in front, as a tool that forces its fields does.
+	applied := p.webRoute()
+	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
+	more := map[string]any{"name": "more", "matches": []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/more"}}}, "backendRefs": []any{map[string]any{"name": "users-more", "port": int64(80)}}}
+	if err := unstructured.SetNestedSlice(applied.Object, append([]any{more}, rules...), "spec", "rules"); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("gitops"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	u = p.eventuallyWeb("after an apply", "main", "shop/a=50 shop/b=50")
+	want(t, "the rule that is more", refs(u, "more"), "users-more=1")
+	p.eventually("shop", "after an apply", func(p *v1alpha1.NetworkPolicy) bool {
+		return confirmed("1-x", 3, "a", "b")(p) && has("Ready", "Programmed")(p)
+	})
+
+	// Somebody sets our backendRefs, and takes our mark off.
+	u = p.readWeb()
+	u.SetAnnotations(nil)
+	if err := server.Update(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	p.editWeb(func(rules []any) {
+		rules[2].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080), "weight": int64(3)}}
+	})
+	p.eventuallyWeb("after an edit", "main", "shop/a=50 shop/b=50")
+
+	p.ledger(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventuallyWeb("promotion", "main", "shop/b=100")
+	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
+	p.quiet()
+
+	// The policy goes when what the rule led to before serves again.
+	p.oldService()
+	p.remove("shop")
+	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	want(t, "while nothing else serves", refs(p.readWeb(), "main"), "shop/b=100")
+	p.oldPod()
+	u = p.eventuallyWeb("given back", "main", "users-old=3")
+	want(t, "annotations", len(u.GetAnnotations()), 0)
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	want(t, "the rule that is more", refs(p.readWeb(), "more"), "users-more=1")
+}
+
+// TestServerConflictOnAUsersRoute lets a write meet a route that has changed since it
+// was read.
+func TestServerConflictOnAUsersRoute(t *testing.T) {
+	p := newPlace(t)
+	p.create(p.webRoute())
+	read := p.readWeb()
+	next := read.DeepCopy()
+	rules, _, _ := unstructured.NestedSlice(next.Object, "spec", "rules")
+	rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "ours", "port": int64(80)}}
+	if err := unstructured.SetNestedSlice(next.Object, rules, "spec", "rules"); err != nil {
+		t.Fatal(err)
+	}
+	p.editWeb(func(rules []any) { rules[0], rules[1] = rules[1], rules[0] })
+	r := &Reconciler{Client: server, Live: server, Now: time.Now}
+	_, err := r.patchUser(t.Context(), read, next)
+	want(t, "conflict", apierrors.IsConflict(err), true)
+	want(t, "nothing was written", strings.Contains(mustJSON(p.readWeb()), `"ours"`), false)
+}
