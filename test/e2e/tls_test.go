@@ -123,8 +123,22 @@ func TestTLS(t *testing.T) {
 	answersWith(decrypted, host)
 	answersWith(encrypted, passed)
 
+	// A gateway accepts a route before it serves it: the shares are those of what is served.
+	served := func(who *http.Client, host string, row int) {
+		t.Helper()
+		wait(t, host+" to be served by 1.1.0", func(context.Context) (bool, string, error) {
+			for range row {
+				if version, _, err := ask(who, host); err != nil || version != "1.1.0" {
+					return false, version, err
+				}
+			}
+			return true, "", nil
+		})
+	}
 	s.push("1.1.0")
 	s.weight("1.1.0", 50)
+	served(decrypted, host, 1)
+	served(encrypted, passed, 1)
 	for name, got := range map[string]map[string]int{"decrypted": shares(decrypted, host, "HTTP/2.0"), "passed through": shares(encrypted, passed, "")} {
 		t.Logf("%s: of %d requests %v", name, requests, got)
 		if share := got["1.1.0"]; share < requests*2/5 || share > requests*3/5 || share+got["1.0.0"] != requests {
@@ -133,6 +147,8 @@ func TestTLS(t *testing.T) {
 	}
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.1.0")
+	served(decrypted, host, 10)
+	served(encrypted, passed, 10)
 	for name, got := range map[string]map[string]int{"decrypted": shares(decrypted, host, "HTTP/2.0"), "passed through": shares(encrypted, passed, "")} {
 		if got["1.1.0"] != requests {
 			t.Errorf("%s: after the promotion: %v", name, got)
