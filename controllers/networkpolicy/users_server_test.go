@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -93,20 +94,25 @@ func (p *place) gatewayHere() {
 // edit changes the route as a client does that reads, changes and writes the whole.
 func (p *place) editWeb(change func(rules []any)) {
 	p.t.Helper()
-	for {
-		u := p.readWeb()
+	p.updateWeb(func(u *unstructured.Unstructured) {
 		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
 		change(rules)
 		if err := unstructured.SetNestedSlice(u.Object, rules, "spec", "rules"); err != nil {
 			p.t.Fatal(err)
 		}
-		err := server.Update(p.t.Context(), u, client.FieldOwner("kubectl-edit"))
-		if err == nil {
-			return
-		}
-		if !apierrors.IsConflict(err) {
-			p.t.Fatal(err)
-		}
+	})
+}
+
+// updateWeb changes the route as kubectl edit does, again when somebody else was faster.
+func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
+	p.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		u := p.readWeb()
+		change(u)
+		return server.Update(p.t.Context(), u, client.FieldOwner("kubectl-edit"))
+	})
+	if err != nil {
+		p.t.Fatal(err)
 	}
 }
 
@@ -172,11 +178,7 @@ func TestServerLeadsRulesOfAUser(t *testing.T) {
 	})
 
 	// Somebody sets our backendRefs, and takes our mark off.
-	u = p.readWeb()
-	u.SetAnnotations(nil)
-	if err := server.Update(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 	p.editWeb(func(rules []any) {
 		rules[2].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080), "weight": int64(3)}}
 	})
