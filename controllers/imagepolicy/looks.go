@@ -60,6 +60,10 @@ type task struct {
 	work   func(context.Context, *look)
 	since  time.Time
 	cancel context.CancelFunc // nil while it waits
+	// former is the task of the policy that was ended for this one while it was under way;
+	// nil: none. done is closed when this one returns.
+	former *task
+	done   chan struct{}
 }
 
 // place is what looks have in common that may slow down each other.
@@ -137,8 +141,12 @@ func (ls *looks) begin(policy types.NamespacedName, l *look, work func(context.C
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	m := ls.remember(policy)
+	former := m.task
 	ls.end(m)
-	m.task = &task{policy: policy, look: l, places: placesOf(policy, l), work: work, since: ls.clock.Now()}
+	m.task = &task{policy: policy, look: l, places: placesOf(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{})}
+	if former != nil && former.cancel != nil {
+		m.task.former = former
+	}
 	ls.waiting = append(ls.waiting, m.task)
 	ls.admit()
 }
@@ -198,7 +206,13 @@ func (ls *looks) run(t *task) {
 	ctx, t.cancel = context.WithTimeout(ls.ctx, maxLook)
 	go func() {
 		defer t.cancel()
+		if t.former != nil {
+			// Else this one could join a question of the former that has no answer.
+			<-t.former.done
+			t.former = nil
+		}
 		t.work(ctx, t.look)
+		close(t.done)
 		if ls.done(t) {
 			ls.wake(t.policy)
 		}
