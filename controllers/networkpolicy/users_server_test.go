@@ -177,8 +177,10 @@ func TestServerLeadsRulesOfAUser(t *testing.T) {
 		return confirmed("1-x", 3, "a", "b")(p) && has("Ready", "Programmed")(p)
 	})
 
-	// Somebody sets our backendRefs, and takes our mark off.
+	// Somebody takes our mark off, and then sets our backendRefs: they are what is given
+	// back, as nothing else is known.
 	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+	p.eventually("shop", "mark", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
 	p.editWeb(func(rules []any) {
 		rules[2].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080), "weight": int64(3)}}
 	})

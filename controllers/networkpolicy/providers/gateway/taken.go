@@ -143,9 +143,11 @@ func take(u *unstructured.Unstructured, policy string, led map[string]int, wante
 	return next
 }
 
-// former is what a rule led to before any policy had it.
+// former is what a rule led to before any policy had it. Where nothing is known of that,
+// because the mark was taken off, it is what somebody has set since.
 func former(rules []map[string]any, index int, own *resources.Taken, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
-	if name, ok := holder(own, rules, index); ok {
+	now := ofOthers(rules[index], services)
+	if name, ok := holder(own, rules, index); ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
 		return own.Before[name]
 	}
 	for _, key := range providers.Sorted(other) {
@@ -155,14 +157,25 @@ func former(rules []map[string]any, index int, own *resources.Taken, other map[s
 			return text
 		}
 	}
-	refs, _ := rules[index]["backendRefs"].([]any)
+	return now
+}
+
+// nothing is what backendRefsOf gives for a rule without any.
+const nothing = "null"
+
+// ofOthers are those backendRefs of a rule that are not the policy's own, which stay when
+// somebody takes the mark off.
+func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
+	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
 	for _, ref := range refs {
-		// Ours without a mark: somebody took that off.
 		if ref, _ := ref.(map[string]any); services[fmt.Sprint(ref["name"])] {
 			continue
 		}
 		kept = append(kept, ref)
+	}
+	if len(kept) == 0 {
+		return json.RawMessage(nothing)
 	}
 	return backendRefsOf(map[string]any{"backendRefs": kept})
 }
