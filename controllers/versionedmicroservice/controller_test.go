@@ -471,12 +471,13 @@ func TestReadinessFailing(t *testing.T) {
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	// The verdict is written before the release is made smaller, as the Microservice's controller does.
 	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: hlnr.GroupLive, Releases: []hlnr.Release{{
 		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: hlnr.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: hlnr.FailureReadinessFailing}}}}
 	if err := world.Status().Update(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
+	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
 	reads(t, release, strings.ReplaceAll("0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", hlnr.FailureReadinessFailing))
 	if release.Status.Message != want {
 		t.Errorf("message %q when the pods are gone, want %q", release.Status.Message, want)
