@@ -278,14 +278,14 @@ type WebMetric struct {
 type WebHeader struct {
 	// name of the header.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9-]+$")`,message="web.headers[].name has letters, digits and '-', such as X-Team"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header is not yours to set; credentials belong into secretRef"
 	Name string `json:"name"`
 
 	// value of the header, in printable ASCII.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[ -~]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[ -~]*$")`,message="web.headers[].value must be printable ASCII"
 	// +kubebuilder:validation:MaxLength=512
 	Value string `json:"value"`
 }

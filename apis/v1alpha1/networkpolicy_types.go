@@ -108,7 +108,7 @@ const (
 type NetworkPort struct {
 	// name of the port.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.ports[].name has lower-case letters, digits and '-', such as http"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -205,7 +205,7 @@ type IngressProvider struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.className must be the name of an IngressClass: lower-case letters, digits, '-' and '.'"
 	ClassName string `json:"className"`
 
 	// annotationPrefix says that the class understands the canary annotations of
@@ -214,7 +214,7 @@ type IngressProvider struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.annotationPrefix is a host name without '/', such as nginx.ingress.kubernetes.io"
 	AnnotationPrefix string `json:"annotationPrefix,omitempty"`
 }
 
@@ -224,7 +224,7 @@ type APISIXProvider struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.apisix.className has lower-case letters, digits, '-' and '.', such as apisix"
 	ClassName string `json:"className,omitempty"`
 }
 
@@ -321,7 +321,7 @@ type HeaderValue struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as X-Team"
 	Name string `json:"name"`
 
 	// value of the header.
@@ -338,7 +338,7 @@ type URLRewrite struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="urlRewrite.hostname must be a host name in lower case without port, such as shop.example.com"
 	Hostname string `json:"hostname,omitempty"`
 
 	// replacePrefixMatch in place of the domain's path. It does not go with a
@@ -346,7 +346,7 @@ type URLRewrite struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/[^?#\s]*$")`,message="urlRewrite.replacePrefixMatch must begin with '/', and has no '?', '#' and spaces, such as /v2"
 	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
 }
 
@@ -360,7 +360,7 @@ type ExtensionReference struct {
 
 	// kind of the object.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[A-Za-z][-A-Za-z0-9]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][-A-Za-z0-9]*$")`,message="kind is one word in CamelCase, such as Middleware"
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
@@ -407,7 +407,7 @@ type AffinityCookie struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as SESSION"
 	Name string `json:"name,omitempty"`
 
 	// lifetime of the cookie. Absent: until the browser ends.
@@ -470,7 +470,7 @@ type Domain struct {
 	// path prefix. Default: "/".
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/[^?#\s]*$")`,message="spec.domains[].path must begin with '/', and has no '?', '#' and spaces, such as /shop"
 	Path string `json:"path,omitempty"`
 
 	// parentRefs are the Gateways, or listeners, that serve this domain. Absent: those
@@ -565,7 +565,7 @@ type MatchPath struct {
 	// value of the path.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/[^?#\s]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/[^?#\s]*$")`,message="canaryMatches[].path.value must begin with '/', and has no '?', '#' and spaces, such as /shop"
 	Value string `json:"value"`
 
 	// type of the comparison. Default: PathPrefix.
@@ -580,14 +580,14 @@ type MatchGRPC struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z_0-9]*([.][A-Za-z_][A-Za-z_0-9]*)*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z_][A-Za-z_0-9]*([.][A-Za-z_][A-Za-z_0-9]*)*$")`,message="canaryMatches[].grpc.service must be the full name of a service, such as shop.v1.Cart"
 	Service string `json:"service,omitempty"`
 
 	// method of the service.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z_0-9]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z_][A-Za-z_0-9]*$")`,message="canaryMatches[].grpc.method must be the bare name of a method, such as Get"
 	Method string `json:"method,omitempty"`
 }
 
@@ -608,7 +608,7 @@ type MatchValue struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header or query parameter has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as X-Canary"
 	Name string `json:"name"`
 
 	// value that it must have.
@@ -628,14 +628,14 @@ type MatchCookie struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as canary"
 	Name string `json:"name"`
 
 	// value of the cookie, whole.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^[^;,"\s]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^;,"\s]+$')`,message="the value of a cookie has no ';', ',', '\"' and spaces: write it as the browser sends it"
 	Value string `json:"value"`
 }
 
@@ -718,7 +718,7 @@ const (
 type Listener struct {
 	// name of the entry.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.listeners[].name has lower-case letters, digits and '-', such as postgres"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 

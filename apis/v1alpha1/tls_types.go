@@ -68,7 +68,7 @@ type IssuerReference struct {
 	// one with the group of its API. Default: Issuer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][A-Za-z0-9]*$")`,message="kind is one word in CamelCase, such as ClusterIssuer"
 	Kind string `json:"kind,omitempty"`
 
 	// group of the issuer's API. Default: cert-manager.io.
