@@ -12,11 +12,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
 const (
@@ -66,24 +62,8 @@ func (s *service) drains() *service {
 func drainPreview(t *testing.T) {
 	s := newService(t, "drainpreview").drains()
 	h := newHub(t, "")
-	repo := h.AddRepository("acme/app")
-	s.images.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
-		RepositoryRef: v1alpha1.NamespacedReference{Name: appName}, PullRequests: &v1alpha1.GitHubPullRequests{},
-	}}
-	s.images.Spec.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}"}}
-	s.create(
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}, StringData: map[string]string{"token": hubToken}},
-		&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: appName}, Spec: v1alpha1.GitHubRepositorySpec{
-			Owner: "acme", Repo: "app", BaseURL: h.url, Interval: "5s", CredentialsSecretRef: &v1alpha1.Reference{Name: "github"},
-		}},
-		s.images, s.ms, s.network,
-	)
-	n := repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
+	repo, n, host := s.openPreview(h)
 	head := repo.PullRequest(n).HeadSHA
-	s.push(fmt.Sprintf("pr-%d-%.7s", n, head), "VERSION", head[:7])
-	s.preview(head)
-	host := previewOf1 + "." + s.name + ".localhost"
-	answers(t, host)
 	repo.Close(n, true)
 	// GitHub is asked each five seconds: what is opened now is open when the routes go, and a second one is too.
 	open := []*streams{openStreams(t, host, head[:7])}

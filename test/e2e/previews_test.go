@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -49,27 +48,38 @@ func newHub(t *testing.T, hook string) *hub {
 	if h.Server, err = githubtest.New(githubtest.Options{OnEvent: h.deliver}); err != nil {
 		t.Fatal(err)
 	}
-	host, _, err := net.SplitHostPort(env.RegistryInternal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := env.ListenInside(net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.url = "http://" + listener.Addr().String()
-	server := &http.Server{Handler: h.Server, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
-		_ = server.Close()
-		<-ended
 		for _, failure := range h.Failures() {
 			t.Errorf("GitHub was asked what its reference does not describe: %s", failure)
 		}
 	})
+	h.url = serveInside(t, h.Server)
 	h.AddToken(hubToken, githubtest.Access{Login: "heighliner-e2e"})
 	return h
+}
+
+// openPreview creates the service with a preview of a pull request, and waits until it is served.
+func (s *service) openPreview(h *hub) (repo *githubtest.Repository, number int, host string) {
+	s.t.Helper()
+	repo = h.AddRepository("acme/app")
+	s.images.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
+		RepositoryRef: v1alpha1.NamespacedReference{Name: appName}, PullRequests: &v1alpha1.GitHubPullRequests{},
+	}}
+	s.images.Spec.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}"}}
+	s.create(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}, StringData: map[string]string{"token": hubToken}},
+		&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: appName}, Spec: v1alpha1.GitHubRepositorySpec{
+			Owner: "acme", Repo: "app", BaseURL: h.url, Interval: "5s", CredentialsSecretRef: &v1alpha1.Reference{Name: "github"},
+		}},
+		s.images, s.ms, s.network,
+	)
+	number = repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
+	head := repo.PullRequest(number).HeadSHA
+	s.push(fmt.Sprintf("pr-%d-%.7s", number, head), "VERSION", head[:7])
+	s.preview(head)
+	host = previewOf1 + "." + s.name + ".localhost"
+	answers(s.t, host)
+	return repo, number, host
 }
 
 func (h *hub) deliver(d githubtest.Delivery) {

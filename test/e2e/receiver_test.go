@@ -56,6 +56,14 @@ type receiver struct {
 // receive begins to listen. The key is that of the signatures.
 func receive(t *testing.T, key string) *receiver {
 	t.Helper()
+	r := &receiver{t: t, key: []byte(key), answers: map[string]int{}}
+	r.url = serveInside(t, r) + "/hooks"
+	return r
+}
+
+// serveInside answers in the network of the cluster until the test ends; url has no path.
+func serveInside(t *testing.T, handler http.Handler) (url string) {
+	t.Helper()
 	host, _, err := net.SplitHostPort(env.RegistryInternal)
 	if err != nil {
 		t.Fatal(err)
@@ -64,15 +72,14 @@ func receive(t *testing.T, key string) *receiver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &receiver{t: t, url: "http://" + listener.Addr().String() + "/hooks", key: []byte(key), answers: map[string]int{}}
-	server := &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = server.Close()
 		<-ended
 	})
-	return r
+	return "http://" + listener.Addr().String()
 }
 
 // answerAll tells what a hook is answered for all versions without an answer of their own; the default is 200.

@@ -21,7 +21,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/github/githubtest"
 	"github.com/heighliner/heighliner/test/harness"
 )
 
@@ -247,24 +246,7 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")
 	h := newHub(t, "")
-	repo := h.AddRepository("acme/app")
-	s.images.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
-		RepositoryRef: v1alpha1.NamespacedReference{Name: appName}, PullRequests: &v1alpha1.GitHubPullRequests{},
-	}}
-	s.images.Spec.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}"}}
-	s.create(
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "github"}, StringData: map[string]string{"token": hubToken}},
-		&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: appName}, Spec: v1alpha1.GitHubRepositorySpec{
-			Owner: "acme", Repo: "app", BaseURL: h.url, Interval: "5s", CredentialsSecretRef: &v1alpha1.Reference{Name: "github"},
-		}},
-		s.images, s.ms, s.network,
-	)
-	n := repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
-	head := repo.PullRequest(n).HeadSHA
-	s.push(fmt.Sprintf("pr-%d-%.7s", n, head), "VERSION", head[:7])
-	s.preview(head)
-	host := previewOf1 + "." + s.name + ".localhost"
-	answers(t, host)
+	repo, n, host := s.openPreview(h)
 	l, err := harness.StartLoad(t.Context(), harness.LoadConfig{Gateway: env.Gateway, Host: host, Rate: 50, Duration: 5 * time.Minute, KeepFailures: 50 * 300})
 	if err != nil {
 		t.Fatal(err)

@@ -5,14 +5,12 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,22 +31,8 @@ type scores struct {
 
 func startScores(t *testing.T, token string) *scores {
 	t.Helper()
-	host, _, err := net.SplitHostPort(env.RegistryInternal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := env.ListenInside(net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &scores{url: "http://" + listener.Addr().String() + "/score?version={{.Version}}", token: token, scores: map[string]float64{}}
-	server := &http.Server{Handler: e, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-ended
-	})
+	e := &scores{token: token, scores: map[string]float64{}}
+	e.url = serveInside(t, e) + "/score?version={{.Version}}"
 	return e
 }
 
