@@ -84,6 +84,10 @@ func (d *decider) addAdopted(out *decision) {
 		wait(reasonAdoptedUnsuitable, "spec.adoptFrom.serviceName: Service %q %s", name, cause)
 		return
 	}
+	if d.policy.DeletionTimestamp != nil && d.selected(name) == "" {
+		wait(reasonAdoptionWaits, "the networkpolicies.hlnr.io is being deleted")
+		return // It was given back, or was never led elsewhere.
+	}
 	if !resources.Marked(live, d.policy.Name) && d.microservice.DeletionTimestamp == nil {
 		next, err := resources.Mark(live, d.policy.Name)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -140,6 +142,68 @@ func TestServerOrphansWhatServes(t *testing.T) {
 	want(t, "Services", len(services.Items), 3)
 	want(t, "routes", len(routes.Items), 1)
 	want(t, "owners of the route", len(routes.Items[0].OwnerReferences), 0)
+}
+
+// What is left behind in the middle of a canary leads to the active release alone:
+// nobody takes a share of a canary back any more.
+func TestServerOrphansTheActiveRelease(t *testing.T) {
+	orphan := func(h *v1alpha1.NetworkPolicy) { h.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }
+	for name, tc := range map[string]struct {
+		make    func(*place)
+		carries func(*place) string
+	}{
+		"domain": {
+			func(p *place) { p.policy("shop", p.namespace+".orphan.example.com", orphan) },
+			func(p *place) string { return p.shares() },
+		},
+		"domain of the canary": {
+			func(p *place) {
+				p.policy("shop", p.namespace+".next.example.com", orphan, func(h *v1alpha1.NetworkPolicy) {
+					h.Spec.Domains[0].Release = &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}
+				})
+			},
+			func(p *place) string { return p.shares() },
+		},
+		"rule of a user": {
+			func(p *place) {
+				p.gatewayHere()
+				p.create(p.webRoute())
+				p.borrows("shop", v1alpha1.DeletionOrphan, "main")
+			},
+			func(p *place) string { return refs(p.readWeb(), "main") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+			p.pod("a")
+			p.pod("b")
+			tc.make(p)
+			p.eventually("shop", "programmed", confirmed("1-x", 1, "a"))
+			p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
+			p.remove("shop")
+			p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			want(t, "what is left", tc.carries(p), "shop/a=100")
+		})
+	}
+}
+
+// shares of the one HTTPRoute: "<release>=<weight>", in order.
+func (p *place) shares() string {
+	p.t.Helper()
+	var list gatewayv1.HTTPRouteList
+	if err := server.List(p.t.Context(), &list, client.InNamespace(p.namespace)); err != nil {
+		p.t.Fatal(err)
+	}
+	want(p.t, "routes", len(list.Items), 1)
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&list.Items[0])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	rules := u["spec"].(map[string]any)["rules"].([]any)
+	rules[0].(map[string]any)["name"] = "only"
+	return refs(&unstructured.Unstructured{Object: u}, "only")
 }
 
 func TestServerRefusesToAdopt(t *testing.T) {

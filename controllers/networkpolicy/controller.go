@@ -197,7 +197,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
 	}
 	if policy.DeletionTimestamp != nil {
-		r.forget(request.NamespacedName)
 		return r.leave(ctx, &policy)
 	}
 	if changed, err := r.holdBack(ctx, &policy); err != nil || changed {
@@ -213,14 +212,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	out := decide(f)
-	w, failed := r.write(ctx, f, out)
-	now, wake := report(f, out, w)
-	r.probes.Ask(request.NamespacedName, probes(f, out, w))
-	r.metrics.observe(f, out, w)
-	if err := r.save(ctx, &policy, now); err != nil {
-		return status.Again(ctx, errors.Join(failed, err))
-	}
+	wake, failed := r.carryOut(ctx, f)
 	if givesBack(f) {
 		left, err := r.restore(ctx, f)
 		if err != nil {
@@ -228,13 +220,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		wake = cmp.Or(min(wake, left), wake, left)
 	}
-	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
+	if failed != nil {
 		return status.Again(ctx, failed)
 	}
-	return ctrl.Result{RequeueAfter: r.again(f, out, w, wake)}, nil
+	return ctrl.Result{RequeueAfter: wake}, nil
 }
 
-// forget a policy that is gone, or about to go.
+// carryOut decides, writes and reports, and says when to look again without being woken.
+func (r *Reconciler) carryOut(ctx context.Context, f *facts) (time.Duration, error) {
+	out := decide(f)
+	w, failed := r.write(ctx, f, out)
+	now, wake := report(f, out, w)
+	r.probes.Ask(client.ObjectKeyFromObject(f.policy), probes(f, out, w))
+	r.metrics.observe(f, out, w)
+	if err := r.save(ctx, f.policy, now); err != nil {
+		return 0, errors.Join(failed, err)
+	}
+	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
+		return 0, failed
+	}
+	return r.again(f, out, w, wake), nil
+}
+
+// forget a policy that is gone, or about to go with all that it owns.
 func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.probes.Forget(policy)
 	r.metrics.forget(policy)

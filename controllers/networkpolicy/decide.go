@@ -107,6 +107,9 @@ func decide(f *facts) *decision {
 	d.addRoutes(out)
 	d.obsolete(out)
 	d.addShared(out)
+	if f.policy.DeletionTimestamp != nil {
+		d.onlyLive(out)
+	}
 	return out
 }
 
@@ -119,6 +122,9 @@ func newDecider(f *facts) *decider {
 		if ofRelease(s) {
 			d.releases[name] = s.Spec.Selector[v1alpha1.LabelRelease]
 		}
+	}
+	if orphans(f.policy) && f.microservice != nil {
+		d.ledger = readLedger(d.settled(f.microservice))
 	}
 	return d
 }

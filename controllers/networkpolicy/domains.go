@@ -246,6 +246,9 @@ func (d *decider) userRow(ref *v1alpha1.RouteReference) *row {
 	if !slices.ContainsFunc(d.policy.Status.Routes, func(s v1alpha1.RouteStatus) bool { return providers.UserRoute(s.Kind, s.Name) == r.user }) {
 		out.fail(reasonPending, fmt.Sprintf("%s: the route is being noted in the status", r.field))
 	}
+	if live := d.live[r.user]; d.policy.DeletionTimestamp != nil && (live == nil || live.Led == nil) {
+		out.fail(reasonPending, fmt.Sprintf("%s: the rules have been given back", r.field))
+	}
 	return out
 }
 

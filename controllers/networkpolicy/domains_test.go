@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -202,6 +203,8 @@ func TestClaims(t *testing.T) {
 	lost.Programmed, lost.Reason = false, reasonDomainConflict
 	coming.Programmed, coming.Reason = false, reasonPending
 	unserved.Programmed, unserved.Reason = false, reasonNotAccepted
+	leaving := policy("a", "a", 4, public, row)
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(9, 0)}
 	for name, tc := range map[string]struct {
 		own, other v1alpha1.NetworkPolicy
 		want       int
@@ -216,6 +219,7 @@ func TestClaims(t *testing.T) {
 		"turned down":       {policy("b", "b", 5, public), policy("a", "a", 4, public, lost), 0},
 		"on its way":        {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
 		"not accepted":      {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
+		"being deleted":     {policy("b", "b", 5, public), leaving, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"

@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
@@ -21,6 +23,9 @@ const (
 	// leaveDeadline bounds how long a policy that is deleted is held back: after it
 	// the finalizer goes, whatever is left undone.
 	leaveDeadline = 10 * time.Minute
+	// orphanDeadline bounds how long Orphan waits until what it leaves leads to active
+	// releases alone. It is less than what hack/uninstall.sh waits for finalizers.
+	orphanDeadline = time.Minute
 	// leaveDrain is how long gateways and kube-proxies get to see that a Service was
 	// given back, before what it led to may go.
 	leaveDrain = 5 * time.Second
@@ -38,9 +43,14 @@ func (r *Reconciler) holdBack(ctx context.Context, policy *v1alpha1.NetworkPolic
 
 // leave does what the deletionPolicy says, and lets the policy go. It never holds it
 // for longer than leaveDeadline, and not at all in a namespace that goes as a whole.
+// Until then its routes follow the releases.
 func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
+		r.forget(client.ObjectKeyFromObject(policy))
 		return ctrl.Result{}, nil // What it owned is collected.
+	}
+	if r.journal.Behind(policy) {
+		return ctrl.Result{}, nil // The event of our own last report comes.
 	}
 	late := r.Now().Sub(policy.DeletionTimestamp.Time) > leaveDeadline
 	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)
@@ -74,15 +84,103 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 // look; 0: it is done. Where it is late, only routes of others are given back, which
 // would lead nowhere else.
 func (r *Reconciler) giveUp(ctx context.Context, f *facts, late bool) (time.Duration, error) {
-	wait, err := r.leaveUsers(ctx, f, late)
-	if err != nil || late {
+	switch {
+	case late:
+		_, err := r.leaveUsers(ctx, f, true)
 		return 0, err
-	}
-	if f.policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
+	case orphans(f.policy):
+		if wait, err := r.settle(ctx, f); err != nil || wait > 0 {
+			return wait, err
+		}
+		if _, err := r.leaveUsers(ctx, f, false); err != nil {
+			return 0, err
+		}
 		return 0, r.orphan(ctx, f)
 	}
+	_, failed := r.carryOut(ctx, f)
+	wait, err := r.leaveUsers(ctx, f, false)
+	if err != nil {
+		return 0, err
+	}
 	left, err := r.restore(ctx, f)
-	return max(wait, left), err
+	if wait = max(wait, left); err != nil || wait == 0 {
+		return 0, err // Nothing is left that a failed write could be for.
+	}
+	return wait, failed
+}
+
+// orphans says that a policy is being deleted, and that what it has is to stay.
+func orphans(p *v1alpha1.NetworkPolicy) bool {
+	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
+}
+
+// settle leads what is to stay to active releases (rule 20), and says how long to wait
+// before the next look; 0: it does, or there is no more time for it. Nothing is reported:
+// the planner must not take for a step that a canary has lost its traffic.
+func (r *Reconciler) settle(ctx context.Context, f *facts) (time.Duration, error) {
+	out := decide(f)
+	w, err := r.write(ctx, f, out)
+	r.probes.Ask(client.ObjectKeyFromObject(f.policy), probes(f, out, w))
+	waits := unsettled(f, out, w)
+	if err != nil {
+		waits = err.Error()
+	}
+	switch {
+	case waits == "":
+		return 0, nil
+	case r.Now().Sub(f.policy.DeletionTimestamp.Time) < orphanDeadline:
+		return leaveLook, err
+	}
+	r.Events.Warning(f.policy, "OrphanedUnconfirmed", "Delete", fmt.Sprintf("after %s what is left behind is not known to lead to active releases alone: %s", orphanDeadline, waits))
+	return 0, nil
+}
+
+// unsettled says what of a decision leads to more than active releases, or is not
+// confirmed; "": nothing.
+func unsettled(f *facts, out *decision, w writes) string {
+	r := &reporter{decider: newDecider(f), out: out, writes: w}
+	for _, g := range out.groups {
+		for name := range g.weights {
+			if a := activeOf(g.group); g.routed && (a == nil || a.VersionedMicroservice != name) {
+				return fmt.Sprintf("release group %q has no active release with a ready endpoint", g.group.Name)
+			}
+		}
+	}
+	for _, route := range out.routes {
+		if v := r.routeState(route); !v.Accepted {
+			return v.Message
+		}
+	}
+	if len(w.changed) > 0 {
+		return "objects are being written"
+	}
+	return ""
+}
+
+// settled is a Microservice as it is when all canaries of groups whose active release can
+// serve are aborted.
+func (d *decider) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
+	out := *m
+	out.Status.ReleaseGroups = slices.Clone(m.Status.ReleaseGroups)
+	for i := range out.Status.ReleaseGroups {
+		g := &out.Status.ReleaseGroups[i]
+		if a := activeOf(g); live(g) && a != nil && d.ready(a.VersionedMicroservice) {
+			*g = *moved(g)
+		}
+	}
+	return &out
+}
+
+// onlyLive leaves of a decision on a policy that is being deleted what changes objects
+// that are there. None is made for it any more: in a deletion in the foreground it would
+// be collected at once. A release without a Service has no ready endpoint, and gets
+// nothing.
+func (d *decider) onlyLive(out *decision) {
+	out.services = slices.DeleteFunc(out.services, func(s resources.Service) bool { return d.service(s.Name) == nil })
+	out.routes = slices.DeleteFunc(out.routes, func(r *routeDecision) bool { return d.live[r.Name] == nil || d.live[r.Name].Leaving })
+	out.shared = slices.DeleteFunc(out.shared, func(s providers.Shared) bool {
+		return !slices.ContainsFunc(d.rest, func(o client.Object) bool { return sharedKey(o) == sharedKey(s) })
+	})
 }
 
 // orphan takes the policy's reference off all that it owns: it stays, and serves.

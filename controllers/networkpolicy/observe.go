@@ -118,13 +118,14 @@ func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
 }
 
 // claimsOf are the claims of policies that are older and whose routes could meet the
-// policy's: the hosts that are served for them, or are about to be.
+// policy's: the hosts that are served for them, or are about to be. One that is being
+// deleted holds its hosts until it is gone, and its routes with it.
 func claimsOf(f *facts, others []v1alpha1.NetworkPolicy) []claim {
 	var out []claim
 	p := f.policy
 	for i := range others {
 		o := &others[i]
-		if o.UID == p.UID || o.DeletionTimestamp != nil || !older(o, p) || !f.view.Shares(o) {
+		if o.UID == p.UID || !older(o, p) || !f.view.Shares(o) {
 			continue
 		}
 		for _, d := range o.Status.Domains {

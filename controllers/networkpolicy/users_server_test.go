@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,46 @@ func TestServerLeadsRulesOfAUser(t *testing.T) {
 	want(t, "annotations", len(u.GetAnnotations()), 0)
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	want(t, "the rule that is more", refs(p.readWeb(), "more"), "users-more=1")
+}
+
+// While a policy that is deleted waits for what its rules led to before, they follow the
+// releases.
+func TestServerFollowsReleasesWhileItLeaves(t *testing.T) {
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventuallyWeb("taken", "main", "shop/a=100")
+	b := p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventuallyWeb("canary", "main", "shop/a=50 shop/b=50")
+	p.oldService() // No pod is ready there.
+	p.remove("shop")
+	p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil })
+
+	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	p.eventuallyWeb("a canary without pods", "main", "shop/a=100")
+	p.eventually("shop", "mask", func(h *v1alpha1.NetworkPolicy) bool {
+		return slices.Equal(find(h.Status.Groups, "1-x").Masked, []string{"b"})
+	})
+	p.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	p.eventually("shop", "abort", confirmed("1-x", 3, "a"))
+	p.pod("c") // Its Service is made for nobody any more.
+	p.ledger(group("1-x", 4, "c 1.2.0 canary 50", "a 1.0.0 active 50"))
+	p.eventually("shop", "a new canary", func(h *v1alpha1.NetworkPolicy) bool {
+		return confirmed("1-x", 4, "a")(h) && slices.Equal(find(h.Status.Groups, "1-x").Masked, []string{"c"})
+	})
+	want(t, "a new canary", refs(p.readWeb(), "main"), "shop/a=100")
+	p.quiet()
+
+	p.oldPod()
+	p.eventuallyWeb("given back", "main", "users-old=3")
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	want(t, "rule at the end", refs(p.readWeb(), "main"), "users-old=3")
 }
 
 // TestServerConflictOnAUsersRoute lets a write meet a route that has changed since it

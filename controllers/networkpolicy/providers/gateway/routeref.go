@@ -154,10 +154,11 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, probl
 			fail(providers.ReasonRuleNotFound, ".ruleNames: %s", missingRule(ref, rules, name))
 			continue
 		}
-		if !free(name, i) {
+		_, ours := holder(own, rules, i)
+		if v.Policy.DeletionTimestamp != nil && !ours || !free(name, i) {
 			continue
 		}
-		if _, ours := holder(own, rules, i); !ours && len(backendRefsOf(rules[i])) > maxBefore {
+		if !ours && len(backendRefsOf(rules[i])) > maxBefore {
 			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q take more than %d KiB, which is what is kept to give them back: shorten their filters, or write a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
 			continue
 		}
