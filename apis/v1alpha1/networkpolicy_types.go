@@ -20,6 +20,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName goes with mode ListenerSet: the default of spec.provider.gateway is mode Gateway, whose certificate is that of the Gateway's listener"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet goes with at most 2 parentRefs: every host has a ListenerSet for each, and a route names no more than 32"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls does not go with a port of protocol TLS, whose pods decrypt and have the certificate: leave it out, or give the port another protocol"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix, or absent, beside urlRewrite.replacePrefixMatch in spec.provider.gateway.filters: a whole path has no prefix to replace"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
@@ -346,7 +347,8 @@ type URLRewrite struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/[^?#\s]*$")`,message="urlRewrite.replacePrefixMatch must begin with '/', and has no '?', '#' and spaces, such as /v2"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="urlRewrite.replacePrefixMatch must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="urlRewrite.replacePrefixMatch has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
 	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
 }
 
@@ -449,7 +451,7 @@ type ParentReference struct {
 
 // Domain is a host, and the releases that it leads to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
-// +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value.startsWith(self.path))",message="spec.domains[].canaryMatches[].path.value must start with the domain's path"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
 // +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release leads nowhere else"
 type Domain struct {
 	// domain is a host name, or a template of one with the bare fields
@@ -470,7 +472,9 @@ type Domain struct {
 	// path prefix. Default: "/".
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/[^?#\s]*$")`,message="spec.domains[].path must begin with '/', and has no '?', '#' and spaces, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': leave it out, /shop takes /shop/ and all below it too"
 	Path string `json:"path,omitempty"`
 
 	// parentRefs are the Gateways, or listeners, that serve this domain. Absent: those
@@ -565,7 +569,8 @@ type MatchPath struct {
 	// value of the path.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/[^?#\s]*$")`,message="canaryMatches[].path.value must begin with '/', and has no '?', '#' and spaces, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="canaryMatches[].path.value must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
 	Value string `json:"value"`
 
 	// type of the comparison. Default: PathPrefix.

@@ -29,6 +29,11 @@ func filter(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [` + strings.Join(items, ", ") + `]}}}`
 }
 
+// rewritten is a patch that replaces the prefix of a domain with canaryMatches.
+func rewritten(matches string) string {
+	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [{urlRewrite: {replacePrefixMatch: /v2}}]}}, domains: [{domain: shop.example.com, canaryMatches: [` + matches + `]}]}`
+}
+
 // provided is a patch with another provider than the gateway.
 func provided(fields string) string { return `spec: {provider: {gateway: null, ` + fields + `}}` }
 
@@ -67,7 +72,14 @@ var routingRows = map[string]row{
 	"hnp match by path, none":             {kind: "NetworkPolicy", patch: match("path: {type: Exact}"), refused: matchField + "path.value: Required value"},
 	"hnp match by path, long":             {kind: "NetworkPolicy", patch: match("path: {value: /" + long(512) + "}"), refused: matchField + "path.value: Too long"},
 	"hnp match below the path":            {kind: "NetworkPolicy", patch: domain("path: /cart, canaryMatches: [{path: {value: /cart/v2}}]")},
-	"hnp match beside the path":           {kind: "NetworkPolicy", patch: domain("path: /cart, canaryMatches: [{path: {value: /v2}}]"), refused: "canaryMatches[].path.value must start with the domain's path"},
+	"hnp match beside the path":           {kind: "NetworkPolicy", patch: domain("path: /cart, canaryMatches: [{path: {value: /v2}}]"), refused: "canaryMatches[].path.value must be the domain's path, or begin with it and a '/'"},
+	"hnp match that begins like the path": {kind: "NetworkPolicy", patch: domain("path: /shop, canaryMatches: [{path: {value: /shopping}}]"), refused: "canaryMatches[].path.value must be the domain's path, or begin with it and a '/'"},
+	"hnp match by the same path":          {kind: "NetworkPolicy", patch: domain("path: /cart, canaryMatches: [{path: {value: /cart}}, {path: {value: /cart/, type: Exact}}]")},
+	"hnp match below the root":            {kind: "NetworkPolicy", patch: domain("path: /, canaryMatches: [{path: {value: /cart}}]")},
+	"hnp match by path, twice a slash":    {kind: "NetworkPolicy", patch: match("path: {value: /a//b}"), refused: matchField + "path.value"},
+	"hnp match by path, braces":           {kind: "NetworkPolicy", patch: match("path: {value: '/{a}'}"), refused: matchField + "path.value"},
+	"hnp whole path beside a new prefix":  {kind: "NetworkPolicy", patch: rewritten("{path: {value: /a, type: Exact}}"), refused: "path.type must be PathPrefix, or absent, beside urlRewrite.replacePrefixMatch"},
+	"hnp prefixes beside a new prefix":    {kind: "NetworkPolicy", patch: rewritten("{path: {value: /a}}, {path: {value: /b, type: PathPrefix}}, {method: GET}")},
 	"hnp match by method":                 {kind: "NetworkPolicy", patch: match("method: POST")},
 	"hnp match by method in lower":        {kind: "NetworkPolicy", patch: match("method: post"), refused: matchField + "method: Unsupported value"},
 	"hnp domain's parents":                {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: private, namespace: infra, sectionName: web}]")},
@@ -150,6 +162,7 @@ var routingRows = map[string]row{
 	"hnp rewrite to a bad host":           {kind: "NetworkPolicy", patch: filter("{urlRewrite: {hostname: \"*.a\"}}"), refused: filterField + "urlRewrite.hostname"},
 	"hnp rewrite to a long host":          {kind: "NetworkPolicy", patch: filter("{urlRewrite: {hostname: " + long(254) + "}}"), refused: filterField + "urlRewrite.hostname: Too long"},
 	"hnp rewrite to no path":              {kind: "NetworkPolicy", patch: filter("{urlRewrite: {replacePrefixMatch: a}}"), refused: filterField + "urlRewrite.replacePrefixMatch"},
+	"hnp rewrite to no clean path":        {kind: "NetworkPolicy", patch: filter("{urlRewrite: {replacePrefixMatch: /a/../b}}"), refused: filterField + "urlRewrite.replacePrefixMatch"},
 	"hnp rewrite to a long path":          {kind: "NetworkPolicy", patch: filter("{urlRewrite: {replacePrefixMatch: /" + long(512) + "}}"), refused: filterField + "urlRewrite.replacePrefixMatch: Too long"},
 	"hnp extension without a group":       {kind: "NetworkPolicy", patch: filter("{extensionRef: {kind: A, name: a}}"), refused: filterField + "extensionRef.group: Required value"},
 	"hnp extension without a kind":        {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: a, name: a}}"), refused: filterField + "extensionRef.kind: Required value"},
