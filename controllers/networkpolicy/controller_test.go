@@ -319,3 +319,26 @@ func TestServerRefusedRoute(t *testing.T) {
 		t.Errorf("group: %+v", got)
 	}
 }
+
+// A path whose route cannot be written takes nothing away.
+func TestServerRefusedEdit(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "edited.example.com", func(h *v1alpha1.NetworkPolicy) { h.Spec.Domains[0].Path = "/shop" })
+	p.eventually("shop", "live", has("Ready", "Programmed"))
+	live := p.route()
+	next := routeKey{target: "newest", path: "/cart", port: "http"}.name("shop", 0)
+	p.create(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: next}})
+	var policy v1alpha1.NetworkPolicy
+	p.get("shop", &policy)
+	before := policy.DeepCopy()
+	policy.Spec.Domains[0].Path = "/cart"
+	if err := server.Patch(t.Context(), &policy, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "conflict", has("Ready", reasonNameConflict))
+	p.quiet()
+	p.get(live.Name, &gatewayv1.HTTPRoute{})
+}

@@ -29,7 +29,7 @@ type decision struct {
 	deleteShared []client.Object
 	// former are the routes of providers that the policy has left: they lead to the same
 	// as those above, until these have replaced them for the drain delay. Their objects are
-	// those that change.
+	// those that change. Routes that stay until others have taken their place are here too.
 	former []*routeDecision
 	// replaced says that the present provider serves all that former ones serve, and waits
 	// what keeps it from that.
@@ -722,17 +722,19 @@ func (d *decider) obsolete(out *decision) {
 		}
 		replaced := true
 		for _, host := range route.Hostnames {
+			// Whatever the path: one that was edited is a route that goes and one that comes.
 			for _, by := range byHost[host] {
-				// A route of another protocol may have no path.
-				if samePath(by.Path, route.Path) {
-					replaced = replaced && d.verdict(by).Accepted
-				}
+				replaced = replaced && d.verdict(by).Accepted
 			}
 		}
 		if r := d.stuck(out.rows, route); r != nil {
 			out.held[name] = r
 		} else if replaced {
 			out.deleteRoutes = append(out.deleteRoutes, name)
+			continue
+		}
+		if r := d.follows(route, out.groups); r != nil {
+			out.former = append(out.former, r)
 		}
 	}
 	keep := map[string]bool{}
@@ -768,10 +770,41 @@ func (d *decider) stuck(rows []*row, route *providers.Live) *row {
 		}
 		switch r.reason {
 		case reasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, reasonNotSupported:
-			if slices.Contains(route.Hostnames, r.host) && samePath(r.path, route.Path) {
+			if slices.Contains(route.Hostnames, r.host) {
+				return r
+			}
+		case reasonDomainConflict:
+			if slices.Contains(route.Hostnames, r.host) && !d.taken(rows, r.host, route.Path) {
 				return r
 			}
 		}
+	}
+	return nil
+}
+
+// taken says whether another policy holds a host and path, or a row has them.
+func (d *decider) taken(rows []*row, host, path string) bool {
+	return slices.ContainsFunc(d.claims, func(c claim) bool { return c.host == host && samePath(c.path, path) }) ||
+		slices.ContainsFunc(rows, func(r *row) bool { return r.host == host && samePath(r.path, path) })
+}
+
+// follows leads a live route that stays, although no row asks for it, to what its group is
+// led to: a canary that is taken back must be taken back there too. Nil: it is so already,
+// or nothing of the group can answer.
+func (d *decider) follows(route *providers.Live, groups []*groupDecision) *routeDecision {
+	i := slices.IndexFunc(groups, func(g *groupDecision) bool { return g.slug == route.Group() })
+	if i < 0 || len(groups[i].weights) == 0 {
+		return nil
+	}
+	g := groups[i]
+	stray := slices.ContainsFunc(d.releasesOf(route.Services), func(release string) bool {
+		return g.weights[release] == 0 && release != g.matched && release != g.mirrored
+	})
+	if !stray && maps.Equal(d.backendsOf(route), g.weights) {
+		return nil
+	}
+	if r := d.carry(route, nil, map[string]*groupDecision{g.slug: g}); len(r.objects) > 0 {
+		return r
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -299,6 +300,42 @@ func TestInvalidDomainKeepsWhatIsLive(t *testing.T) {
 	want(t, "mended", w.split("good.example.com"), "1.1.0=100")
 	want(t, "the old host", w.split(host), "")
 	want(t, "ready", w.condition("Ready"), "True Programmed")
+}
+
+// paths of all routes, with the shares of their releases.
+func (w *world) paths() (out []string) {
+	d := newDecider(w.facts())
+	for _, name := range sortedKeys(d.live) {
+		out = append(out, fmt.Sprint(d.live[name].Path, " ", d.backendsOf(d.live[name])))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestEditedPathKeepsTheOldOneUntilItIsServed(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.ready["a"], w.ready["b"] = 1, 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "www.example.com", Path: "/shop"}}
+	w.settle()
+	w.policy.Spec.Domains[0].Path = "/cart"
+	w.pass()
+	w.pass()
+	want(t, "nobody has accepted it", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
+	w.accept()
+	w.settle()
+	want(t, "accepted", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
+
+	w.claims = []claim{{host: "www.example.com", path: "/old", policy: "other/older"}}
+	w.policy.Spec.Domains[0].Path = "/old"
+	w.settle()
+	want(t, "held by another policy", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
+	want(t, "ready", w.condition("Ready"), "False DomainConflict")
+	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "taken back", cmp.Diff([]string{"/cart map[a:100]"}, w.paths()), "")
+	w.claims = append(w.claims, claim{host: "www.example.com", path: "/cart", policy: "other/older"})
+	w.settle()
+	want(t, "it is another policy's too", len(w.paths()), 0)
 }
 
 func TestWrongGatewayKeepsTheOldOne(t *testing.T) {
