@@ -784,7 +784,7 @@ func (d *decider) stuck(rows []*row, route *providers.Live) *row {
 
 // taken says whether another policy holds a host and path, or a row has them.
 func (d *decider) taken(rows []*row, host, path string) bool {
-	return slices.ContainsFunc(d.claims, func(c claim) bool { return c.host == host && samePath(c.path, path) }) ||
+	return slices.ContainsFunc(d.claims, func(c claim) bool { return !c.younger && c.host == host && samePath(c.path, path) }) ||
 		slices.ContainsFunc(rows, func(r *row) bool { return r.host == host && samePath(r.path, path) })
 }
 

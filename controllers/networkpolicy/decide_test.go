@@ -474,3 +474,66 @@ func TestConflicts(t *testing.T) {
 	w.settle()
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
+
+// A branch that is called like a host of the policy does not get it.
+func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
+	production := &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
+	for name, tc := range map[string]struct {
+		templated, literal v1alpha1.Domain
+		split              string
+	}{
+		"the literal entry is routed":    {literal: v1alpha1.Domain{Groups: production}, split: "1.0.0=100"},
+		"the literal entry has no group": {literal: v1alpha1.Domain{Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"9.x"}}}},
+		"the preview has another path":   {templated: v1alpha1.Domain{Path: "/api"}, literal: v1alpha1.Domain{Groups: production}, split: "1.0.0=100"},
+		"the literal one has no release": {literal: v1alpha1.Domain{Release: &v1alpha1.DomainRelease{Version: "9.0.0"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pr := group("www-17", 1, "p 0.0.0-abc active 100")
+			pr.Name, pr.Level, pr.PullRequest = "www", v1alpha1.LevelPreview, 17
+			w := newWorld(t, pr, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.ready["p"] = 1, 1
+			tc.templated.Domain, tc.literal.Domain = "{{.StreamName}}.example.com", "www.example.com"
+			w.policy.Spec.Domains = []v1alpha1.Domain{tc.templated, tc.literal}
+			status := w.settle()
+			want(t, "split", w.split("www.example.com"), tc.split)
+			want(t, "reason", status.Domains[0].Reason, reasonDomainConflict)
+		})
+	}
+}
+
+// A branch that is called like a host of another policy does not get it either, and no
+// policy takes a host from a preview that is served there.
+func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claim  claim
+		served bool
+		split  string
+	}{
+		"younger, and served":         {claim: claim{path: "/", literal: true, younger: true}},
+		"younger, with another path":  {claim: claim{path: "/shop", literal: true, younger: true}},
+		"older, with another path":    {claim: claim{path: "/shop", literal: true}},
+		"younger, after the preview":  {claim: claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
+		"older, and a preview itself": {claim: claim{path: "/"}},
+		"older, another path, beside": {claim: claim{path: "/shop"}, split: "0.0.0-abc=100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pr := group("www-17", 1, "p 0.0.0-abc active 100")
+			pr.Name, pr.Level, pr.PullRequest = "www", v1alpha1.LevelPreview, 17
+			w := newWorld(t, pr)
+			w.ready["p"] = 1
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.StreamName}}.example.com"}}
+			if tc.served {
+				w.settle()
+			}
+			tc.claim.host, tc.claim.policy = "www.example.com", "other/shop"
+			w.claims = []claim{tc.claim}
+			w.settle()
+			want(t, "split", w.split("www.example.com"), tc.split)
+		})
+	}
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.claims = []claim{{host: host, path: "/", policy: "other/shop", literal: true, younger: true}}
+	w.settle()
+	want(t, "a group that is no preview", w.split(host), "1.0.0=100")
+}

@@ -591,23 +591,51 @@ func (d *decider) keepInvalid(rows []*row) {
 	}
 }
 
-// settleClaims turns down hosts and listeners that an older policy holds, or an earlier
-// entry.
+// literal says whether the host of a row is the same whatever group it leads to.
+func (d *decider) literal(r *row) bool {
+	return r.host == "" || !templated(d.policy.Spec.Domains[r.entry].Domain)
+}
+
+// preview says whether a row leads to a preview of a pull request.
+func preview(r *row) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
+
+// settleClaims turns down hosts and listeners that an older policy holds, or another entry:
+// one whose host no group has a say in comes first, then an earlier one. A preview gets no
+// host that such an entry names, whatever the paths and whether it is routed or not: who
+// opens a pull request chooses the name of its branch. The same goes for a host that another
+// policy names and serves, even a younger one, unless the preview has it already: nobody
+// takes a host away that is served.
 func (d *decider) settleClaims(rows []*row) {
-	own := map[string]*row{}
+	own, named := map[string]*row{}, map[string]*row{}
+	var literal, rest []*row
 	for _, r := range rows {
+		if !d.literal(r) {
+			rest = append(rest, r)
+			continue
+		}
+		literal, named[r.host] = append(literal, r), cmp.Or(named[r.host], r)
+	}
+	for _, r := range slices.Concat(literal, rest) {
 		host, path := r.holds()
 		if host == "" {
 			continue
+		}
+		if first := named[r.host]; first != nil && !d.literal(r) && preview(r) {
+			r.kept = false
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
 		}
 		what, mend := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
 		if r.listener != "" {
 			what, mend = fmt.Sprintf("the listener of %s.parentRef", r.field), "name another listener"
 		}
 		for _, c := range d.claims {
-			if c.host == host && c.path == path {
+			switch {
+			case c.host == host && c.path == path && !c.younger:
 				r.kept = false
 				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by networkpolicies.hlnr.io %q, which is older: %s", r.source(), what, c.policy, mend))
+			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.carries(host):
+				r.kept = false
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
 			}
 		}
 		if first := own[host+path]; first != nil {

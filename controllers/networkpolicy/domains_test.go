@@ -194,6 +194,10 @@ func TestClaims(t *testing.T) {
 			Status:     v1alpha1.NetworkPolicyStatus{Domains: domains},
 		}
 	}
+	naming := func(p v1alpha1.NetworkPolicy) v1alpha1.NetworkPolicy {
+		p.Spec.Domains = []v1alpha1.Domain{{Domain: p.Status.Domains[0].Domain}}
+		return p
+	}
 	public := v1alpha1.ParentReference{Namespace: "infra", Name: "public"}
 	section := func(name string) v1alpha1.ParentReference {
 		return v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: name}
@@ -220,6 +224,8 @@ func TestClaims(t *testing.T) {
 		"on its way":        {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
 		"not accepted":      {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
 		"being deleted":     {policy("b", "b", 5, public), leaving, 1},
+		"younger, named":    {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, row)), 1},
+		"younger, coming":   {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, coming)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"

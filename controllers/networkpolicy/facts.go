@@ -42,7 +42,7 @@ type facts struct {
 	probed map[providers.Probe]providers.Probed
 	// endpoints by name of the policy's Services.
 	endpoints map[string]endpoints
-	// claims of older policies that this one's routes could meet.
+	// claims of other policies that this one's routes could meet.
 	claims []claim
 	// owned is what the list of domains gives to the namespace; nil: there is no list.
 	owned *ownership
@@ -57,6 +57,10 @@ type endpoints struct {
 // claim is a host and path that another policy holds.
 type claim struct {
 	host, path, policy string
+	// literal: an entry of that policy names the host, and no group has a say in it.
+	literal bool
+	// younger: that policy is, and serves the host.
+	younger bool
 }
 
 // microserviceName is the name that the policy refers to.

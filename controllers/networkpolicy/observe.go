@@ -92,7 +92,7 @@ func serving(e discoveryv1.Endpoint) bool {
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
-// readClaims finds older policies, of all namespaces, that hold a host which the
+// readClaims finds other policies, of all namespaces, that hold a host which the
 // policy renders. They are asked by what they report, so that nobody renders
 // the templates of somebody else.
 func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
@@ -117,31 +117,37 @@ func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// claimsOf are the claims of policies that are older and whose routes could meet the
-// policy's: the hosts that are served for them, or are about to be. One that is being
-// deleted holds its hosts until it is gone, and its routes with it.
+// claimsOf are the claims of policies whose routes could meet the policy's: the hosts that
+// are served for older ones, or are about to be, and those that are served for younger ones
+// as their specification names them. One that is being deleted holds its hosts until it is
+// gone, and its routes with it.
 func claimsOf(f *facts, others []v1alpha1.NetworkPolicy) []claim {
 	var out []claim
 	p := f.policy
 	for i := range others {
 		o := &others[i]
-		if o.UID == p.UID || !older(o, p) || !f.view.Shares(o) {
+		if o.UID == p.UID || !f.view.Shares(o) {
 			continue
 		}
+		younger := !older(o, p)
 		for _, d := range o.Status.Domains {
 			// Who only names a host, and has no route that the Gateway took, holds nothing:
 			// else anybody could keep a host from its owner.
+			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
+			if younger && !(literal && d.Programmed) {
+				continue
+			}
 			if d.URL != "" && (d.Programmed || d.Reason == reasonPending || d.Reason == reasonCertificateNotReady || d.Reason == reasonListenerNotReady) {
 				path := cmp.Or(d.Path, "/")
 				if strings.HasPrefix(d.URL, "tls://") {
 					path = pathOfTLS
 				}
-				out = append(out, claim{host: d.Domain, path: path, policy: o.Namespace + "/" + o.Name})
+				out = append(out, claim{host: d.Domain, path: path, policy: o.Namespace + "/" + o.Name, literal: literal, younger: younger})
 			}
 		}
 		for _, s := range o.Status.Listeners {
 			i := slices.IndexFunc(o.Spec.Listeners, func(l v1alpha1.Listener) bool { return l.Name == s.Name })
-			if i >= 0 && (s.Programmed || s.Reason == reasonPending) {
+			if i >= 0 && !younger && (s.Programmed || s.Reason == reasonPending) {
 				out = append(out, claim{host: listenerHost(o, o.Spec.Listeners[i]), policy: o.Namespace + "/" + o.Name})
 			}
 		}

@@ -174,7 +174,7 @@ func TestListenerConflicts(t *testing.T) {
 	other.UID, other.Namespace, other.CreationTimestamp.Time = "other", "a", w.now
 	w.policy.CreationTimestamp.Time = w.now.Add(1e9)
 	got := claimsOf(w.facts(), []v1alpha1.NetworkPolicy{other})
-	want(t, "claims of an older policy", fmt.Sprint(got), "[{listener infra/public/first  a/shop}]")
+	want(t, "claims of an older policy", fmt.Sprint(got), "[{listener infra/public/first  a/shop false false}]")
 }
 
 func TestADomainMayHaveParentsOfItsOwn(t *testing.T) {
