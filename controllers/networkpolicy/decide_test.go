@@ -537,3 +537,55 @@ func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 	w.settle()
 	want(t, "a group that is no preview", w.split(host), "1.0.0=100")
 }
+
+// Previews that are opened take no host away that is served, nor one of a group that is
+// none.
+func TestTooManyPreviews(t *testing.T) {
+	groups := []v1alpha1.ReleaseGroup{group("1-x", 1, "a 1.0.0 active 100")}
+	open := func(name string) {
+		pr := group(name, 1, name+" 0.0.0 active 100")
+		pr.Level = v1alpha1.LevelPreview
+		groups = append([]v1alpha1.ReleaseGroup{pr}, groups...)
+	}
+	w := newWorld(t)
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{
+		{Domain: "{{.ReleaseGroupName}}.a.example.com"}, {Domain: "{{.ReleaseGroupName}}.b.example.com"},
+		{Domain: "www.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}},
+	}
+	for i := range 253 {
+		open(fmt.Sprintf("p%d", i))
+		w.ready[fmt.Sprintf("p%d", i)] = 1
+	}
+	w.ledger(groups...)
+	w.settle()
+	want(t, "they fit", w.condition("Ready"), "True Programmed")
+	served := map[string]string{}
+	for _, d := range w.policy.Status.Domains {
+		served[d.Domain] = w.split(d.Domain)
+	}
+	open("new")
+	w.ready["new"] = 1
+	w.ledger(groups...)
+	w.settle()
+	want(t, "condition", w.condition("Ready"), "True Programmed")
+	open("newer")
+	w.ready["newer"] = 1
+	w.ledger(groups...)
+	status := w.settle()
+	want(t, "condition", w.condition("Ready"), "False TooManyDomains")
+	want(t, "rows", len(status.Domains), maxRows)
+	for host, split := range served {
+		want(t, host, w.split(host), split)
+	}
+	for _, text := range []string{"spec.domains render to 513 hosts", `"newer.b.example.com" of spec.domains[1]`} {
+		if c := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(c.Message, text) {
+			t.Errorf("%q is not in %q", text, c.Message)
+		}
+	}
+	w.ready["c"] = 1
+	w.ledger(append([]v1alpha1.ReleaseGroup{group("2-x", 1, "c 2.0.0 active 100")}, groups...)...)
+	w.settle()
+	want(t, "a new group", w.split("2-x.a.example.com"), "2.0.0=100")
+	want(t, "the old one", w.split("www.example.com"), "1.0.0=100")
+}

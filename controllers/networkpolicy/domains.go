@@ -206,13 +206,7 @@ func (d *decider) rows() []*row {
 		rows = append(rows, d.entryRows(i, entry)...)
 	}
 	d.judgeHosts(rows)
-	if len(rows) > maxRows {
-		rows = rows[:maxRows]
-		last := rows[maxRows-1]
-		last.group, last.pinned, last.kept = nil, "", false
-		last.reason = reasonTooManyDomains
-		last.message = fmt.Sprintf("spec.domains render to more than %d hosts: remove entries, or name groups", maxRows)
-	}
+	rows = d.fit(rows)
 	for i, entry := range d.policy.Spec.Listeners {
 		rows = append(rows, d.listenerRow(i, entry))
 	}
@@ -220,6 +214,52 @@ func (d *decider) rows() []*row {
 	d.settleClaims(rows)
 	settleTLS(rows)
 	return rows
+}
+
+// fit leaves as many rows as a status holds. Previews go first, and of these, as of the
+// others, those whose host no live route has, the last ones first: what is served is not
+// taken away for what is new, and nothing but a preview for a preview. One row of those that
+// go stays to tell of it.
+func (d *decider) fit(rows []*row) []*row {
+	if len(rows) <= maxRows {
+		return rows
+	}
+	carried := map[string]bool{}
+	for _, route := range d.live {
+		for _, host := range route.Hostnames {
+			carried[host] = true
+		}
+	}
+	rank := func(r *row) int {
+		switch {
+		case preview(r) && !carried[r.host]:
+			return 3
+		case preview(r):
+			return 2
+		case !carried[r.host]:
+			return 1
+		}
+		return 0
+	}
+	order := slices.Clone(rows)
+	slices.SortStableFunc(order, func(a, b *row) int { return cmp.Compare(rank(a), rank(b)) })
+	cut := order[maxRows-1:]
+	var some []string
+	gone := map[*row]bool{}
+	for i, r := range cut {
+		gone[r] = i > 0
+		if i < 3 {
+			some = append(some, fmt.Sprintf("%q of %s", cmp.Or(r.host, d.policy.Spec.Domains[r.entry].Domain), r.field))
+		}
+	}
+	if more := len(cut) - len(some); more > 0 {
+		some = append(some, fmt.Sprintf("%d more", more))
+	}
+	told := cut[0]
+	told.group, told.pinned, told.kept = nil, "", false
+	told.reason = reasonTooManyDomains
+	told.message = fmt.Sprintf("spec.domains render to %d hosts, and %d are the most with one to tell of the rest: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	return slices.DeleteFunc(rows, func(r *row) bool { return gone[r] })
 }
 
 // userRow is the row of the rules in a route of somebody else. Nothing is written to a
