@@ -171,6 +171,9 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 		case !strings.EqualFold(l.Name, label):
 		case l.SHA == pr.HeadSHA && l.SHA != "":
 			return Choice{}
+		case l.SHA == "":
+			return Choice{Verdict: VerdictFork,
+				Reason: fmt.Sprintf("the label %q was not seen to be put on, so nobody knows for which commit: look at this one, take the label off, and put it on again once that was seen", label)}
 		default:
 			return Choice{Verdict: VerdictFork, Approved: l.SHA,
 				Reason: fmt.Sprintf("the label %q approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen", label)}

@@ -75,7 +75,7 @@ func TestChoose(t *testing.T) {
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
 			}),
-			Choice{Verdict: "Fork", Reason: `the label "new" approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen`}},
+			Choice{Verdict: "Fork", Reason: `the label "new" was not seen to be put on, so nobody knows for which commit: look at this one, take the label off, and put it on again once that was seen`}},
 		"approval is for forks": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(), Choice{}},
 	} {
 		t.Run(name, func(t *testing.T) {
