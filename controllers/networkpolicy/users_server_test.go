@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -261,4 +262,45 @@ func TestServerConflictOnAUsersRoute(t *testing.T) {
 	_, err := r.patchUser(t.Context(), read, next)
 	want(t, "conflict", apierrors.IsConflict(err), true)
 	want(t, "nothing was written", strings.Contains(mustJSON(p.readWeb()), `"ours"`), false)
+}
+
+// names makes a policy of what is given that leads the only rule of a route.
+func names(route string) func(*v1alpha1.NetworkPolicy) {
+	return func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Domains, h.Spec.DeletionPolicy, h.Spec.DrainDelay = nil, v1alpha1.DeletionRestore, "1s"
+		h.Spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: route}}
+	}
+}
+
+// A route that a policy writes is led by no other one, nor by itself as that of a user.
+func TestServerRefusesARouteOfAPolicy(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "written.example.com")
+	p.eventually("shop", "owner", has("Ready", "Programmed"))
+	name := p.route().Name
+	p.policy("thief", "", names(name))
+	now := p.eventually("thief", "refused", has("Accepted", "RuleConflict"))
+	if c := meta.FindStatusCondition(now.Status.Conditions, "Accepted"); !strings.Contains(c.Message, `is written by NetworkPolicy "shop"`) {
+		t.Errorf("message is %q", c.Message)
+	}
+	p.eventually("shop", "owner", has("Ready", "Programmed"))
+	p.quiet()
+
+	var shop v1alpha1.NetworkPolicy
+	p.get("shop", &shop)
+	before := shop.DeepCopy()
+	names(name)(&shop)
+	if err := server.Patch(t.Context(), &shop, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "refused", has("Accepted", "RuleConflict"))
+	p.ledger(group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	time.Sleep(2 * time.Second) // More than the drain delay.
+	p.quiet()
+	if route := p.route(); route.Name != name || route.DeletionTimestamp != nil {
+		t.Errorf("the route is %s", mustJSON(route))
+	}
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -139,6 +141,10 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, probl
 		fail(providers.ReasonRouteNotFound, ".name: %s %q %s", ref.Kind, ref.Name, what)
 		return nil, problem
 	}
+	if o := metav1.GetControllerOfNoCopy(u); o != nil && byUs(o) {
+		fail(providers.ReasonRuleConflict, ".name: %s %q is written by %s %q, which would set every rule back: name a route that you write yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
+		return nil, problem
+	}
 	led = map[string]int{}
 	rules, own := rulesOf(u), resources.ReadTaken(u.GetAnnotations(), v.Policy.Name)
 	free := func(name string, i int) bool {
@@ -172,6 +178,12 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, probl
 		}
 	}
 	return led, problem
+}
+
+// byUs says whether an owner is an object of Heighliner.
+func byUs(o *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(o.APIVersion)
+	return err == nil && gv.Group == v1alpha1.GroupVersion.Group
 }
 
 // ruleNames are those of the rules that a policy names.
