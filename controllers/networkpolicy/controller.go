@@ -98,6 +98,8 @@ type Reconciler struct {
 	written writeTimes
 	// given is when Services were given back, by policy.
 	given writeTimes
+	// setBacks of routes of others.
+	setBacks setBacks
 	// probes of routes.
 	probes  *probe.Pool
 	metrics *metrics

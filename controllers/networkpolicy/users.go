@@ -191,13 +191,23 @@ func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Uns
 	return true, nil
 }
 
-// putUser writes the rules of a decided route, or gives them back where next is nil.
+// putUser writes the rules of a decided route, or gives them back where next is nil. Where
+// somebody sets the same back again and again it waits longer each time.
 func (r *Reconciler) putUser(ctx context.Context, f *facts, name string, next client.Object) (bool, error) {
 	read := f.live[name].Objects[0].(*unstructured.Unstructured)
 	if next == nil {
 		return r.giveBack(ctx, f, read)
 	}
-	return r.patchUser(ctx, read, next.(*unstructured.Unstructured))
+	to := next.(*unstructured.Unstructured)
+	route, wanted := client.ObjectKeyFromObject(f.policy).String()+" "+name, gatewayapi.Led(to, f.policy.Name)
+	if wait := r.setBacks.wait(route, wanted, f.now); wait > 0 && gatewayapi.Patch(read, to) != nil {
+		return false, setBackError(read, wait)
+	}
+	wrote, err := r.patchUser(ctx, read, to)
+	if wrote && err == nil {
+		r.setBacks.note(route, wanted, f.now)
+	}
+	return wrote, err
 }
 
 // giveBack gives a route its rules back as they were.

@@ -304,3 +304,42 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 		t.Errorf("the route is %s", mustJSON(route))
 	}
 }
+
+// Somebody who sets a rule back each time it is led is told of, and not fought with.
+func TestServerLeavesARuleThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	u := p.eventuallyWeb("taken", "main", "shop/a=100")
+	before := len(requests.in(p.namespace))
+	until := time.Now().Add(6 * time.Second)
+	for time.Now().Before(until) {
+		if u = p.readWeb(); refs(u, "main") == "shop/a=100" {
+			p.editWeb(func(rules []any) {
+				rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080)}}
+			})
+		}
+		time.Sleep(20 * time.Millisecond) // How fast the other one is.
+	}
+	wrote := 0
+	for _, line := range requests.in(p.namespace)[before:] {
+		if strings.Contains(line, "/httproutes/web") {
+			wrote++
+		}
+	}
+	if wrote < setBackFree || wrote > setBackFree+3 {
+		t.Errorf("%d writes to the route in 6 s", wrote)
+	}
+	now := p.eventually("shop", "told", has("Ready", "RuleConflict"))
+	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" sets the rules of HTTPRoute "web" back`) {
+		t.Errorf("message is %q", c.Message)
+	}
+	p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventuallyWeb("what is new is written at once", "main", "shop/a=50 shop/b=50")
+	p.eventually("shop", "peace", has("Ready", "Programmed"))
+}

@@ -197,6 +197,19 @@ func GiveBack(u *unstructured.Unstructured, policy string) (next *unstructured.U
 	return Leave(next, policy), missing
 }
 
+// Led is what a policy has in a route, the same for equal content: its mark, and the
+// backendRefs of its rules.
+func Led(u *unstructured.Unstructured, policy string) string {
+	out := u.GetAnnotations()[resources.TakenKey(policy)]
+	t, rules := resources.ReadTaken(u.GetAnnotations(), policy), rulesOf(u)
+	for i := range rules {
+		if name, ok := holder(t, rules, i); ok {
+			out += " " + name + " " + string(backendRefsOf(rules[i]))
+		}
+	}
+	return out
+}
+
 // Leave is a route without the mark of a policy: its rules stay as they are.
 func Leave(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
 	next := u.DeepCopy()
