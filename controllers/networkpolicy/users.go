@@ -142,9 +142,9 @@ func (r *Reconciler) readRivals(ctx context.Context, f *facts) error {
 // readUsers reads routes of others from the server, whole: what is written to them
 // rests on what they are now. The Gateways that serve them come with them.
 func (r *Reconciler) readUsers(ctx context.Context, f *facts, scene *providers.Scene, seen []seenKind) error {
-	scene.Older, scene.Services = f.older, map[string]bool{}
-	for name := range f.services {
-		scene.Services[name] = true
+	scene.Older, scene.Services, scene.Releases = f.older, map[string]bool{}, map[string]bool{}
+	for name, s := range f.services {
+		scene.Services[name], scene.Releases[name] = true, ofRelease(s)
 	}
 	for _, name := range userNames(f.policy) {
 		kind, object, _ := strings.Cut(name, "/")
@@ -199,7 +199,7 @@ func (r *Reconciler) putUser(ctx context.Context, f *facts, name string, next cl
 		return r.giveBack(ctx, f, read)
 	}
 	to := next.(*unstructured.Unstructured)
-	route, wanted := client.ObjectKeyFromObject(f.policy).String()+" "+name, gatewayapi.Led(to, f.policy.Name)
+	route, wanted := client.ObjectKeyFromObject(f.policy).String()+" "+name, gatewayapi.Led(to, f.policy.Name, f.scene.Releases)
 	if wait := r.setBacks.wait(route, wanted, f.now); wait > 0 && gatewayapi.Patch(read, to) != nil {
 		return false, setBackError(read, wait)
 	}
@@ -212,7 +212,7 @@ func (r *Reconciler) putUser(ctx context.Context, f *facts, name string, next cl
 
 // giveBack gives a route its rules back as they were.
 func (r *Reconciler) giveBack(ctx context.Context, f *facts, read *unstructured.Unstructured) (bool, error) {
-	next, missing := gatewayapi.GiveBack(read, f.policy.Name)
+	next, missing := gatewayapi.GiveBack(read, f.policy.Name, f.scene.Releases)
 	wrote, err := r.patchUser(ctx, read, next)
 	if !wrote || err != nil {
 		return wrote, err

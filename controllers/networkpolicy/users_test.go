@@ -284,3 +284,87 @@ func TestSetBacks(t *testing.T) {
 	s.note("api", "a", now)
 	want(t, "routes that are remembered", len(s.of), 1)
 }
+
+// allShares are what the rules of the route lead to, in order.
+func (w *world) allShares() string {
+	u := w.users["HTTPRoute/web"]
+	var out []string
+	for _, rule := range rulesIn(u) {
+		one := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rules": []any{rule}}}}
+		name := fmt.Sprint(rule.(map[string]any)["name"])
+		w.users["HTTPRoute/web"] = one
+		out = append(out, name+": "+w.shares(name))
+	}
+	w.users["HTTPRoute/web"] = u
+	return strings.Join(out, "; ")
+}
+
+func rulesIn(u *unstructured.Unstructured) []any {
+	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+	return rules
+}
+
+// What has become of a rule since it was led is led on: a canary in it can be taken back,
+// and what it led to before is given back.
+func TestARuleThatIsRenamedOrCopied(t *testing.T) {
+	rename := func(i int, name string) func([]any) []any {
+		return func(rules []any) []any {
+			rules[i].(map[string]any)["name"] = name
+			return rules
+		}
+	}
+	for name, tc := range map[string]struct {
+		rules []string
+		edit  func([]any) []any
+		// names that the policy then gives; nil: the same.
+		names []string
+		// aborted and left are what the rules lead to after an abort, and in the end.
+		aborted, left, ready string
+	}{
+		"renamed": {[]string{"main"}, rename(1, "primary"), nil,
+			"static: users-static=<nil>; primary: a=100", "static: users-static=<nil>; primary: users-old=3", "False RuleNotFound"},
+		"renamed, and the policy follows": {[]string{"main"}, rename(1, "primary"), []string{"primary"},
+			"static: users-static=<nil>; primary: a=100", "static: users-static=<nil>; primary: users-old=3", "True Programmed"},
+		"renamed, one of two": {[]string{"main", "static"}, rename(0, "files"), nil,
+			"files: a=100; main: a=100", "files: users-static=<nil>; main: users-old=3", "False RuleNotFound"},
+		"renamed, and no longer named": {[]string{"main", "static"}, rename(0, "files"), []string{"main"},
+			"files: users-static=<nil>; main: a=100", "files: users-static=<nil>; main: users-old=3", "True Programmed"},
+		"doubled": {[]string{"main"}, func(rules []any) []any { return append(rules, rules[1]) }, nil,
+			"static: users-static=<nil>; main: a=100; main: a=100", "static: users-static=<nil>; main: users-old=3; main: users-old=3", "False RuleNotFound"},
+		"copied": {[]string{"main"}, func(rules []any) []any {
+			return append(rules, map[string]any{"name": "copy", "backendRefs": rules[1].(map[string]any)["backendRefs"]})
+		}, nil, "static: users-static=<nil>; main: a=100; copy: a=100", "static: users-static=<nil>; main: users-old=3; copy: users-old=3", "True Programmed"},
+		"a rule of the user's own to one release": {[]string{"main"}, func(rules []any) []any {
+			one := rules[1].(map[string]any)["backendRefs"].([]any)[0].(map[string]any)["name"]
+			return append(rules, map[string]any{"name": "try", "backendRefs": []any{map[string]any{"name": one, "port": int64(80)}}})
+		}, nil, "static: users-static=<nil>; main: a=100; try: a=<nil>", "static: users-static=<nil>; main: users-old=3; try: a=<nil>", "True Programmed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := borrowing(t, tc.rules...)
+			w.settle()
+			w.ready["b"] = 1
+			w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			w.settle()
+			want(t, "canary", w.shares("main"), "a=50 b=50")
+			u := w.users["HTTPRoute/web"].DeepCopy()
+			if err := unstructured.SetNestedSlice(u.Object, tc.edit(rulesIn(u)), "spec", "rules"); err != nil {
+				t.Fatal(err)
+			}
+			u.SetGeneration(u.GetGeneration() + 1)
+			w.users["HTTPRoute/web"] = u
+			if tc.names != nil {
+				w.ref().RuleNames = tc.names
+				w.settle()
+			}
+			w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+			w.settle()
+			want(t, "after the abort", w.allShares(), tc.aborted)
+			want(t, "ready", w.condition("Ready"), tc.ready)
+			w.policy.Spec.Provider = nil
+			w.settle()
+			w.now = w.now.Add(time.Hour) // Past the drain.
+			w.settle()
+			want(t, "given back", w.allShares(), tc.left)
+		})
+	}
+}

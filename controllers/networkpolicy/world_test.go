@@ -199,9 +199,9 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 				s.Users = append(s.Users, u)
 			}
 		}
-		s.Older, s.Services = w.older, map[string]bool{}
-		for name := range w.services {
-			s.Services[name] = true
+		s.Older, s.Services, s.Releases = w.older, map[string]bool{}, map[string]bool{}
+		for name, service := range w.services {
+			s.Services[name], s.Releases[name] = true, ofRelease(service)
 		}
 		for key, g := range w.gateways {
 			namespace, name, _ := strings.Cut(key, "/")
@@ -262,7 +262,7 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 	}
 	for _, name := range out.deleteRoutes {
 		if f.live[name].User {
-			next, _ := gatewayapi.GiveBack(w.users[name], w.policy.Name)
+			next, _ := gatewayapi.GiveBack(w.users[name], w.policy.Name, f.scene.Releases)
 			put(name, next)
 		}
 	}

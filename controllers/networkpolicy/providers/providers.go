@@ -133,8 +133,9 @@ type Scene struct {
 	Users []*unstructured.Unstructured
 	// Older are the policies that name the same of these routes, and are older.
 	Older []*v1alpha1.NetworkPolicy
-	// Services says which names are those of the policy's own Services.
-	Services map[string]bool
+	// Services says which names are those of the policy's own Services, and Releases which
+	// of them lead to one release.
+	Services, Releases map[string]bool
 }
 
 // Served is how the API server serves a kind.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (RouteRef) See(s providers.Scene) providers.View {
 		}
 		v.live[name] = &providers.Live{
 			Name: name, Objects: []client.Object{u}, Leaving: u.GetDeletionTimestamp() != nil, User: true, Led: t, Taken: Settled(u),
-			Hostnames: p.hostnames(), Weights: weightsOf(u, t), Services: providers.Sorted(p.services),
+			Hostnames: p.hostnames(), Weights: weightsOf(u, t, s.Releases), Services: providers.Sorted(p.services),
 		}
 	}
 	if ref := UserRef(s.Policy); ref != nil {
@@ -84,10 +85,11 @@ func (RouteRef) See(s providers.Scene) providers.View {
 }
 
 // weightsOf are the weights of the first rule that a policy has in a route.
-func weightsOf(u *unstructured.Unstructured, t *resources.Taken) map[string]int {
+func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[string]bool) map[string]int {
 	out := map[string]int{}
+	had := holders(t, rulesOf(u), releases)
 	for i, rule := range rulesOf(u) {
-		if _, ours := holder(t, rulesOf(u), i); !ours {
+		if _, ours := had[i]; !ours {
 			continue
 		}
 		refs, _ := rule["backendRefs"].([]any)
@@ -112,8 +114,8 @@ type userView struct {
 	users map[string]user
 	// name of the route that the policy names.
 	name string
-	// led are the rules that the policy is to have, by name and index.
-	led map[string]int
+	// led are the names of the rules that the policy is to have, by index.
+	led map[int]string
 	// problem of the route or of some rule; nil: all are found and free.
 	problem *providers.Problem
 }
@@ -123,9 +125,10 @@ type user struct {
 	parts
 }
 
-// lead finds the rules that the policy is to have. Where none of those that it names
-// can be had, it goes on with those that it has: bad input takes nothing away.
-func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, problem *providers.Problem) {
+// lead finds the rules that the policy is to have: those that it names, and what has become
+// of these since it took them. Where none can be had, it goes on with those that it has: bad
+// input takes nothing away.
+func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"
 	fail := func(reason, format string, args ...any) {
 		if problem == nil {
@@ -145,10 +148,12 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, probl
 		fail(providers.ReasonRuleConflict, ".name: %s %q is written by %s %q, which would set every rule back: name a route that you write yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
 		return nil, problem
 	}
-	led = map[string]int{}
+	led = map[int]string{}
 	rules, own := rulesOf(u), resources.ReadTaken(u.GetAnnotations(), v.Policy.Name)
+	had := holders(own, rules, v.Releases)
 	free := func(name string, i int) bool {
-		by := v.held(rules, i, own)
+		_, ours := had[i]
+		by := v.held(rules, i, ours)
 		if by != "" {
 			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is led by networkpolicies.hlnr.io %q, which is older: name another rule", ruleText(name), ref.Kind, ref.Name, by)
 		}
@@ -160,7 +165,7 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, probl
 			fail(providers.ReasonRuleNotFound, ".ruleNames: %s", missingRule(ref, rules, name))
 			continue
 		}
-		_, ours := holder(own, rules, i)
+		_, ours := had[i]
 		if v.Policy.DeletionTimestamp != nil && !ours || !free(name, i) {
 			continue
 		}
@@ -168,12 +173,15 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[string]int, probl
 			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q take more than %d KiB, which is what is kept to give them back: shorten their filters, or write a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
 			continue
 		}
-		led[name] = i
+		led[i] = name
 	}
-	if len(led) == 0 && own != nil {
-		for _, name := range providers.Sorted(own.Before) {
-			if i := ruleNamed(rules, name); i >= 0 && free(name, i) {
-				led[name] = i
+	for _, all := range []bool{false, true} {
+		if all && len(led) > 0 {
+			break
+		}
+		for _, i := range slices.Sorted(maps.Keys(had)) {
+			if _, is := led[i]; !is && (all || slices.Contains(ruleNames(ref), had[i])) && free(had[i], i) {
+				led[i] = had[i]
 			}
 		}
 	}
@@ -219,11 +227,10 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 
 // held is the older policy that keeps this one from the rule at an index: it has it, or
 // names it while this one has it not. "": none.
-func (v *userView) held(rules []map[string]any, i int, own *resources.Taken) string {
-	_, ours := holder(own, rules, i)
+func (v *userView) held(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
 		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)
-		if _, its := holder(t, rules, i); its {
+		if _, its := holders(t, rules, nil)[i]; its {
 			return o.Name
 		}
 		if !ours && slices.ContainsFunc(ruleNames(UserRef(o)), func(name string) bool { return ruleNamed(rules, name) == i }) {
@@ -278,14 +285,14 @@ func (v *userView) Build(r providers.Route) []client.Object {
 }
 
 // to leads rules of a route to what is decided.
-func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[string]int, wanted []string) *unstructured.Unstructured {
+func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[int]string, wanted []string) *unstructured.Unstructured {
 	var backends []any
 	for _, b := range r.Backends {
 		backends = append(backends, map[string]any{"group": "", "kind": "Service", "name": b.Service, "port": int64(r.Port), "weight": int64(b.Weight)})
 	}
 	t := resources.Taken{Release: r.Pinned}
 	t.Carry(r.Stamp)
-	return take(u, v.Policy.Name, led, wanted, backends, t, v.Services)
+	return take(u, v.Policy.Name, led, wanted, backends, t, v.Scene)
 }
 
 // Carry gives the route with the rules that the policy has in it.
@@ -294,13 +301,9 @@ func (v *userView) Carry(live *providers.Live, r providers.Route) []client.Objec
 	if u == nil || live.Led == nil || len(r.Backends) == 0 {
 		return nil
 	}
-	led, rules := map[string]int{}, rulesOf(u)
-	for _, name := range providers.Sorted(live.Led.Before) {
-		i := ruleNamed(rules, name)
-		if i < 0 {
-			continue
-		}
-		led[name] = i
+	rules := rulesOf(u)
+	led := holders(live.Led, rules, v.Releases)
+	for _, i := range slices.Sorted(maps.Keys(led)) {
 		if refs, _ := rules[i]["backendRefs"].([]any); r.Port == 0 && len(refs) > 0 {
 			ref, _ := refs[0].(map[string]any)
 			port, _ := ref["port"].(int64)
@@ -435,13 +438,7 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 // path that the first led rule matches first; "": any.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
-	for _, i := range slices.Sorted(func(yield func(int) bool) {
-		for _, i := range v.led {
-			if !yield(i) {
-				return
-			}
-		}
-	}) {
+	for _, i := range slices.Sorted(maps.Keys(v.led)) {
 		matches, _ := rules[i]["matches"].([]any)
 		for _, m := range matches {
 			path, _, _ := unstructured.NestedMap(map[string]any{"m": m}, "m", "path")

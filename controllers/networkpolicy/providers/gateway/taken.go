@@ -92,44 +92,87 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 	return out
 }
 
-// holder is the name under which a policy has the rule at an index; ok is false where
-// it has it not.
-func holder(t *resources.Taken, rules []map[string]any, index int) (name string, ok bool) {
+// holders are the names under which a policy has rules, by index. A rule that was renamed,
+// or copied, since it was taken still splits between releases of the policy, and nobody but
+// the policy can end that: it has it under the name that the copy has, else under one that
+// is not there any more, else under its first. A rule that leads to its Services in another
+// way, such as one of a user's own for a preview, is none of these.
+func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
+	out := map[int]string{}
 	if t == nil {
-		return "", false
+		return out
 	}
-	for _, name := range providers.Sorted(t.Before) {
-		if ruleNamed(rules, name) == index {
-			return name, true
+	names := providers.Sorted(t.Before)
+	for _, name := range names {
+		if i := ruleNamed(rules, name); i >= 0 {
+			out[i] = name
 		}
 	}
-	return "", false
+	lost := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return ruleNamed(rules, name) >= 0 || slices.ContainsFunc(rules, func(rule map[string]any) bool { return nameOf(rule) == name })
+	})
+	for i, rule := range rules {
+		if _, held := out[i]; held || !splits(rule, releases) {
+			continue
+		}
+		switch name := nameOf(rule); {
+		case t.Before[name] != nil:
+			out[i] = name
+		case len(lost) > 0:
+			out[i], lost = lost[0], lost[1:]
+		default:
+			out[i] = names[0]
+		}
+	}
+	return out
 }
 
-// take leads rules of a route, by name and index, to backends, and keeps what they led
-// to before. What the policy has in the route beyond them is given back, apart from
-// rules that are wanted and not there. A rule that another policy has is taken from it,
-// with what that policy kept.
-func take(u *unstructured.Unstructured, policy string, led map[string]int, wanted []string, backends []any, t resources.Taken, services map[string]bool) *unstructured.Unstructured {
+func nameOf(rule map[string]any) string {
+	name, _ := rule["name"].(string)
+	return name
+}
+
+// splits says whether a rule has backendRefs as a policy writes them: Services of its
+// releases alone, whose weights add up to 100.
+func splits(rule map[string]any, releases map[string]bool) bool {
+	refs, _ := rule["backendRefs"].([]any)
+	sum := int64(0)
+	for _, ref := range refs {
+		ref, _ := ref.(map[string]any)
+		weight, _ := ref["weight"].(int64)
+		if sum += weight; !releases[fmt.Sprint(ref["name"])] {
+			return false
+		}
+	}
+	return sum == 100
+}
+
+// take leads rules of a route, by index with the name under which each is had, to backends,
+// and keeps what they led to before. What the policy has in the route beyond them is given
+// back, apart from rules that are wanted and not there. A rule that another policy has is
+// taken from it, with what that policy kept.
+func take(u *unstructured.Unstructured, policy string, led map[int]string, wanted []string, backends []any, t resources.Taken, scene providers.Scene) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	own, other := resources.ReadTaken(annotations, policy), others(u, policy)
+	had := holders(own, rules, scene.Releases)
 	t.Before = map[string]json.RawMessage{}
-	for _, name := range providers.Sorted(led) {
-		t.Before[name] = former(rules, led[name], own, other, services)
-		rules[led[name]]["backendRefs"] = runtime.DeepCopyJSONValue(backends)
+	for _, i := range slices.Sorted(maps.Keys(led)) {
+		t.Before[led[i]] = former(rules[i], i, own, had, rulesOf(u), other, scene.Services)
+		rules[i]["backendRefs"] = runtime.DeepCopyJSONValue(backends)
+	}
+	for i, name := range had {
+		if _, still := led[i]; !still {
+			setBackendRefs(rules[i], own.Before[name])
+		}
 	}
 	if own != nil {
-		for _, name := range providers.Sorted(own.Before) {
-			index := ruleNamed(rules, name)
-			switch {
-			case index < 0 && slices.Contains(wanted, name):
-				t.Before[name] = own.Before[name]
-			case index >= 0 && !slices.Contains(slices.Collect(maps.Values(led)), index):
-				setBackendRefs(rules[index], own.Before[name])
+		for _, name := range wanted {
+			if before, kept := own.Before[name]; kept && ruleNamed(rules, name) < 0 {
+				t.Before[name] = before
 			}
 		}
 	}
@@ -145,13 +188,13 @@ func take(u *unstructured.Unstructured, policy string, led map[string]int, wante
 
 // former is what a rule led to before any policy had it. Where nothing is known of that,
 // because the mark was taken off, it is what somebody has set since.
-func former(rules []map[string]any, index int, own *resources.Taken, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
-	now := ofOthers(rules[index], services)
-	if name, ok := holder(own, rules, index); ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
+func former(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
+	now := ofOthers(rule, services)
+	if name, ok := had[index]; ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
 		return own.Before[name]
 	}
 	for _, key := range providers.Sorted(other) {
-		if name, ok := holder(other[key], rules, index); ok {
+		if name, ok := holders(other[key], rules, nil)[index]; ok {
 			text := other[key].Before[name]
 			delete(other[key].Before, name)
 			return text
@@ -182,30 +225,26 @@ func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 
 // GiveBack is a route with the rules of a policy as they were before it took them, and
 // the names of those that are not there any more.
-func GiveBack(u *unstructured.Unstructured, policy string) (next *unstructured.Unstructured, missing []string) {
+func GiveBack(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
 	if t := resources.ReadTaken(u.GetAnnotations(), policy); t != nil {
-		for _, name := range providers.Sorted(t.Before) {
-			if i := ruleNamed(rules, name); i >= 0 {
-				setBackendRefs(rules[i], t.Before[name])
-				continue
-			}
-			missing = append(missing, name)
+		had := holders(t, rules, releases)
+		for i, name := range had {
+			setBackendRefs(rules[i], t.Before[name])
 		}
+		missing = slices.DeleteFunc(providers.Sorted(t.Before), func(name string) bool { return slices.Contains(slices.Collect(maps.Values(had)), name) })
 	}
 	return Leave(next, policy), missing
 }
 
 // Led is what a policy has in a route, the same for equal content: its mark, and the
 // backendRefs of its rules.
-func Led(u *unstructured.Unstructured, policy string) string {
-	out := u.GetAnnotations()[resources.TakenKey(policy)]
-	t, rules := resources.ReadTaken(u.GetAnnotations(), policy), rulesOf(u)
-	for i := range rules {
-		if name, ok := holder(t, rules, i); ok {
-			out += " " + name + " " + string(backendRefsOf(rules[i]))
-		}
+func Led(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
+	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
+	had := holders(resources.ReadTaken(u.GetAnnotations(), policy), rules, releases)
+	for _, i := range slices.Sorted(maps.Keys(had)) {
+		out += " " + had[i] + " " + string(backendRefsOf(rules[i]))
 	}
 	return out
 }
