@@ -15,6 +15,16 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
+// blind is the status of a policy of which nothing can be decided, because nobody sees
+// what it has: what was reported of its traffic still holds.
+func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
+	now := *policy.Status.DeepCopy()
+	now.ObservedGeneration = policy.Generation
+	status.Set(&now.Conditions, policy.Generation, v1alpha1.ConditionAccepted, metav1.ConditionFalse, cause.Reason, cause.Message)
+	status.Stalled(&now.Conditions, policy.Generation, cause.Reason, cause.Message)
+	return now
+}
+
 // problem is what keeps a condition from being True.
 type problem struct {
 	reason, message string

@@ -184,9 +184,10 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	users.watch = func(gvk schema.GroupVersionKind) error { return r.watchUsers(c, gvk) }
 	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
-		return r.watchKind(mgr, c, gvk, written)
+		return r.watchKind(mgr, c, opts.Namespaces, gvk, written)
 	}}
-	return r.kinds.look(allKinds())
+	r.kinds.look(allKinds())
+	return nil
 }
 
 // Reconcile makes one pass over a policy.
@@ -207,8 +208,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.journal.Behind(&policy) {
 		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next pass.
 	}
-	if err := r.kinds.look(needs(&policy)); err != nil {
-		return ctrl.Result{}, err
+	if unread := r.unread(&policy); unread != nil {
+		if err := r.save(ctx, &policy, blind(&policy, unread)); err != nil {
+			return status.Again(ctx, err)
+		}
+		return ctrl.Result{RequeueAfter: r.kinds.every}, nil
 	}
 	f, err := r.observe(ctx, &policy)
 	if err != nil {
@@ -242,6 +246,15 @@ func (r *Reconciler) carryOut(ctx context.Context, f *facts) (time.Duration, err
 		return 0, failed
 	}
 	return r.again(f, out, w, wake), nil
+}
+
+// unread looks for the kinds of what a policy has or needs, and names one of them that
+// cannot be read; nil: all can that there are. A pass that saw nothing of what is live
+// would take it for gone.
+func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
+	kinds := rests(policy)
+	r.kinds.look(kinds)
+	return r.kinds.problem(kinds)
 }
 
 // forget a policy that is gone, or about to go with all that it owns.
@@ -313,30 +326,20 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 }
 
 // watchKind returns when the cache holds the objects of a kind: a pass that saw none
-// of them would take them for gone.
-func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, gvk schema.GroupVersionKind, written bool) error {
+// of them would take them for gone. A kind that cannot be listed does not get into the
+// cache, which would wait for it, and all else with it.
+func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	o, err := newObject(mgr.GetScheme(), gvk)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
 	defer cancel()
-	if namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper()); err != nil {
-		return fmt.Errorf("find scope of %s: %w", gvk.Kind, err)
-	} else if !namespaced {
-		some := &metav1.PartialObjectMetadataList{}
-		some.SetGroupVersionKind(gvk)
-		if err := mgr.GetAPIReader().List(ctx, some, client.Limit(1)); err != nil {
-			return fmt.Errorf("list %s: %w", gvk.Kind, err) // A watch that is forbidden would only wait.
-		}
+	if err := tryList(ctx, mgr, namespaces, gvk, written); err != nil {
+		return err
 	}
-	if written {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
-			return fmt.Errorf("index %s: %w", gvk.Kind, err)
-		}
-	}
-	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {
-		return fmt.Errorf("fill cache of %s: %w", gvk.Kind, err)
+	if err := fillCache(ctx, mgr, o, written); err != nil {
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next try makes both anew.
 	}
 	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
 	if written {
@@ -345,6 +348,49 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, gvk sc
 	}
 	if err := c.Watch(source.Kind(mgr.GetCache(), o, enqueue, filter)); err != nil {
 		return fmt.Errorf("watch %ss: %w", gvk.Kind, err)
+	}
+	return nil
+}
+
+// tryFor is how long a list may take that tries whether a kind can be listed.
+const tryFor = 5 * time.Second
+
+// tryList lists what the cache would hold of a kind, past the cache: a watch that is
+// forbidden, or whose objects cannot be converted, would only wait.
+func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
+	namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper())
+	if err != nil {
+		return fmt.Errorf("find scope of %s: %w", gvk.Kind, err)
+	}
+	if !namespaced || len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	for _, namespace := range namespaces {
+		options := []client.ListOption{client.InNamespace(namespace)}
+		if written {
+			options = append(options, client.HasLabels{v1alpha1.LabelPolicy})
+		}
+		some := &metav1.PartialObjectMetadataList{}
+		some.SetGroupVersionKind(gvk)
+		if err := mgr.GetAPIReader().List(ctx, some, options...); err != nil {
+			return fmt.Errorf("list %s: %w", gvk.Kind, err)
+		}
+	}
+	return nil
+}
+
+// fillCache returns when the cache holds the objects of a kind, with an index of the
+// policies of those that are written. One that has not started yet fills itself later.
+func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
+	if written {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
+			return fmt.Errorf("index %T: %w", o, err)
+		}
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {
+		return fmt.Errorf("fill cache of %T: %w", o, err)
 	}
 	return nil
 }

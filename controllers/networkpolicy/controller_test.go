@@ -295,8 +295,8 @@ func allKnown() *kinds {
 		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
 		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
 	}
-	if err := k.look(allKinds()); err != nil {
-		panic(err)
+	if k.look(allKinds()); k.problem(allKinds()) != nil {
+		panic(k.problem(allKinds()).Message)
 	}
 	return k
 }

@@ -103,20 +103,23 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 }
 
 // kinds knows which kinds of the providers the API server has, and starts a watch of
-// each when it has it. A kind that is missing is looked for again while a policy needs
-// it, so that nothing waits for a restart.
+// each when it has it. A kind that is missing, or that cannot be listed, is looked for
+// again while a policy needs it, so that nothing waits for a restart. It holds up nobody
+// who does not need it: no lock is held while the API server is asked.
 type kinds struct {
 	mapper meta.RESTMapper
 	// every is when a policy that needs a kind which is missing is looked at again.
 	every time.Duration
-	// watch of a kind, which is written or only read.
+	// watch of a kind, which is written or only read. What fails leaves nothing behind.
 	watch func(gvk schema.GroupVersionKind, written bool) error
 	// channel reads whether a kind's definition is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex
 	seen map[string]seenKind
-	next map[string]time.Time
+	// unread is why a kind that the API server has, as far as is known, is not watched.
+	unread map[string]error
+	next   map[string]time.Time
 }
 
 // seenKind is a kind that the API server has.
@@ -170,50 +173,109 @@ func needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// look for those of the kinds that are not known yet, each at most once in half of
-// every.
-func (k *kinds) look(needed []providers.Kind) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, kind := range needed {
-		if err := k.lookFor(kind); err != nil {
-			return err
+// rests are the kinds of the objects that a policy has or needs: without a look at them
+// nobody knows what leads to its releases.
+func rests(p *v1alpha1.NetworkPolicy) []providers.Kind {
+	out := needs(p)
+	from := []string{p.Status.Provider}
+	if s := p.Status.ProviderSwitch; s != nil {
+		from = append(from, s.From...)
+	}
+	for _, former := range known {
+		if former != provider(p) && slices.Contains(from, former.Name()) {
+			out = append(out, former.Writes()...)
 		}
 	}
-	return nil
+	for _, kind := range writtenKinds() {
+		if slices.ContainsFunc(p.Status.Routes, func(s v1alpha1.RouteStatus) bool { return s.Kind == kind.Kind }) {
+			out = append(out, kind)
+		}
+	}
+	return out
 }
 
-func (k *kinds) lookFor(kind providers.Kind) error {
+// look for those of the kinds that are not known yet, each at most once in half of
+// every, whether it was missing or could not be listed. Where somebody is at it, the
+// kind is what it was before.
+func (k *kinds) look(needed []providers.Kind) {
+	for _, kind := range needed {
+		if k.turn(kind) {
+			found, err := k.find(kind)
+			k.note(kind, found, err)
+		}
+	}
+}
+
+// turn says whether it is time to look for a kind.
+func (k *kinds) turn(kind providers.Kind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if _, ok := k.seen[kind.Kind]; ok || time.Now().Before(k.next[kind.Kind]) {
-		return nil
+		return false
 	}
-	if k.seen == nil {
-		k.seen, k.next = map[string]seenKind{}, map[string]time.Time{}
+	if k.next == nil {
+		k.seen, k.unread, k.next = map[string]seenKind{}, map[string]error{}, map[string]time.Time{}
 	}
+	k.next[kind.Kind] = time.Now().Add(k.every / 2)
+	return true
+}
+
+// note what became of a look.
+func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.unread, kind.Kind)
+	switch {
+	case err != nil:
+		k.unread[kind.Kind] = err
+		k.next[kind.Kind] = time.Now().Add(k.every / 2) // The look itself may have taken long.
+	case found != nil:
+		k.seen[kind.Kind] = *found
+	}
+}
+
+// find a kind, and start its watch; nil: the API server does not have it.
+func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	gvk, err := served(k.mapper, kind)
-	if err != nil {
-		return err
-	}
-	if gvk.Version == "" {
-		k.next[kind.Kind] = time.Now().Add(k.every / 2)
-		return nil
+	if err != nil || gvk.Version == "" {
+		return nil, err
 	}
 	experimental, err := k.channel(gvk)
-	if err != nil {
-		return err
+	if err == nil {
+		err = k.watch(gvk, written(kind.Kind))
 	}
-	if err := k.watch(gvk, written(kind.Kind)); err != nil {
-		if apierrors.IsForbidden(err) && !written(kind.Kind) {
-			return nil // A manager that may see namespaces only does without.
-		}
-		return err
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return nil, nil // Taken away: the mapper remembers it.
+	case err != nil:
+		return nil, err
 	}
 	how := providers.Served{Version: gvk.Version, Experimental: experimental}
 	if gvk.Kind != kind.Kind {
 		how.Group, how.Kind = gvk.Group, gvk.Kind
 	}
-	k.seen[kind.Kind] = seenKind{kind.Kind, gvk, how}
+	return &seenKind{kind.Kind, gvk, how}, nil
+}
+
+// problem names the first of the kinds that cannot be read; nil: none.
+func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, kind := range rests {
+		if err := k.unread[kind.Kind]; err != nil {
+			return &providers.Problem{Reason: reasonMissing(kind.Group), Message: fmt.Sprintf(
+				"%ss of %s cannot be read: %v: give the manager the right to list and watch them, or mend what the message names; what is live stays as it is until then", kind.Kind, kind.Group, err)}
+		}
+	}
 	return nil
+}
+
+// reasonMissing is the reason where a kind of a group is missing.
+func reasonMissing(group string) string {
+	if group == gatewayv1.GroupName {
+		return providers.ReasonAPIMissing
+	}
+	return providers.ReasonProviderAPIMissing
 }
 
 // lacks says whether one of the kinds is not known yet.

@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,9 +51,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	}
 	k, started := watched(mapper, time.Nanosecond)
 	for range 2 { // A second look starts nothing twice.
-		if err := k.look(allKinds()); err != nil {
-			t.Fatal(err)
-		}
+		k.look(allKinds())
 	}
 	if diff := cmp.Diff([]string{"v1 Gateway (read)", "v1 HTTPRoute", "v1alpha2 TCPRoute"}, *started); diff != "" {
 		t.Error(diff)
@@ -61,9 +60,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	want(t, "UDPRoute is missing", k.lacks(udp), true)
 	mapper.Add(gatewayGVK("v1", "UDPRoute"), meta.RESTScopeNamespace)
 	time.Sleep(time.Microsecond) // Not for luck: half of every must be over.
-	if err := k.look(udp); err != nil {
-		t.Fatal(err)
-	}
+	k.look(udp)
 	want(t, "UDPRoute is missing once it is installed", k.lacks(udp), false)
 	want(t, "the last watch", (*started)[len(*started)-1], "v1 UDPRoute")
 }
@@ -73,26 +70,110 @@ func TestAKindIsNotLookedForAtEachPass(t *testing.T) {
 	k, started := watched(mapper, time.Hour)
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
 	for range 2 {
-		if err := k.look(gateways); err != nil {
-			t.Fatal(err)
-		}
+		k.look(gateways)
 		mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
 	}
 	want(t, "watches", len(*started), 0)
 }
 
+// What cannot be watched is named, and tried again at its pace; a definition that is
+// gone is one that is missing.
 func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
+	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
+	certificates := []providers.Kind{{Group: "cert-manager.io", Kind: "Certificate", Versions: []string{"v1"}}}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "gateways"}, "", errors.New("no right"))
+	for name, tc := range map[string]struct {
+		kinds  []providers.Kind
+		err    error
+		reason string
+	}{
+		"of the Gateway API": {gateways, refused, reasonGatewayAPIMissing},
+		"of another":         {certificates, errors.New("no webhook"), providers.ReasonProviderAPIMissing},
+		"gone meanwhile":     {gateways, apierrors.NewNotFound(schema.GroupResource{Resource: "gateways"}, ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(schema.GroupVersionKind{Group: tc.kinds[0].Group, Version: "v1", Kind: tc.kinds[0].Kind}, meta.RESTScopeNamespace)
+			k, started := watched(mapper, time.Hour)
+			start, tries := k.watch, 0
+			k.watch = func(schema.GroupVersionKind, bool) error { tries++; return tc.err }
+			for range 2 {
+				k.look(tc.kinds)
+			}
+			want(t, "tries", tries, 1)
+			want(t, "missing", k.lacks(tc.kinds), true)
+			p := k.problem(tc.kinds)
+			want(t, "told", p != nil, tc.reason != "")
+			if p != nil {
+				want(t, "reason", p.Reason, tc.reason)
+				want(t, "kind and cause are named", strings.Contains(p.Message, tc.kinds[0].Kind) && strings.Contains(p.Message, tc.err.Error()), true)
+			}
+			k.watch, k.every = start, time.Nanosecond
+			k.next = map[string]time.Time{} // Its time has come.
+			k.look(tc.kinds)
+			want(t, "watches", len(*started), 1)
+			want(t, "told afterwards", k.problem(tc.kinds) != nil, false)
+		})
+	}
+}
+
+// While one pass waits for a kind, others go on without it.
+func TestALookHoldsUpNobody(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
-	k, started := watched(mapper, time.Hour)
-	start, fails := k.watch, errors.New("no answer")
-	k.watch = func(gvk schema.GroupVersionKind, written bool) error { return fails }
+	k, _ := watched(mapper, time.Hour)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	k.watch = func(schema.GroupVersionKind, bool) error { close(begun); <-goOn; return nil }
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
-	want(t, "error", errors.Is(k.look(gateways), fails), true)
-	want(t, "missing", k.lacks(gateways), true)
-	k.watch = start
-	want(t, "error afterwards", k.look(gateways), nil)
-	want(t, "watches", len(*started), 1)
+	done := make(chan struct{})
+	go func() { k.look(gateways); close(done) }()
+	<-begun
+	k.look(gateways)
+	want(t, "known meanwhile", len(k.known()), 0)
+	want(t, "missing meanwhile", k.lacks(gateways), true)
+	close(goOn)
+	<-done
+	want(t, "known", len(k.known()), 1)
+}
+
+// Nothing is decided while a kind cannot be read that the policy has objects of.
+func TestKindsThatAPolicyRestsOn(t *testing.T) {
+	names := func(change func(*v1alpha1.NetworkPolicy)) []string {
+		p := newWorld(t).policy.DeepCopy()
+		change(p)
+		var out []string
+		for _, k := range rests(p) {
+			out = append(out, k.Kind)
+		}
+		return out
+	}
+	onIngress := func(p *v1alpha1.NetworkPolicy) {
+		p.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx"}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.NetworkPolicy)
+		want   []string
+	}{
+		"what it needs": {func(*v1alpha1.NetworkPolicy) {}, []string{"Gateway", "HTTPRoute"}},
+		"what the provider of the last report wrote": {func(p *v1alpha1.NetworkPolicy) {
+			onIngress(p)
+			p.Status.Provider = "apisix"
+		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
+		"what a former provider wrote": {func(p *v1alpha1.NetworkPolicy) {
+			onIngress(p)
+			p.Status.Provider, p.Status.ProviderSwitch = "ingress", &v1alpha1.ProviderSwitch{From: []string{"apisix"}}
+		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
+		"the route of somebody else": {func(p *v1alpha1.NetworkPolicy) {
+			onIngress(p)
+			p.Status.Routes = []v1alpha1.RouteStatus{{Kind: "GRPCRoute", Name: "theirs"}}
+		}, []string{"Ingress", "GRPCRoute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, names(tc.change)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
 }
 
 // channels answers reads of definitions.

@@ -58,6 +58,9 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 		return status.Again(ctx, err)
 	}
 	if !going && (!late || len(userNames(policy)) > 0) {
+		if r.unread(policy) != nil {
+			return ctrl.Result{RequeueAfter: r.kinds.every}, nil
+		}
 		f, err := r.observe(ctx, policy)
 		if err != nil {
 			return status.Again(ctx, err)
