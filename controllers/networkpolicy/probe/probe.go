@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -278,7 +280,11 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	transport := &http.Transport{
 		// The address is that of the gateway, whatever the host's name leads to.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return p.outbound.Dial(ctx, network, address(probe))
+			conn, err := p.outbound.Dial(ctx, network, address(probe))
+			if err != nil {
+				return nil, &dialError{err}
+			}
+			return conn, nil
 		},
 		// What is asked is which configuration answers, and not who: a certificate that
 		// is missing or self-made is no reason to hold up a release. Nothing is sent that
@@ -295,10 +301,36 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 		if ctx.Err() != nil {
 			return Failed, fmt.Sprintf("no answer within %s", Timeout)
 		}
-		return Failed, err.Error()
+		return Failed, failure(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	return judge(probe, response)
+}
+
+// dialError says that there was no connection.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+// failure is the text of a request without an answer: one for each class of errors, and
+// nothing of what came back. A Gateway's status may name the address of something else,
+// whose words are for nobody who reads the status of a policy.
+func failure(err error) string {
+	dial, dns, cause := (*dialError)(nil), (*net.DNSError)(nil), syscall.Errno(0)
+	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)
+	switch connected := !errors.As(err, &dial); {
+	case !connected && errors.As(err, &dns):
+		return "no connection: its name cannot be resolved"
+	case !connected && errors.As(err, &cause):
+		return "no connection: " + cause.Error()
+	case !connected:
+		return "no connection"
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record), errors.As(err, &alert):
+		return "it does not speak TLS for the host"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "it ends the connection without an answer"
+	}
+	return "what it answers is no HTTP of the usual size"
 }
 
 // judge tells whose answer it is.

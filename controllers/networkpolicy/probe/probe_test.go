@@ -180,8 +180,8 @@ func TestWrongAnswers(t *testing.T) {
 		}, Elsewhere, "it answers 302, and not for the route"},
 		"a header without end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Long", strings.Repeat("x", 2*maxHeader))
-		}, Failed, "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 16384 bytes; aborted"},
-		"no answer": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "EOF"},
+		}, Failed, "what it answers is no HTTP of the usual size"},
+		"no answer": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "it ends the connection without an answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
@@ -195,6 +195,69 @@ func TestWrongAnswers(t *testing.T) {
 			s.Forget(shop)
 		})
 	}
+}
+
+// TestOtherServices: what is at an address that is no gateway's is not told to whoever
+// reads the status of a policy.
+func TestOtherServices(t *testing.T) {
+	const secret = "vault-internal"
+	for name, test := range map[string]struct {
+		banner string
+		tls    bool
+		want   string
+	}{
+		"another protocol":  {"+OK " + secret + " 3.1\r\n\r\n", false, "what it answers is no HTTP of the usual size"},
+		"a code that is no": {"HTTP/1.1 " + secret + "\r\n\r\n", false, "what it answers is no HTTP of the usual size"},
+		"a bad header":      {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "what it answers is no HTTP of the usual size"},
+		"half an answer":    {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it ends the connection without an answer"},
+		"no TLS":            {"+OK " + secret + "\r\n", true, "it does not speak TLS for the host"},
+		"HTTP without TLS":  {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not speak TLS for the host"},
+		"silence":           {"", false, "it ends the connection without an answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = c.Read(make([]byte, 4096)) // Else what is left of it resets the connection.
+					_, _ = c.Write([]byte(test.banner))
+					_ = c.Close()
+				}
+			}()
+			s := start(t)
+			p := providers.Probe{Address: "127.0.0.1", Port: int32(l.Addr().(*net.TCPAddr).Port), TLS: test.tls, Host: "shop.example.com", Path: "/.well-known/hlnr/x", Answer: asWritten}
+			s.Ask(shop, []providers.Probe{p})
+			s.until("a problem", func() bool { return s.Known(shop)[p].Problem != "" })
+			if diff := cmp.Diff(test.want, s.Known(shop)[p].Problem); diff != "" {
+				t.Errorf("problem (-want +got):\n%s", diff)
+			}
+			s.Forget(shop)
+		})
+	}
+}
+
+// TestNobodyThere: the cause is told as the system gives it.
+func TestNobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := providers.Probe{Address: "127.0.0.1", Port: int32(l.Addr().(*net.TCPAddr).Port), Host: "shop.example.com", Path: "/.well-known/hlnr/x", Answer: asWritten}
+	_ = l.Close()
+	s := start(t)
+	s.Ask(shop, []providers.Probe{p})
+	s.until("a problem", func() bool { return s.Known(shop)[p].Problem != "" })
+	if got := s.Known(shop)[p].Problem; got != "no connection: connection refused" {
+		t.Errorf("problem is %q", got)
+	}
+	s.Forget(shop)
 }
 
 // TestEndlessBody: it is not read.
