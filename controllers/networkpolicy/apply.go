@@ -81,6 +81,21 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: name}, f.now)
 		}
 	}
+	putRoute := func(name string, objects []client.Object) (refused *status.Error) {
+		for _, want := range objects {
+			obj := want.DeepCopyObject().(client.Object)
+			if old := liveObject(f.live[name], want); old != nil {
+				// A pass that read an older route must not write over a newer one.
+				obj.SetUID(old.GetUID())
+				obj.SetResourceVersion(old.GetResourceVersion())
+			}
+			put(routeName(name), obj)
+			if refused = w.refused[routeName(name)]; refused != nil {
+				break // A canary without its route would be that of somebody else's.
+			}
+		}
+		return refused
+	}
 	for _, route := range slices.Concat(out.routes, out.former) {
 		if live := f.live[route.Name]; live != nil && live.User {
 			if len(route.objects) > 0 {
@@ -88,17 +103,10 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 			}
 			continue
 		}
-		for _, want := range route.objects {
-			obj := want.DeepCopyObject().(client.Object)
-			if old := liveObject(f.live[route.Name], want); old != nil {
-				// A pass that read an older route must not write over a newer one.
-				obj.SetUID(old.GetUID())
-				obj.SetResourceVersion(old.GetResourceVersion())
-			}
-			put(routeName(route.Name), obj)
-			if w.refused[routeName(route.Name)] != nil {
-				break // A canary without its route would be that of somebody else's.
-			}
+		if refused := putRoute(route.Name, route.objects); refused != nil && refused.Class == status.Terminal {
+			delete(w.refused, routeName(route.Name))
+			putRoute(route.Name, f.weightsAlone(route))
+			w.refused[routeName(route.Name)] = refused // What was asked for is not there.
 		}
 		if w.changed[routeName(route.Name)] {
 			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: route.Name}, f.now)
@@ -127,6 +135,23 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 	}
 	return w, nil
+}
+
+// weightsAlone are the objects of a live route as they are, but for the weights of the
+// decided one and the hosts that it takes away. They are written where the server refuses
+// what else the specification says: what is wrong with a filter must not keep traffic on a
+// release that has no pods, or that was aborted. None: there is nothing to change.
+func (f *facts) weightsAlone(route *routeDecision) []client.Object {
+	live := f.live[route.Name]
+	if live == nil || live.User || live.Leaving || f.former(live) {
+		return nil
+	}
+	alone, scene := route.Route, f.scene
+	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was said of them stays.
+	scene.Policy = f.policy.DeepCopy()
+	scene.Policy.Spec.Provider = nil // As where the policy has left the provider.
+	return provider(f.policy).See(scene).Carry(live, alone)
 }
 
 // liveObject is the live one of a route's objects that has the kind and name of want;

@@ -2,11 +2,13 @@ package networkpolicy
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +23,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/test/apiserver"
 )
 
 func TestServerRollout(t *testing.T) {
@@ -341,4 +345,90 @@ func TestServerRefusedEdit(t *testing.T) {
 	p.eventually("shop", "conflict", has("Ready", reasonNameConflict))
 	p.quiet()
 	p.get(live.Name, &gatewayv1.HTTPRoute{})
+}
+
+// Where the server refuses what the specification says of a route, traffic leaves a
+// release without pods all the same, and what is refused is told.
+func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", p.namespace+".example.com")
+	p.eventually("shop", "served", has("Ready", "Programmed"))
+	b := p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventually("shop", "split", confirmed("1-x", 2, "a", "b"))
+
+	const name, header = "no-such-header", "X-Refused"
+	rules := admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}}}
+	rules.ResourceRules = []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{gatewayv1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"httproutes"}},
+	}}}
+	for _, o := range []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &rules, Validations: []admissionv1.Validation{{
+				Expression: `object.spec.rules.all(r, !has(r.filters) || r.filters.all(f, !has(f.requestHeaderModifier) || f.requestHeaderModifier.set.all(h, h.name != "` + header + `")))`,
+			}},
+		}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		}},
+	} {
+		if err := server.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Delete(context.Background(), o) })
+	}
+	backends := func() (route gatewayv1.HTTPRoute, out []string) {
+		var routes gatewayv1.HTTPRouteList
+		if err := server.List(t.Context(), &routes, client.InNamespace(p.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "routes", len(routes.Items), 1)
+		for _, b := range routes.Items[0].Spec.Rules[0].BackendRefs {
+			out = append(out, fmt.Sprintf("%s=%d", b.Name, *b.Weight))
+		}
+		return routes.Items[0], out
+	}
+	filter := v1alpha1.RouteFilter{RequestHeaderModifier: &v1alpha1.HeaderModifier{Set: []v1alpha1.HeaderValue{{Name: header, Value: "a"}}}}
+	apiserver.Eventually(t, func(ctx context.Context) error { // The server takes a moment to know its rules.
+		route, _ := backends()
+		route.Spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{
+			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: header, Value: "a"}}},
+		}}
+		if err := server.Update(ctx, &route, client.DryRunAll); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("it is taken: %w", err)
+		}
+		return nil
+	})
+	var policy v1alpha1.NetworkPolicy
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		p.get("shop", &policy)
+		policy.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{filter}
+		return server.Update(ctx, &policy)
+	})
+	p.eventually("shop", "refused", has("Accepted", status.ReasonInvalid))
+	_, split := backends()
+	want(t, "shares while it is refused", len(split), 2)
+	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	apiserver.Eventually(t, func(context.Context) error {
+		if _, left := backends(); len(left) != 1 {
+			return fmt.Errorf("shares without a pod of the canary: %q", left)
+		}
+		return nil
+	})
+	p.eventually("shop", "masked", func(h *v1alpha1.NetworkPolicy) bool {
+		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(find(h.Status.Groups, "1-x").Masked, "b")
+	})
+	time.Sleep(time.Second)
+	p.quiet()
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		p.get("shop", &policy)
+		policy.Spec.Provider.Gateway.Filters = nil
+		return server.Update(ctx, &policy)
+	})
+	p.eventually("shop", "mended", func(h *v1alpha1.NetworkPolicy) bool { return has("Ready", "Programmed")(h) })
 }
