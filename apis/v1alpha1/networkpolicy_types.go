@@ -237,6 +237,7 @@ type GatewayProvider struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: a Gateway that is named more than once needs a sectionName each time, and another one"
 	ParentRefs []ParentReference `json:"parentRefs"`
 
 	// confirm says when a route counts as programmed: when every parent accepted it
@@ -358,11 +359,12 @@ type ExtensionReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="group of an extensionRef has lower-case letters, digits, '-' and '.', such as traefik.io"
 	Group string `json:"group"`
 
 	// kind of the object.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][-A-Za-z0-9]*$")`,message="kind is one word in CamelCase, such as Middleware"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")`,message="kind is one word in CamelCase, such as Middleware"
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
@@ -434,18 +436,21 @@ type ParentReference struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="namespace of a Gateway has lower-case letters, digits and '-', such as infra"
 	Namespace string `json:"namespace,omitempty"`
 
 	// name of the Gateway.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="name of a Gateway has lower-case letters, digits, '-' and '.', such as public"
 	Name string `json:"name"`
 
 	// sectionName is the name of a listener. Absent: all that fit.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="sectionName, of a listener of the Gateway, has lower-case letters, digits, '-' and '.', such as web"
 	SectionName string `json:"sectionName,omitempty"`
 }
 
@@ -483,6 +488,7 @@ type Domain struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.domains[].parentRefs: a Gateway that is named more than once needs a sectionName each time, and another one"
 	ParentRefs []ParentReference `json:"parentRefs,omitempty"`
 
 	// groups that the domain leads to. Absent: each group its own domain where the

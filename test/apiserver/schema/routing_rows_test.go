@@ -34,6 +34,11 @@ func rewritten(matches string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [{urlRewrite: {replacePrefixMatch: /v2}}]}}, domains: [{domain: shop.example.com, canaryMatches: [` + matches + `]}]}`
 }
 
+// parents is a patch with the provider's parents.
+func parents(items ...string) string {
+	return `spec: {provider: {gateway: {parentRefs: [` + strings.Join(items, ", ") + `]}}}`
+}
+
 // provided is a patch with another provider than the gateway.
 func provided(fields string) string { return `spec: {provider: {gateway: null, ` + fields + `}}` }
 
@@ -41,6 +46,7 @@ const (
 	matchField    = "spec.domains[0].canaryMatches[0]."
 	listenerField = "spec.listeners[0]."
 	filterField   = "spec.provider.gateway.filters[0]."
+	namedTwice    = "spec.provider.gateway.parentRefs: a Gateway that is named more than once"
 	setOneFilter  = "set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"
 	service       = `extensionRef: {group: traefik.io, kind: Middleware, name: a}`
 )
@@ -88,6 +94,17 @@ var routingRows = map[string]row{
 	"hnp domain's parent without a name":  {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: \"\"}]"), refused: "spec.domains[0].parentRefs[0].name"},
 	"hnp domain's parent, empty":          {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a, namespace: \"\"}]"), refused: "spec.domains[0].parentRefs[0].namespace"},
 	"hnp domain's parent, no listener":    {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a, sectionName: \"\"}]"), refused: "spec.domains[0].parentRefs[0].sectionName"},
+	"hnp parents that differ":             {kind: "NetworkPolicy", patch: parents("{name: a, sectionName: web}", "{name: a, sectionName: tls}", "{name: a, namespace: infra}", "{name: b}")},
+	"hnp parent twice":                    {kind: "NetworkPolicy", patch: parents("{name: a}", "{name: a}"), refused: namedTwice},
+	"hnp parent beside its listener":      {kind: "NetworkPolicy", patch: parents("{name: a}", "{name: a, sectionName: web}"), refused: namedTwice},
+	"hnp parent's listener twice":         {kind: "NetworkPolicy", patch: parents("{name: a, namespace: infra, sectionName: web}", "{name: b}", "{name: a, namespace: infra, sectionName: web}"), refused: namedTwice},
+	"hnp parent's name no name":           {kind: "NetworkPolicy", patch: parents("{name: Public_1}"), refused: "name of a Gateway has lower-case letters"},
+	"hnp parent's namespace no name":      {kind: "NetworkPolicy", patch: parents("{name: a, namespace: a.b}"), refused: "namespace of a Gateway has lower-case letters"},
+	"hnp parent's listener no name":       {kind: "NetworkPolicy", patch: parents("{name: a, sectionName: Web}"), refused: "sectionName, of a listener of the Gateway, has lower-case letters"},
+	"hnp domain's parent twice":           {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a}, {name: a, sectionName: web}]"), refused: "spec.domains[].parentRefs: a Gateway that is named more than once"},
+	"hnp domain's parents, most":          {kind: "NetworkPolicy", patch: domain("parentRefs: " + numbered("{name: g, sectionName: s#}", 8))},
+	"hnp extension's group no name":       {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: Traefik IO, kind: Middleware, name: a}}"), refused: "group of an extensionRef has lower-case letters"},
+	"hnp extension's kind with a dash":    {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: traefik.io, kind: Middleware-, name: a}}"), refused: "kind is one word in CamelCase"},
 	"hnp listener":                        {kind: "NetworkPolicy", patch: listened("")},
 	"hnp listener over UDP":               {kind: "NetworkPolicy", patch: listeners(`{name: a, port: udp, parentRef: {name: public, sectionName: dns}}`)},
 	"hnp listeners, most":                 {kind: "NetworkPolicy", patch: listeners(strings.Trim(numbered(`{name: l#, port: tcp, parentRef: {name: public, sectionName: s#}}`, 16), "[]"))},
