@@ -589,3 +589,47 @@ func TestTooManyPreviews(t *testing.T) {
 	want(t, "a new group", w.split("2-x.a.example.com"), "2.0.0=100")
 	want(t, "the old one", w.split("www.example.com"), "1.0.0=100")
 }
+
+// A group or version that is not there takes nothing away, and what stays follows the
+// releases.
+func TestWhatADomainCannotLeadToTakesNothingAway(t *testing.T) {
+	named := func(names ...string) *v1alpha1.DomainGroups {
+		return &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: names}
+	}
+	version := func(v string) *v1alpha1.DomainRelease { return &v1alpha1.DomainRelease{Version: v} }
+	const www, each = "www.example.com", "{{.ReleaseGroupName}}.example.com"
+	for name, tc := range map[string]struct {
+		before, after v1alpha1.Domain
+		host          string
+		// kept is the split after the edit, and followed after a promotion.
+		kept, followed, ready string
+	}{
+		"no group of the name":         {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
+		"no group, with a template":    {v1alpha1.Domain{Domain: each}, v1alpha1.Domain{Domain: each, Groups: named("1.y")}, "1-x.example.com", "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
+		"no release of the version":    {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.1.0=100", "False PinnedReleaseUnavailable"},
+		"pinned, no other release":     {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.0.0=100", "False PinnedReleaseUnavailable"},
+		"pinned, no group of the name": {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.0.0=100", "False GroupNotFound"},
+		"another host":                 {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: "w.example.com", Groups: named("1.y")}, www, "", "", "False GroupNotFound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.ready["b"] = 1, 1
+			w.policy.Spec.Domains = []v1alpha1.Domain{tc.before}
+			w.settle()
+			w.policy.Spec.Domains = []v1alpha1.Domain{tc.after}
+			w.settle()
+			want(t, "split", w.split(tc.host), tc.kept)
+			want(t, "ready", w.condition("Ready"), tc.ready)
+			w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.settle()
+			want(t, "after a promotion", w.split(tc.host), tc.followed)
+			want(t, "revision", w.traffic("1-x").Revision, 2)
+			closing := group("1-x", 3, "b 1.1.0 deprecated 0")
+			closing.Phase = v1alpha1.GroupClosing
+			w.ready["c"] = 1
+			w.ledger(group("2-x", 1, "c 2.0.0 active 100"), closing)
+			w.settle()
+			want(t, "its group is gone", w.split(tc.host), "")
+		})
+	}
+}

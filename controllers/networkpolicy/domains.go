@@ -84,7 +84,8 @@ type row struct {
 	// reason and message why the row is not routed, or what is wrong with it.
 	reason, message string
 	// kept rows are live although the specification no longer gives them, because
-	// what it gives instead is no host, or although nobody can say whether they may be.
+	// what it gives instead is no host, or leads to nothing that is there, or although
+	// nobody can say whether they may be.
 	kept bool
 }
 
@@ -211,6 +212,7 @@ func (d *decider) rows() []*row {
 		rows = append(rows, d.listenerRow(i, entry))
 	}
 	d.keepInvalid(rows)
+	d.keepUnled(rows)
 	d.settleClaims(rows)
 	settleTLS(rows)
 	return rows
@@ -402,7 +404,8 @@ func (d *decider) groupRows(base row, entry v1alpha1.Domain) []*row {
 				rows = append(rows, &r)
 			}
 		}
-		return append(rows, d.missingGroups(base, entry, names)...)
+		missing := d.missingGroups(base, entry, names)
+		return slices.Concat(rows, d.unnamed(base, entry, candidates, missing), missing)
 	}
 	r := base
 	r.shared, r.target = true, "newest"
@@ -461,6 +464,60 @@ func (d *decider) missingGroups(base row, entry v1alpha1.Domain, names []string)
 		rows = append(rows, &r)
 	}
 	return rows
+}
+
+// unnamed are rows of the groups that a domain with a template has led to, and that are not
+// named: they stay while a name fits no group, because it may be theirs.
+func (d *decider) unnamed(base row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*row) (rows []*row) {
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, g := range d.liveGroups() {
+		r := base
+		r.target, r.group, r.kept = "group/"+g.Slug, g, true
+		if r = d.renderRow(r, entry); r.reason != "" || slices.Contains(candidates, g) || r.host == "" || d.hostGroup(r.host, r.path) != g.Slug {
+			continue
+		}
+		r.fail(missing[0].reason, missing[0].message)
+		rows = append(rows, &r)
+	}
+	return rows
+}
+
+// keepUnled keeps live what a domain or listener has led to, while what it is to lead to
+// instead is not there: its group, or the release of its version. A pin stays to what a pin
+// may serve.
+func (d *decider) keepUnled(rows []*row) {
+	for _, r := range rows {
+		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable {
+			continue
+		}
+		for _, name := range sortedKeys(d.live) {
+			route := d.live[name]
+			g := d.ledger.bySlug[route.Group()]
+			if route.Leaving || g == nil || !live(g) || !d.serves(route, r) {
+				continue
+			}
+			if route.Pinned() {
+				i := slices.IndexFunc(g.Releases, func(x v1alpha1.Release) bool {
+					return servable(&x) && d.backendsOf(route)[x.VersionedMicroservice] > 0
+				})
+				if i < 0 {
+					continue
+				}
+				r.pin, r.pinned = true, g.Releases[i].VersionedMicroservice
+			} else {
+				r.pin = false
+			}
+			r.group, r.kept = g, true
+			break
+		}
+	}
+}
+
+// servable says whether a pin may lead to a release (rule 33).
+func servable(r *v1alpha1.Release) bool {
+	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
 // pinRow is the row of a domain with a version (rule 33): it leads to a release

@@ -54,7 +54,7 @@ func (d *decider) judgeHosts(rows []*row) {
 			continue
 		}
 		if err := d.owned.refuses(d.policy.Spec.Domains[r.entry].Domain, r.host); err != nil {
-			r.reason, r.message = reasonDomainNotAllowed, fmt.Sprintf("%s: %v", r.source(), err)
+			r.reason, r.message, r.kept = reasonDomainNotAllowed, fmt.Sprintf("%s: %v", r.source(), err), false
 		}
 		if d.owned != nil && d.owned.unread != nil && r.reason == "" {
 			r.reason, r.kept = reasonDomainsUnreadable, d.carries(r.host)
