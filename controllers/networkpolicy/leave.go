@@ -106,10 +106,11 @@ func (r *Reconciler) giveUp(ctx context.Context, f *facts, late bool) (time.Dura
 		return 0, err
 	}
 	left, err := r.restore(ctx, f)
-	if wait = max(wait, left); err != nil || wait == 0 {
-		return 0, err // Nothing is left that a failed write could be for.
+	if wait = max(wait, left); failed != nil && wait > 0 {
+		// No back-off: that of before may be ready any moment.
+		ctrl.LoggerFrom(ctx).Info("routes of a policy that is being deleted are not as decided", "cause", failed.Error())
 	}
-	return wait, failed
+	return wait, err
 }
 
 // orphans says that a policy is being deleted, and that what it has is to stay.
