@@ -215,6 +215,7 @@ func (d *decider) rows() []*row {
 	d.keepUnled(rows)
 	d.settleClaims(rows)
 	settleTLS(rows)
+	d.keepSecrets(rows)
 	return rows
 }
 

@@ -60,6 +60,20 @@ func settleTLS(rows []*row) {
 	}
 }
 
+// keepSecrets leaves hosts with the Secret that serves them until the one that they ask
+// for has a certificate for them: bad input takes none away. What is in a Secret without
+// issuer nobody knows here.
+func (d *decider) keepSecrets(rows []*row) {
+	for _, r := range rows {
+		if r.tls == nil || certmanager.Unready(d.scene, r.host, *r.tls) == nil {
+			continue
+		}
+		if now := d.view.Secret(r.host); now != r.tls.Secret {
+			r.tls.Until = now
+		}
+	}
+}
+
 // tlsOf is what rows of one route ask for, by host.
 func tlsOf(rows []*row) map[string]providers.TLS {
 	var out map[string]providers.TLS
@@ -143,8 +157,11 @@ func sharedKey(o client.Object) string {
 // accepted and yet serves nothing.
 func (d *decider) address(r providers.Route, host string) (url string, problem *providers.Problem) {
 	url, problem = d.view.Serves(r, host)
-	if unready := certmanager.Unready(d.scene, r.TLS[host]); unready != nil {
-		problem = unready // It says more than the listener that waits for it.
+	t := r.TLS[host]
+	if unready := certmanager.Unready(d.scene, host, t); unready != nil {
+		if problem = unready; t.Until != "" { // It says more than the listener that waits for it.
+			problem.Message += fmt.Sprintf("; until it is, Secret %q serves the host", t.Until)
+		}
 	}
 	return url, problem
 }

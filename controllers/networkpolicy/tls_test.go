@@ -140,6 +140,98 @@ func TestCertificateNotReady(t *testing.T) {
 	}
 }
 
+// secrets are the Secrets that serve hosts.
+func (w *world) secrets() map[string]string {
+	out := map[string]string{}
+	for _, o := range w.others {
+		switch o := o.(type) {
+		case *gatewayv1.ListenerSet:
+			out[string(*o.Spec.Listeners[0].Hostname)] = string(o.Spec.Listeners[0].TLS.CertificateRefs[0].Name)
+		case *networkingv1.Ingress:
+			for _, t := range o.Spec.TLS {
+				for _, host := range t.Hosts {
+					out[host] = t.SecretName
+				}
+			}
+		case *apisix.ApisixTls:
+			for _, host := range o.Spec.Hosts {
+				out[host] = o.Spec.Secret.Name
+			}
+		}
+	}
+	return out
+}
+
+// A host keeps the Secret that serves it, with its Certificate, until there is a
+// certificate in the next one: for a typo, for ever.
+func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
+	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
+		t.Run(name, func(t *testing.T) {
+			tls := func(secret string) *v1alpha1.DomainTLS {
+				out := ownListener(secret)
+				if name != "gateway" {
+					out.Mode = ""
+				}
+				return out
+			}
+			w := encrypted(t, provider, tls("shop-tls"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: firstHost, TLS: tls("shop-tls")}, {Domain: secondHost, TLS: tls("shop-tls")}}
+			w.settle()
+			both := "[" + firstHost + " " + secondHost + "] {ca ClusterIssuer cert-manager.io}"
+			first := "[" + firstHost + "] {ca ClusterIssuer cert-manager.io}"
+			second := "[" + secondHost + "] {ca ClusterIssuer cert-manager.io}"
+
+			w.uncertain["shop-tsl"] = "Pending"
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = tls("shop-tsl") })
+			w.settle()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tls", secondHost: "shop-tls"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": both, "shop-tsl": first})
+			d := w.domain(firstHost)
+			want(t, "reason", d.Reason, reasonCertificateNotReady)
+			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; until it is, Secret "shop-tls" serves the host`)
+			want(t, "the other", w.domain(secondHost).Programmed, true)
+			before := w.writes
+			w.settle()
+			want(t, "writes at rest", w.writes, before)
+
+			w.uncertain = map[string]string{}
+			w.settle()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tls"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": second, "shop-tsl": first})
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+
+			// One that is there and does not name the host yet is not there for it.
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[1].TLS = tls("shop-tsl") })
+			w.pass()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tls"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": second, "shop-tsl": both})
+			w.settle()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tsl"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tsl": both})
+		})
+	}
+}
+
+// A domain that moves to a newer group, whose Secret is another one, keeps its
+// certificate meanwhile.
+func TestSecretOfANewerGroup(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "www.example.com", TLS: ownListener("{{.ReleaseGroupName}}-tls")}}
+	w.settle()
+	w.ready["c"] = 1
+	w.uncertain["2-x-tls"] = "Pending"
+	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "traffic", w.split("www.example.com"), "2.0.0=100")
+	same(t, "Secrets", w.secrets(), map[string]string{"www.example.com": "1-x-tls"})
+	want(t, "certificates", len(w.certificates()), 2)
+	w.uncertain = nil
+	w.settle()
+	same(t, "Secrets", w.secrets(), map[string]string{"www.example.com": "2-x-tls"})
+	want(t, "certificates", len(w.certificates()), 1)
+}
+
 // Domains that share a Secret share a Certificate, whose wildcards stand for the hosts
 // below them.
 func TestSharedSecret(t *testing.T) {

@@ -78,6 +78,8 @@ type View interface {
 	// Serves says where a host can be opened, and what is wrong where a route with it
 	// would be accepted and yet serve nothing.
 	Serves(route Route, host string) (url string, problem *Problem)
+	// Secret that live objects serve a host with; "": none does, or none is named.
+	Secret(host string) string
 	// Referent names what is wrong with an object that the policy names; nil: nothing.
 	Referent() *Problem
 	// Health names what serves no traffic although all is accepted; nil: nothing.
@@ -193,12 +195,18 @@ type TLS struct {
 	Mode v1alpha1.TLSMode
 	// Secret with the certificate; empty in mode Gateway.
 	Secret string
+	// Until is the Secret that serves the host until there is a certificate for it in
+	// Secret; empty: Secret itself.
+	Until string
 	// Issuer of the certificate, its defaults filled in; zero: the Secret is made by
 	// others.
 	Issuer v1alpha1.IssuerReference
 	// Port of the listener, in mode ListenerSet.
 	Port int32
 }
+
+// Serving is the Secret that is to serve the host now.
+func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
 // Shared is an object on which routes rest, and which is no route's own.
 type Shared struct {
@@ -238,13 +246,13 @@ type Backend struct {
 // earlier versions of TLSRoute take no more; the others have no need for more.
 const MaxHostnames = 16
 
-// BySecret are the hosts of routes by the Secret that holds their certificate, sorted.
+// BySecret are the hosts of routes by the Secret that is to serve them now, sorted.
 func BySecret(routes []Route) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range routes {
 		for _, host := range r.Hostnames {
-			if t := r.TLS[host]; t.Secret != "" {
-				out[t.Secret] = append(out[t.Secret], host)
+			if secret := r.TLS[host].Serving(); secret != "" {
+				out[secret] = append(out[secret], host)
 			}
 		}
 	}

@@ -48,6 +48,7 @@ func (noRoutes) Verdict(Route, []client.Object) Verdict { return Verdict{Accepte
 func (noRoutes) Serves(Route, string) (string, *Problem) {
 	return "", nil
 }
+func (noRoutes) Secret(string) string                { return "" }
 func (noRoutes) Referent() *Problem                  { return nil }
 func (noRoutes) Health() *Problem                    { return nil }
 func (noRoutes) Splits() bool                        { return false }

@@ -211,6 +211,16 @@ func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	return out
 }
 
+// Secret of the ApisixTls for a host.
+func (v *view) Secret(host string) string {
+	for _, o := range v.Objects {
+		if t, ok := o.(*ApisixTls); ok && t.DeletionTimestamp == nil && slices.Contains(t.Spec.Hosts, host) {
+			return t.Spec.Secret.Name
+		}
+	}
+	return ""
+}
+
 // Holds says whether a live ApisixTls has to stay because live routes have hosts of it
 // that none of the decided routes has.
 func (v *view) Holds(o client.Object, decided []providers.Route) bool {

@@ -53,11 +53,15 @@ func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 // an issuer, named as the Secret, as cert-manager itself does it. Of what live routes
 // carry beside, nothing is taken out of them.
 func Shared(s providers.Scene, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
-	issuers, had := map[string]v1alpha1.IssuerReference{}, map[string][]string{}
+	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
 		for _, host := range r.Hostnames {
-			if t := r.TLS[host]; t.Issuer.Name != "" {
+			t := r.TLS[host]
+			if t.Issuer.Name != "" {
 				issuers[t.Secret] = t.Issuer
+			}
+			if t.Until != "" {
+				hosts[t.Secret] = append(hosts[t.Secret], host)
 			}
 		}
 	}
@@ -66,7 +70,6 @@ func Shared(s providers.Scene, routes []providers.Route, live map[string]*provid
 			had[c.Spec.SecretName] = c.Spec.DNSNames
 		}
 	}
-	hosts := providers.BySecret(routes)
 	var out []providers.Shared
 	for _, secret := range providers.Sorted(issuers) {
 		all := slices.Concat(hosts[secret], providers.Undecided(had[secret], routes, live))
@@ -80,10 +83,12 @@ func Shared(s providers.Scene, routes []providers.Route, live map[string]*provid
 }
 
 // Holds says whether a live Certificate has to stay because live routes have hosts of it
-// that none of the decided routes has.
+// that none of the decided routes has, or because it serves hosts until another one does.
 func Holds(o client.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
-	return ok && len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0
+	return ok && (len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0 || slices.ContainsFunc(decided, func(r providers.Route) bool {
+		return slices.ContainsFunc(r.Hostnames, func(host string) bool { return r.TLS[host].Until == c.Spec.SecretName })
+	}))
 }
 
 // names are those of a certificate for hosts, sorted: what one of its wildcards covers is
@@ -91,8 +96,7 @@ func Holds(o client.Object, decided []providers.Route, live map[string]*provider
 func names(hosts []string) []string {
 	var out []string
 	for _, host := range hosts {
-		_, parent, _ := strings.Cut(host, ".")
-		if strings.HasPrefix(host, "*.") || !slices.Contains(hosts, "*."+parent) {
+		if strings.HasPrefix(host, "*.") || !slices.Contains(hosts, wildcard(host)) {
 			out = append(out, host)
 		}
 	}
@@ -100,9 +104,15 @@ func names(hosts []string) []string {
 	return slices.Compact(out)
 }
 
+// wildcard that covers a host.
+func wildcard(host string) string {
+	_, parent, _ := strings.Cut(host, ".")
+	return "*." + parent
+}
+
 // Unready says what keeps the certificate of a host from being there; nil: nothing that is
 // known here. A Certificate whose renewal is under way is ready.
-func Unready(s providers.Scene, t providers.TLS) *providers.Problem {
+func Unready(s providers.Scene, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil
 	}
@@ -120,6 +130,8 @@ func Unready(s providers.Scene, t providers.TLS) *providers.Problem {
 			return problem("cert-manager has not answered on Certificate %q: see that it runs", c.Name)
 		case ready.Status != metav1.ConditionTrue:
 			return problem("Certificate %q is not ready: %s: %s", c.Name, ready.Reason, strings.TrimSuffix(ready.Message, "."))
+		case !slices.Contains(c.Spec.DNSNames, host) && !slices.Contains(c.Spec.DNSNames, wildcard(host)):
+			return problem("Certificate %q is to name %q, and does not yet", c.Name, host)
 		}
 		return nil
 	}

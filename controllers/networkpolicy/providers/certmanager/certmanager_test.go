@@ -76,8 +76,8 @@ func TestUndecidedHostsStay(t *testing.T) {
 }
 
 func TestUnready(t *testing.T) {
-	ready := func(status metav1.ConditionStatus, generation int64) *Certificate {
-		c := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls", Generation: 2}}
+	ready := func(status metav1.ConditionStatus, generation int64, names ...string) *Certificate {
+		c := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls", Generation: 2}, Spec: CertificateSpec{DNSNames: names}}
 		c.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: status, Reason: "Expired", Message: "it is old.", ObservedGeneration: generation}}
 		return c
 	}
@@ -85,7 +85,9 @@ func TestUnready(t *testing.T) {
 		object client.Object
 		want   string
 	}{
-		"ready":           {ready(metav1.ConditionTrue, 2), ""},
+		"ready":           {ready(metav1.ConditionTrue, 2, "b.example.com", "a.example.com"), ""},
+		"by its wildcard": {ready(metav1.ConditionTrue, 2, "*.example.com"), ""},
+		"of other hosts":  {ready(metav1.ConditionTrue, 2, "*.a.example.com", "*.com"), `Certificate "shop-tls" is to name "a.example.com", and does not yet`},
 		"ready before":    {ready(metav1.ConditionTrue, 1), `cert-manager has not answered on Certificate "shop-tls": see that it runs`},
 		"not ready":       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
 		"no answer":       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not answered on Certificate "shop-tls": see that it runs`},
@@ -93,7 +95,7 @@ func TestUnready(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if p := Unready(scene(tc.object), providers.TLS{Secret: "shop-tls", Issuer: ca}); p != nil {
+			if p := Unready(scene(tc.object), "a.example.com", providers.TLS{Secret: "shop-tls", Issuer: ca}); p != nil {
 				got = p.Message
 				if p.Reason != providers.ReasonCertificateNotReady {
 					t.Errorf("reason: %s", p.Reason)
@@ -104,7 +106,7 @@ func TestUnready(t *testing.T) {
 			}
 		})
 	}
-	if p := Unready(scene(), providers.TLS{Secret: "shop-tls"}); p != nil {
+	if p := Unready(scene(), "a.example.com", providers.TLS{Secret: "shop-tls"}); p != nil {
 		t.Errorf("a Secret of others: %+v", p)
 	}
 }
@@ -148,7 +150,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Objects = []client.Object{live}
-	if p := Unready(s, providers.TLS{Secret: "shop-tls", Issuer: ca}); p == nil || !strings.Contains(p.Message, "DoesNotExist: issuing") {
+	if p := Unready(s, "a.example.com", providers.TLS{Secret: "shop-tls", Issuer: ca}); p == nil || !strings.Contains(p.Message, "DoesNotExist: issuing") {
 		t.Errorf("what the definition keeps of a condition: %+v", p)
 	}
 }

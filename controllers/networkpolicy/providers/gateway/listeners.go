@@ -151,7 +151,7 @@ func (v *view) buildSet(name string, p providers.Parent, host string, t provider
 			Listeners: []gatewayv1.ListenerEntry{{
 				Name: listenerName, Hostname: new(gatewayv1.Hostname(host)), Port: gatewayv1.PortNumber(t.Port), Protocol: gatewayv1.HTTPSProtocolType,
 				TLS: &gatewayv1.ListenerTLSConfig{Mode: new(gatewayv1.TLSModeTerminate), CertificateRefs: []gatewayv1.SecretObjectReference{{
-					Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Secret")), Name: gatewayv1.ObjectName(t.Secret),
+					Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Secret")), Name: gatewayv1.ObjectName(t.Serving()),
 				}}},
 				AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}},
 			}},
@@ -193,6 +193,22 @@ func (v *view) set(name string) *gatewayv1.ListenerSet {
 		}
 	}
 	return nil
+}
+
+// Secret of the listener for a host in the policy's ListenerSets.
+func (v *view) Secret(host string) string {
+	for _, o := range v.Objects {
+		s := listenerSet(o)
+		if s == nil || s.DeletionTimestamp != nil {
+			continue
+		}
+		for _, l := range s.Spec.Listeners {
+			if l.TLS != nil && len(l.TLS.CertificateRefs) > 0 && string(deref(l.Hostname)) == host {
+				return string(l.TLS.CertificateRefs[0].Name)
+			}
+		}
+	}
+	return ""
 }
 
 // setProblem is why a ListenerSet is not taken by its Gateway; nil: it is, or nobody says.

@@ -383,6 +383,20 @@ func (v *view) build(r providers.Route, name, service string, said map[string]st
 	return out
 }
 
+// Secret of a host in the policy's Ingresses.
+func (v *view) Secret(host string) string {
+	for _, name := range providers.Sorted(v.live) {
+		for _, o := range v.live[name].Objects {
+			for _, t := range o.(*networkingv1.Ingress).Spec.TLS {
+				if slices.Contains(t.Hosts, host) {
+					return t.SecretName
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // Verdict tells how far a route is: accepted when the API server has its Ingresses as
 // they were decided, and no other. That is all that an Ingress tells.
 func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
