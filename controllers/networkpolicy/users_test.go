@@ -148,6 +148,29 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 	}
 }
 
+// The only rule of a route is found without a name, and so is the only one that has none.
+func TestOneRuleNeedsNoName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(rules []any) []any
+		rule string
+	}{
+		"only rule":        {func(rules []any) []any { return rules[1:] }, "main"},
+		"one without name": {func(rules []any) []any { delete(rules[1].(map[string]any), "name"); return rules }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := borrowing(t)
+			u := w.users["HTTPRoute/web"]
+			rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+			if err := unstructured.SetNestedSlice(u.Object, tc.edit(rules), "spec", "rules"); err != nil {
+				t.Fatal(err)
+			}
+			w.settle()
+			want(t, "rule", w.shares(tc.rule), "a=100")
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+		})
+	}
+}
+
 func (w *world) ref() *v1alpha1.RouteReference { return w.policy.Spec.Provider.RouteRef }
 
 // rival names a rule of the route, and is older.
