@@ -3,7 +3,13 @@ package networkpolicy
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // An endpoint on its way out still answers what it has, and is no reason for weight: a
@@ -27,5 +33,30 @@ func TestServing(t *testing.T) {
 			e := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: tc.ready, Serving: tc.serving, Terminating: tc.terminating}}
 			want(t, "serving", serving(e), tc.want)
 		})
+	}
+}
+
+// A target port by name is what each release's pods say, so that the next version may
+// listen on another one.
+func TestServerTargetPortByName(t *testing.T) {
+	p := newPlace(t)
+	named := func(number int32) corev1.ContainerPort {
+		return corev1.ContainerPort{Name: "http", ContainerPort: number}
+	}
+	p.microservice(group("1-x", 1, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.pod("a", named(8080))
+	p.pod("b", named(9090))
+	p.policy("shop", p.namespace+".named.example.com", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Ports[0].TargetPort = new(intstr.FromString("http"))
+	})
+	p.eventually("shop", "canary", confirmed("1-x", 1, "a", "b"))
+	for release, number := range map[string]int32{"a": 8080, "b": 9090} {
+		var list discoveryv1.EndpointSliceList
+		service := resources.ReleaseServiceName("shop", "shop", release)
+		if err := server.List(t.Context(), &list, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "slices of "+release, len(list.Items), 1)
+		want(t, "port of "+release, *list.Items[0].Ports[0].Port, number)
 	}
 }

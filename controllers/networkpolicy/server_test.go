@@ -312,11 +312,11 @@ var addresses struct {
 	last int
 }
 
-func (p *place) pod(release string) *corev1.Pod {
+func (p *place) pod(release string, ports ...corev1.ContainerPort) *corev1.Pod {
 	p.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: release + "-", Labels: map[string]string{v1alpha1.LabelRelease: release}},
-		Spec:       corev1.PodSpec{NodeName: "none", Containers: []corev1.Container{{Name: "shop", Image: "shop"}}},
+		Spec:       corev1.PodSpec{NodeName: "none", Containers: []corev1.Container{{Name: "shop", Image: "shop", Ports: ports}}},
 	}
 	p.create(pod)
 	addresses.Lock()
