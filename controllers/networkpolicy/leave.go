@@ -57,10 +57,12 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	if !going && (!late || len(userNames(policy)) > 0) {
-		if r.unread(policy) != nil {
-			return ctrl.Result{RequeueAfter: r.kinds.every}, nil
-		}
+	asked := !going && (!late || len(userNames(policy)) > 0)
+	unread := asked && r.unread(policy) != nil
+	if unread && !late {
+		return ctrl.Result{RequeueAfter: r.kinds.every}, nil
+	}
+	if asked && !unread {
 		f, err := r.observe(ctx, policy)
 		if err != nil {
 			return status.Again(ctx, err)

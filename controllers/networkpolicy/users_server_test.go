@@ -343,3 +343,25 @@ func TestServerLeavesARuleThatIsSetBack(t *testing.T) {
 	p.eventuallyWeb("what is new is written at once", "main", "shop/a=50 shop/b=50")
 	p.eventually("shop", "peace", has("Ready", "Programmed"))
 }
+
+// After the deadline a policy goes, although nobody can read the route that has its rules.
+func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventuallyWeb("taken", "main", "shop/a=100")
+	p.remove("shop")
+	policy := p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil && len(h.Status.Routes) > 0 })
+	soon := time.Now().Add(time.Hour)
+	late := &Reconciler{
+		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) },
+		kinds: &kinds{seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
+	}
+	if _, err := late.leave(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+}
