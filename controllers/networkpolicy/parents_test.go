@@ -56,6 +56,55 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 
+// A listener that its Gateway does not have takes nothing away, however the one that
+// serves is named, and whatever the gateway says of it.
+func TestListenerThatDoesNotExistTakesNothingAway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from, to string
+		// meanwhile are the sections of the parents, and then when the Gateway has the listener.
+		meanwhile, then string
+	}{
+		"from another one":        {"http", "later", "later http", "later"},
+		"from the Gateway itself": {"", "later", "", "later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"] = 1
+			public := w.gateways["infra/public"]
+			public.Spec.Listeners[0].Name = "http"
+			parent := &w.policy.Spec.Provider.Gateway.ParentRefs[0]
+			parent.SectionName = tc.from
+			w.settle()
+			want(t, "sections", sections(w), tc.from)
+			parent.SectionName = tc.to
+			w.policy.Generation++
+			now := w.settle()
+			want(t, "sections", sections(w), tc.meanwhile)
+			want(t, "programmed", w.condition("Programmed"), "False NotAccepted")
+			for _, text := range []string{"spec.provider.gateway.parentRefs[0]", "listener", "sectionName"} {
+				want(t, text+" is named in "+now.Domains[0].Message, strings.Contains(now.Domains[0].Message, text), true)
+			}
+			later := *public.Spec.Listeners[0].DeepCopy()
+			later.Name = gatewayv1.SectionName(tc.to)
+			public.Spec.Listeners = append(public.Spec.Listeners, later)
+			w.settle()
+			want(t, "sections", sections(w), tc.then)
+			want(t, "programmed", w.condition("Programmed"), "True Programmed")
+		})
+	}
+}
+
+// sections of the parents of all routes.
+func sections(w *world) string {
+	var names []string
+	for _, route := range w.routes {
+		for _, p := range route.Spec.ParentRefs {
+			names = append(names, string(deref(p.SectionName)))
+		}
+	}
+	return strings.Join(names, " ")
+}
+
 func parentNames(w *world) string {
 	var names []string
 	for _, route := range w.routes {

@@ -51,6 +51,9 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		case g == nil:
 			missing := v.missingParent(v.parents(r))
 			return providers.Verdict{Reason: missing.Reason, Message: missing.Message}
+		case a.Pending && v.noListener(p):
+			return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
+				"%s: Gateway %q has no listener %q: set sectionName to the name of one that it has, or leave it out", p.Field, key, p.SectionName)}
 		case a.Pending:
 			return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
 				"%s: Gateway %q has not answered on %s %q: see that a controller serves its GatewayClass %q", p.Field, key, kind, r.Name, g.Spec.GatewayClassName)}
@@ -99,10 +102,18 @@ func (v *view) answer(route client.Object, p attachment) providers.Verdict {
 		return a
 	case g == nil:
 		return providers.Verdict{Reason: providers.ReasonParentNotFound}
+	case several(route) && v.noListener(p):
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "it has no such listener"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
 		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners take routes of their own namespace only"}
 	}
 	return a
+}
+
+// several says whether a route has more than one parent.
+func several(route client.Object) bool {
+	p, _ := partsOf(route)
+	return len(p.parents) > 1
 }
 
 // Acceptance is what a live route's status says of one parent. It is believed at the

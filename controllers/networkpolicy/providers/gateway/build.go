@@ -21,14 +21,37 @@ const maxParents = 32
 // named, stay in it until those that are named have accepted it.
 func (v *view) Build(r providers.Route) []client.Object {
 	common := gatewayv1.CommonRouteSpec{}
-	for _, a := range v.attachments(r) {
-		common.ParentRefs = append(common.ParentRefs, v.parentRef(a))
-	}
+	var kept []gatewayv1.ParentReference
 	if old := v.live[r.Name]; old != nil {
-		kept := v.parentsToKeep(r, old.Objects[0])
-		common.ParentRefs = append(common.ParentRefs, kept[:min(len(kept), maxParents-len(common.ParentRefs))]...)
+		kept = v.parentsToKeep(r, old.Objects[0])
 	}
+	excludes := func(p gatewayv1.ParentReference) func(gatewayv1.ParentReference) bool {
+		return func(q gatewayv1.ParentReference) bool { return v.exclude(p, q) }
+	}
+	for _, a := range v.attachments(r) {
+		p := v.parentRef(a)
+		if v.noListener(a) && slices.ContainsFunc(kept, excludes(p)) {
+			continue // Nothing would serve it there.
+		}
+		common.ParentRefs = append(common.ParentRefs, p)
+	}
+	kept = slices.DeleteFunc(kept, func(p gatewayv1.ParentReference) bool { return slices.ContainsFunc(common.ParentRefs, excludes(p)) })
+	common.ParentRefs = append(common.ParentRefs, kept[:min(len(kept), maxParents-len(common.ParentRefs))]...)
 	return []client.Object{v.build(r, common)}
+}
+
+// exclude says whether the Gateway API takes only one of two parents: a Gateway, and a
+// listener of it.
+func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
+	namespace := v.Policy.Namespace
+	return !ofSet(p) && !ofSet(q) && keyOf(p, namespace) == keyOf(q, namespace) && (deref(p.SectionName) == "" || deref(q.SectionName) == "")
+}
+
+// noListener says whether a parent is a listener that its Gateway does not have.
+func (v *view) noListener(a attachment) bool {
+	g := v.gateway(a.ParentReference)
+	return g != nil && a.set == "" && a.SectionName != "" &&
+		!slices.ContainsFunc(g.Spec.Listeners, func(l gatewayv1.Listener) bool { return string(l.Name) == a.SectionName })
 }
 
 // build makes the route in the version that the API server serves.
@@ -79,8 +102,8 @@ func (v *view) meta(r providers.Route) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: r.Name, Labels: labels, Annotations: annotations}
 }
 
-// parentsToKeep are Gateways that serve a route and are no longer named: they go
-// when all that are named have accepted it, so that a wrong name takes nothing
+// parentsToKeep are Gateways, and listeners, that serve a route and are no longer named:
+// they go when all that are named have accepted it, so that a wrong name takes nothing
 // away.
 func (v *view) parentsToKeep(r providers.Route, old client.Object) []gatewayv1.ParentReference {
 	named := map[string]bool{}
@@ -172,5 +195,5 @@ func refKey(p gatewayv1.ParentReference, namespace string) string {
 	if ofSet(p) {
 		return "ListenerSet " + keyOf(p, namespace)
 	}
-	return keyOf(p, namespace)
+	return keyOf(p, namespace) + "/" + string(deref(p.SectionName))
 }
