@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +35,7 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 			}
 			return
 		}
-		class := status.Classify(err)
+		class := classify(err, obj)
 		w.refused[key] = class
 		if class.Class == status.Transient {
 			failed = append(failed, err)
@@ -135,6 +138,26 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 	}
 	return w, nil
+}
+
+// classify the error of a write. A definition that was taken away while the manager runs
+// is a kind that the API server lacks, whatever its answer is.
+func classify(err error, o client.Object) *status.Error {
+	if gvk := o.GetObjectKind().GroupVersionKind(); takenAway(err) {
+		return status.NewTerminal(reasonMissing(gvk.Group), fmt.Errorf("the API server does not know %s of %s any more: install its definition: %w", gvk.Kind, gvk.GroupVersion(), err))
+	}
+	return status.Classify(err)
+}
+
+// takenAway says whether an error is that the definition of a kind is gone, or about to go.
+func takenAway(err error) bool {
+	switch {
+	case apierrors.IsNotFound(err): // Not of an object or a namespace, but of the address.
+		return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	case apierrors.IsForbidden(err): // The server has no other word for it.
+		return strings.Contains(err.Error(), "while custom resource definition is terminating")
+	}
+	return meta.IsNoMatchError(err)
 }
 
 // weightsAlone are the objects of a live route as they are, but for the weights of the

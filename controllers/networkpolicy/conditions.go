@@ -122,7 +122,7 @@ func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 		return &problem{p.Reason, p.Message}
 	}
 	for _, key := range sortedKeys(r.writes.refused) {
-		if err := r.writes.refused[key]; err.Reason == status.ReasonInvalid || err.Reason == status.ReasonForbidden {
+		if err := r.writes.refused[key]; err.Reason == status.ReasonInvalid || err.Reason == status.ReasonForbidden || missingKind(err.Reason) {
 			return &problem{err.Reason, err.Error()}
 		}
 	}

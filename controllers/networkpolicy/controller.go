@@ -284,7 +284,9 @@ func (r *Reconciler) again(f *facts, out *decision, w writes, wake time.Duration
 		}
 	}
 	for _, err := range w.refused {
-		earlier(err.After)
+		if earlier(err.After); missingKind(err.Reason) {
+			earlier(r.kinds.every)
+		}
 	}
 	if r.kinds.lacks(needs(f.policy)) {
 		earlier(r.kinds.every)

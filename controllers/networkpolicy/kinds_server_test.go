@@ -11,20 +11,26 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -137,7 +143,7 @@ const storedVersion = "v1alpha9"
 // A kind that the API server has and does not list keeps nobody waiting who does not need
 // it. Who does is told why, and goes on once it can be listed: Certificates, which are
 // there before the manager, which has no right to them either, and ApisixRoutes, which
-// come later.
+// come later. A definition that is taken away meanwhile is that of a kind that is missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {
 	a := newAlone(t, apiserver.Options{GatewayAPI: true})
 	ctx, namespace := t.Context(), a.Namespace(t)
@@ -226,4 +232,70 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 	a.eventually(encrypts, has("Accepted", v1alpha1.ConditionAccepted))
 	convert("apisixroutes.apisix.apache.org")
 	a.eventually(routes, has("Accepted", v1alpha1.ConditionAccepted))
+	takesAway(a, namespace)
+}
+
+// takesAway the definition of HTTPRoutes, and brings it back: it is a kind that is
+// missing, and the route is there again when the kind is.
+func takesAway(a *alone, namespace string) {
+	t, ctx := a.t, a.t.Context()
+	t.Helper()
+	gateway := openGateway()
+	gateway.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: gateway.Name}
+	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: v1alpha1.MicroserviceSpec{
+		ImagePolicyRef: v1alpha1.Reference{Name: "shop"},
+		Template:       corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}},
+	}}
+	for _, o := range []client.Object{gateway, m} {
+		if err := a.Client.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Status.Sequence, m.Status.ReleaseGroups = 1, []v1alpha1.ReleaseGroup{group("1-x", 1, "a 1.0.0 active 100")}
+	m.Status.ReleaseGroups[0].Releases[0].LastTransitionTime = metav1.NowMicro()
+	if err := a.Client.Status().Update(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	shop := a.policy(namespace, "shop", func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.ParentRefs[0].Namespace = "" })
+	service := client.ObjectKey{Namespace: namespace, Name: resources.ReleaseServiceName("shop", "shop", "a")}
+	apiserver.Eventually(t, func(ctx context.Context) error { return a.MarkEndpointsReady(ctx, service, 1) })
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service.Name + "-test"}}
+	labels := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"`+v1alpha1.LabelPolicy+`": "shop"}}}`)) // As the Service's.
+	if err := a.Client.Patch(ctx, slice, labels); err != nil {
+		t.Fatal(err)
+	}
+	routed := func(ctx context.Context) error {
+		var routes gatewayv1.HTTPRouteList
+		if err := a.Client.List(ctx, &routes, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(routes.Items) != 1 {
+			return fmt.Errorf("there are %d routes", len(routes.Items))
+		}
+		return nil
+	}
+	apiserver.Eventually(t, routed)
+
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := a.Client.Get(ctx, client.ObjectKey{Name: "httproutes.gateway.networking.k8s.io"}, &crd); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Client.Delete(ctx, &crd); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(shop, has("Accepted", reasonGatewayAPIMissing))
+	apiserver.Eventually(t, func(ctx context.Context) error {
+		if err := a.Client.Get(ctx, client.ObjectKeyFromObject(&crd), &apiextensionsv1.CustomResourceDefinition{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the definition is still there: %w", err)
+		}
+		return nil
+	})
+	crd.ResourceVersion, crd.UID, crd.Status = "", "", apiextensionsv1.CustomResourceDefinitionStatus{}
+	time.Sleep(2500 * time.Millisecond) // Not for luck: a pass without the kind goes by.
+	a.eventually(shop, has("Accepted", reasonGatewayAPIMissing))
+	if err := a.Client.Create(ctx, &crd); err != nil {
+		t.Fatal(err)
+	}
+	apiserver.Eventually(t, routed)
+	a.eventually(shop, has("Accepted", v1alpha1.ConditionAccepted))
 }
