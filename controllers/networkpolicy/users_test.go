@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -169,6 +170,23 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 			want(t, "Ready", w.condition("Ready"), "True Programmed")
 		})
 	}
+}
+
+// A policy that is being deleted leads what it has, and takes nothing more: no rule, and
+// no release that has no Service yet.
+func TestALeavingPolicyTakesNothing(t *testing.T) {
+	w := borrowing(t, "main")
+	w.settle()
+	w.policy.DeletionTimestamp = &metav1.Time{Time: w.now}
+	w.ref().RuleNames = []string{"main", "static"}
+	w.ready["b"] = 1
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	before := len(w.services)
+	w.settle()
+	want(t, "main", w.shares("main"), "a=100")
+	want(t, "static", w.shares("static"), "users-static=<nil>")
+	want(t, "Services", len(w.services), before)
+	want(t, "masked", mustJSON(w.traffic("1-x").Masked), `["b"]`)
 }
 
 func (w *world) ref() *v1alpha1.RouteReference { return w.policy.Spec.Provider.RouteRef }
