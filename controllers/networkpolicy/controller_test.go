@@ -423,7 +423,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	p.eventually("shop", "masked", func(h *v1alpha1.NetworkPolicy) bool {
 		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(find(h.Status.Groups, "1-x").Masked, "b")
 	})
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // The pass that its own report wakes tries what is refused once more.
 	p.quiet()
 	apiserver.Eventually(t, func(ctx context.Context) error {
 		p.get("shop", &policy)
