@@ -467,6 +467,13 @@ type ReleaseRun struct {
 	// no manager ran when that passed.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
+
+	// from is the slug of the group from which the domains that lead to the newest group
+	// move to this release, the first of its own. Absent: it takes the traffic of its own
+	// group.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	From string `json:"from,omitempty"`
 }
 
 // HandledDecision is a person's word that was honoured or turned down.

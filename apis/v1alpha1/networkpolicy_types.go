@@ -900,6 +900,11 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
+	// newest says that domains or listeners which lead to the newest group lead to this
+	// one. While the first release of a newer group is a canary, it gets its weight of
+	// them.
+	// +optional
+	Newest bool `json:"newest,omitempty"`
 	// split says whether weights are applied.
 	Split SplitMode `json:"split"`
 	// reason in one CamelCase word, where the revision is not confirmed.

@@ -208,6 +208,9 @@ func serves(w *world) (ok bool, reason, message string) {
 			continue
 		}
 		row := activeRow(&g)
+		if row == nil && arrives(w, &g) {
+			continue
+		}
 		switch {
 		case row == nil && g.Run == nil && len(failures(g)) > 0:
 			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
@@ -304,12 +307,13 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 
 // progress are the reasons of condition Progressing. The last one that holds is told:
 // what waits for a person goes before what waits for time.
-var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Together", "Gate", "TrafficLost", "Inconclusive", "Approval"}
+var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits are the reasons of Progressing for what a plan says that it waits for.
 var waits = map[string]string{
 	"AnalysisRunning": "Analysis", "AnalysisNoTraffic": "Analysis", "Waiting": "Paused", "Paused": "Paused",
 	v1alpha1.ConditionTrafficLost: "TrafficLost",
+	"AwaitingGroup":               "Group",
 	"AwaitingTogether":            "Together", "TogetherHeld": "Together",
 	"AwaitingWindow": "Window", "AwaitingGate": "Gate", "AnalysisInconclusive": "Inconclusive", "AwaitingApproval": "Approval",
 }
@@ -342,6 +346,25 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
 		}
 	}
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
+}
+
+// arrives says that a group without an active release takes nothing from anybody: the
+// newest domains stay with an older group until its first release has passed the steps.
+func arrives(w *world, g *v1alpha1.ReleaseGroup) bool {
+	c := w.ms.Spec.UpdateStrategy.Canary
+	if c == nil || len(c.Steps) == 0 {
+		return false
+	}
+	groups := streams(w.ms)
+	at := slices.IndexFunc(groups, func(x v1alpha1.ReleaseGroup) bool { return x.Slug == g.Slug })
+	for _, older := range groups[at+1:] {
+		for _, p := range w.facts.Policies {
+			if slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == older.Slug && r.Newest }) && older.Phase == v1alpha1.GroupLive && activeRow(&older) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func version(g *v1alpha1.ReleaseGroup, name string) string {

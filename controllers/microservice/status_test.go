@@ -62,6 +62,9 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	carried := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
 	state := func(reason, message string) release.Note { return release.Note{Reason: reason, Message: message} }
+	newest := func(w *world) {
+		w.facts.Policies = []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1, Newest: true}, {Slug: "2-x"}}}}
+	}
 	canaries := func() []v1alpha1.ReleaseGroup {
 		return []v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}
 	}
@@ -86,6 +89,14 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: 2.0.0 of group 2.x is on its way",
 			"Ready False NoActiveRelease: group 2.x has no active release yet",
 			"Reconciling True NoActiveRelease: group 2.x has no active release yet",
+		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
+		"the newest domains move to a new group": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 canary 10"), "2.0.0", 1), live("1.x", "1.0.0 active 100")}, nil, nil, newest, shown{Conditions: []string{
+			"Progressing True Canary: 2.0.0 of group 2.x is on its way",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "2.0.0 10% step 1/2", Groups: "1/2"}},
+		"a new group waits for another": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 pending 0"), "2.0.0", 0), live("1.x", "1.0.0 active 100")}, []release.Note{state("AwaitingGroup", "2.0.0 waits for 3.0.0")}, nil, newest, shown{Conditions: []string{
+			"Progressing True Group: 2.0.0 waits for 3.0.0",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
 		"canary": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, nil, nil, nil, shown{Conditions: []string{
 			"Progressing True Canary: 1.1.0 of group 1.x is on its way",

@@ -17,7 +17,7 @@ type verdict = providers.Verdict
 // one of them ready. Where the release itself has none ready, it is masked, and
 // waiting for one would keep the release that mends it from coming.
 func (d *decider) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
-	active := activeOf(g)
+	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
 		return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("Service %q stays on release %q until the active one has a ready endpoint", s.Name, s.Release)}
 	}

@@ -216,6 +216,13 @@ func surplus(f *facts, out *decision) []client.Object {
 	return gone
 }
 
+// stepwise says that what a domain leads to had a part of it before.
+func stepwise(before, now []v1alpha1.DomainBackend) bool {
+	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
+		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })
+	})
+}
+
 // announce emits the events of a status that was written, from what changed in it.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	const action = "Route"
@@ -234,14 +241,14 @@ func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alph
 	}
 	for _, d := range now.Domains {
 		for _, old := range before.Domains {
-			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed {
+			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed && !stepwise(old.Backends, d.Backends) {
 				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("domain %q moved from release group %q to %q without canary steps", d.Domain, old.Group, d.Group))
 			}
 		}
 	}
 	for _, l := range now.Listeners {
 		for _, old := range before.Listeners {
-			if old.Name == l.Name && old.Group != l.Group && old.Group != "" && l.Programmed {
+			if old.Name == l.Name && old.Group != l.Group && old.Group != "" && l.Programmed && !stepwise(old.Backends, l.Backends) {
 				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("listener %q moved from release group %q to %q without canary steps", l.Name, old.Group, l.Group))
 			}
 		}

@@ -242,8 +242,9 @@ func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// domainShared says that a domain moves between groups without steps (rule 9). Where
-// the Microservice has canary steps it says so before the first move.
+// domainShared says that a domain moves between groups without steps (rule 9): the
+// Microservice has none, or the host itself depends on the group. It says so before the
+// first move where it can.
 func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	if r.microservice == nil {
 		return
@@ -251,20 +252,22 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	groups := r.liveGroups()
 	moves := len(groups) > 1 ||
 		len(groups) == 1 && r.microservice.Spec.UpdateStrategy.Canary != nil && !wholeLevel(groups[0])
+	c := r.microservice.Spec.UpdateStrategy.Canary
+	steps := c != nil && len(c.Steps) > 0 && !slices.ContainsFunc(groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
 	if moves {
 		for i, d := range r.policy.Spec.Domains {
-			if d.Release == nil && groupsPolicy(d) == v1alpha1.GroupsNewest {
+			if d.Release == nil && groupsPolicy(d) == v1alpha1.GroupsNewest && (!steps || templated(d.Domain)) {
 				status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: use {{.ReleaseGroupName}} in it%s", i, d.Domain, orWider(groups)))
+					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: %s%s", i, d.Domain, mend(d, groups[0]), orWider(groups)))
 				return
 			}
 		}
 	}
-	if moves {
+	if moves && !steps {
 		for i, l := range r.policy.Spec.Listeners {
 			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
 				status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: name its groups%s", i, l.Name, orWider(groups)))
+					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", i, l.Name, orWider(groups)))
 				return
 			}
 		}
@@ -288,6 +291,17 @@ func orWider(groups []*v1alpha1.ReleaseGroup) string {
 	default:
 		return ", or versioning.groupBy All in the ImagePolicy"
 	}
+}
+
+// mend of a domain that moves between groups at once.
+func mend(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
+	switch {
+	case templated(d.Domain):
+		return "leave groups.policy Newest out of it"
+	case first.PullRequest > 0:
+		return "use {{.ReleaseGroupName}} in it" // Previews take no steps.
+	}
+	return "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it"
 }
 
 // canaryUnmatched says that a step asks for chosen requests, and no domain says which.

@@ -46,13 +46,21 @@ type decision struct {
 	rows   []*row
 	// adoption is nil where the policy adopts no Service.
 	adoption *adoption
+	// moves are the splits between a group and the newer one to which domains are on
+	// their way, by both.
+	moves map[move]*groupDecision
 }
+
+// move of domains from one group to another, by slug.
+type move struct{ from, to string }
 
 // routeDecision is one route.
 type routeDecision struct {
 	providers.Route
 	// slug of the group whose releases are behind.
 	slug string
+	// answers says that it carries what the ledger asks for.
+	answers bool
 	// objects as they are applied, in the order of writing.
 	objects []client.Object
 	rows    []*row
@@ -76,6 +84,10 @@ type groupDecision struct {
 	mirrorPercent     int32
 	masked            []string
 	pinned            []string
+	// newest says that domains which lead to the newest group lead to this one.
+	newest bool
+	// absent says that nothing of the group is to be reached: what was written for it goes.
+	absent bool
 	// true where weights name only releases that the ledger gives traffic: then
 	// they answer its revision. Otherwise they are what was written last, because
 	// nothing that should serve has a ready endpoint.
@@ -102,6 +114,7 @@ func decide(f *facts) *decision {
 	for _, g := range d.ledger.groups {
 		out.groups = append(out.groups, d.group(g, out.rows))
 	}
+	d.addMoves(out)
 	d.addServices(out)
 	d.addAdopted(out)
 	d.addRoutes(out)
@@ -134,7 +147,8 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 	out := &groupDecision{group: g, slug: g.Slug, mode: v1alpha1.SplitWhole}
 	var routable, refused *row
 	for _, r := range rows {
-		if r.group != g {
+		out.newest = out.newest || r.newest && r.group == g
+		if r.group != g && r.newer != g {
 			continue
 		}
 		if r.pin {
@@ -167,6 +181,32 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 		g = moved(g)
 	}
 	last := d.carriedWeights(g.Slug)
+	out.weights, out.masked = release.Split(d.shares(g, last))
+	out.answers = out.weights != nil
+	d.testTraffic(g, out)
+	if g.TrafficRevision > 0 && turnedDown(g, sortedKeys(last)...) {
+		out.absent, out.answers = true, true
+		return out
+	}
+	if !out.answers {
+		out.weights, out.answers = hold(last, g)
+	}
+	active := mainOf(g)
+	switch {
+	case active == nil:
+		out.reason = reasonNoActiveRelease
+		out.message = fmt.Sprintf("release group %q has no active release yet", g.Name)
+	case routable == nil && refused != nil:
+		out.reason, out.message = refused.reason, refused.message
+	case len(out.weights) == 0 || !out.answers:
+		out.reason = reasonNoReadyEndpoints
+		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
+	}
+	return out
+}
+
+// shares of the releases of a group, of which live routes carry some.
+func (d *decider) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []release.Share {
 	prev := d.report(g.Slug)
 	var shares []release.Share
 	for i := range g.Releases {
@@ -179,24 +219,80 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 		})
 	}
 	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
+	return shares
+}
+
+// addMoves decides the splits of domains that are on their way to a newer group.
+func (d *decider) addMoves(out *decision) {
+	out.moves = map[move]*groupDecision{}
+	for _, r := range out.rows {
+		if r.newer == nil || r.canary {
+			continue
+		}
+		key := move{r.group.Slug, r.newer.Slug}
+		if out.moves[key] != nil {
+			continue
+		}
+		m := d.move(r.group, r.newer)
+		out.moves[key] = m
+		for _, g := range out.groups {
+			if g.group != r.group && g.group != r.newer {
+				continue
+			}
+			for _, name := range m.masked {
+				if d.ledger.groupOf[name] == g.group {
+					g.masked = union(g.masked, []string{name})
+				}
+			}
+		}
+	}
+}
+
+// move decides the split between a group and the first release of a newer one, which is
+// a canary: it has its weight, and the rest goes as the older group splits it.
+func (d *decider) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
+	out := &groupDecision{group: base, slug: base.Slug, mode: v1alpha1.SplitWeighted}
+	both := *base
+	if !d.view.Splits() {
+		both, out.mode = *moved(base), v1alpha1.SplitWhole
+	}
+	last := d.carriedBetween(base.Slug)
+	shares := d.shares(&both, last)
+	if canary := mainOf(newer); d.view.Splits() {
+		one := *newer
+		one.Releases = []v1alpha1.Release{*canary}
+		shares = release.Joined(shares, d.shares(&one, last)[0])
+		both.Releases = slices.Clone(both.Releases)
+		for i := range both.Releases {
+			both.Releases[i].Weight *= 100 - canary.Weight
+		}
+		joined := *canary
+		joined.Weight *= 100
+		both.Releases = append(both.Releases, joined)
+	}
 	out.weights, out.masked = release.Split(shares)
 	out.answers = out.weights != nil
-	d.testTraffic(g, out)
-	if !out.answers {
-		out.weights, out.answers = hold(last, g)
+	if out.mode == v1alpha1.SplitWeighted {
+		d.testTraffic(&both, out)
 	}
-	active := activeOf(g)
-	switch {
-	case active == nil:
-		out.reason = reasonNoActiveRelease
-		out.message = fmt.Sprintf("release group %q has no active release yet", g.Name)
-	case routable == nil && refused != nil:
-		out.reason, out.message = refused.reason, refused.message
-	case len(out.weights) == 0 || !out.answers:
-		out.reason = reasonNoReadyEndpoints
-		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
+	if !out.answers {
+		out.weights, out.answers = hold(last, &both)
 	}
 	return out
+}
+
+// carriedBetween are the weights that live routes labelled with a group give releases, of
+// whatever group: of several routes, those of the one with most of them.
+func (d *decider) carriedBetween(slug string) map[string]int {
+	var best map[string]int
+	for _, name := range sortedKeys(d.live) {
+		if route := d.live[name]; route.Group() == slug && !route.Leaving && !route.Pinned() {
+			if weights := d.backendsOf(route); len(weights) > len(best) {
+				best = weights
+			}
+		}
+	}
+	return best
 }
 
 // moved is a group whose traffic cannot be split: its active release has it all, and
@@ -211,6 +307,10 @@ func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 		case v1alpha1.ReleaseActive:
 			r.Weight = 100
 		case v1alpha1.ReleaseCanary:
+			if activeOf(g) == nil {
+				r.Weight = 100 // There is no other.
+				continue
+			}
 			r.Status = v1alpha1.ReleasePending // It stands in for nobody either.
 		}
 	}
@@ -304,6 +404,10 @@ func (d *decider) carriedWeights(slug string) map[string]int {
 		}
 		best, bestRevision = d.backendsOf(route), s.Revision
 	}
+	maps.DeleteFunc(best, func(name string, _ int) bool {
+		g := d.ledger.groupOf[name]
+		return g != nil && g.Slug != slug // Of a newer group, to which domains are on their way.
+	})
 	return best
 }
 
@@ -360,10 +464,10 @@ func (d *decider) follow(services []resources.Service, name string, g *v1alpha1.
 	selected := d.selected(name)
 	of := d.ledger.groupOf[selected]
 	target := selected
-	if of != nil && !live(of) {
+	if of != nil && (!live(of) || label != "" && turnedDown(of, selected)) {
 		target = ""
 	}
-	if active := activeOf(g); active != nil && (target == "" || of == nil || d.ready(active.VersionedMicroservice)) {
+	if active := mainOf(g); active != nil && (target == "" || of == nil || d.ready(active.VersionedMicroservice)) {
 		target = active.VersionedMicroservice
 	}
 	if target == "" {
@@ -465,7 +569,7 @@ func (d *decider) addRoutes(out *decision) {
 		if !r.routable() {
 			continue
 		}
-		if r.pinned == "" && len(groups[r.group.Slug].weights) == 0 {
+		if r.pinned == "" && len(d.splitOf(out, r, groups).weights) == 0 {
 			continue // Nothing that could answer has a ready endpoint, and nothing did.
 		}
 		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
@@ -495,7 +599,7 @@ func (d *decider) addRoutes(out *decision) {
 		for i, rows := range d.allocate(key, buckets[key]) {
 			if len(rows) > 0 {
 				name := key.name(d.policy.Name, i)
-				out.routes = append(out.routes, d.route(name, rows, groups))
+				out.routes = append(out.routes, d.route(name, rows, d.splitOf(out, rows[0], groups)))
 			}
 		}
 	}
@@ -503,6 +607,14 @@ func (d *decider) addRoutes(out *decision) {
 		return cmp.Compare(d.loses(a), d.loses(b))
 	})
 	d.addFormer(out, groups)
+}
+
+// splitOf is what the route of a row carries.
+func (d *decider) splitOf(out *decision, r *row, groups map[string]*groupDecision) *groupDecision {
+	if r.newer != nil && !r.canary {
+		return out.moves[move{r.group.Slug, r.newer.Slug}]
+	}
+	return groups[r.group.Slug]
 }
 
 // serves says whether a live route is for what a row names.
@@ -600,8 +712,16 @@ func (r *routeDecision) services() []string {
 // verdict tells how far a decided route is.
 func (d *decider) verdict(r *routeDecision) verdict { return d.view.Verdict(r.Route, r.objects) }
 
-func (d *decider) route(name string, rows []*row, groups map[string]*groupDecision) *routeDecision {
-	out := &routeDecision{slug: rows[0].group.Slug, rows: rows, Route: d.plan(name, rows, groups)}
+// concerns says whether a revision of a group counts as carried only with the route.
+func (r *routeDecision) concerns(slug string) bool {
+	if r.slug == slug {
+		return true
+	}
+	return len(r.rows) > 0 && r.rows[0].newer != nil && r.rows[0].newer.Slug == slug
+}
+
+func (d *decider) route(name string, rows []*row, g *groupDecision) *routeDecision {
+	out := &routeDecision{slug: g.slug, rows: rows, answers: g.answers || rows[0].pinned != "", Route: d.plan(name, rows, g)}
 	if user := rows[0].user; user != "" {
 		out.Hostnames = d.live[user].Hostnames
 	}
@@ -610,9 +730,8 @@ func (d *decider) route(name string, rows []*row, groups map[string]*groupDecisi
 }
 
 // plan is what a route of rows is to carry.
-func (d *decider) plan(name string, rows []*row, groups map[string]*groupDecision) providers.Route {
+func (d *decider) plan(name string, rows []*row, g *groupDecision) providers.Route {
 	first := rows[0]
-	g := groups[first.group.Slug]
 	out := providers.Route{
 		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group), Parents: first.parents,
 		RecordTTL: first.recordTTL, TLS: tlsOf(rows),
@@ -622,7 +741,7 @@ func (d *decider) plan(name string, rows []*row, groups map[string]*groupDecisio
 			out.Hostnames = append(out.Hostnames, r.host)
 		}
 	}
-	if active := activeOf(g.group); active != nil {
+	if active := mainOf(g.group); active != nil {
 		out.Active = d.releaseService(active.VersionedMicroservice)
 	}
 	weights := g.weights
@@ -643,9 +762,23 @@ func (d *decider) plan(name string, rows []*row, groups map[string]*groupDecisio
 		}
 	}
 	if old := d.live[name]; old != nil {
-		out.Stamp = d.routeStamp(old, out.Stamp, g, first.pin)
+		kept := d.routeStamp(old, out.Stamp, g, first.pin)
+		if !first.newest || d.carriesSame(old, out) && (first.newer == nil || kept.Sequence >= first.newer.TrafficRevision) {
+			out.Stamp = kept
+		}
 	}
 	return out
+}
+
+// carriesSame says whether a live route leads to the same releases in the same shares. One
+// between two groups must not keep the stamp of another state of either.
+func (d *decider) carriesSame(old *providers.Live, now providers.Route) bool {
+	weights := map[string]int{}
+	for _, b := range now.Backends {
+		weights[b.Service] = int(b.Weight)
+	}
+	r := routeDecision{Route: now}
+	return maps.Equal(old.Weights, weights) && sameSet(old.Services, r.services())
 }
 
 // readable says whether gateways see single requests of a protocol.

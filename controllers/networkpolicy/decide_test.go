@@ -181,8 +181,8 @@ func TestSharedDomainAdvisesWiderGroups(t *testing.T) {
 		group  v1alpha1.ReleaseGroup
 		advice string
 	}{
-		"Major":   {group("1-x", 1, "a 1.0.0 active 100"), "use {{.ReleaseGroupName}} in it, or versioning.groupBy All in the ImagePolicy"},
-		"Minor":   {group("1-2-x", 1, "a 1.2.0 active 100"), "use {{.ReleaseGroupName}} in it, or versioning.groupBy Major or All in the ImagePolicy"},
+		"Major":   {group("1-x", 1, "a 1.0.0 active 100"), "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it, or versioning.groupBy All in the ImagePolicy"},
+		"Minor":   {group("1-2-x", 1, "a 1.2.0 active 100"), "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it, or versioning.groupBy Major or All in the ImagePolicy"},
 		"preview": {preview, "use {{.ReleaseGroupName}} in it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,6 +81,10 @@ type row struct {
 	recordTTL int32
 	// shared rows move between groups.
 	shared bool
+	// newest rows lead to the newest group, and newer is the group to which they are on
+	// their way by steps; nil: none.
+	newest bool
+	newer  *v1alpha1.ReleaseGroup
 	// reason and message why the row is not routed, or what is wrong with it.
 	reason, message string
 	// kept rows are live although the specification no longer gives them, because
@@ -375,11 +379,13 @@ func (d *decider) leadToCanary(r *row, absent v1alpha1.WhenAbsent) {
 	if r.group == nil {
 		return
 	}
-	for i := range r.group.Releases {
-		x := &r.group.Releases[i]
-		if x.Status == v1alpha1.ReleaseCanary && d.ready(x.VersionedMicroservice) {
-			r.pinned = x.VersionedMicroservice
-			return
+	for _, g := range []*v1alpha1.ReleaseGroup{r.newer, r.group} {
+		for i := 0; g != nil && i < len(g.Releases); i++ {
+			x := &g.Releases[i]
+			if x.Status == v1alpha1.ReleaseCanary && d.ready(x.VersionedMicroservice) {
+				r.pinned = x.VersionedMicroservice
+				return
+			}
 		}
 	}
 	if absent == v1alpha1.AbsentNotFound {
@@ -414,6 +420,9 @@ func (d *decider) groupRows(base row, entry v1alpha1.Domain) []*row {
 		r.target = "named/" + strings.Join(names, ",")
 	}
 	r.group = d.choose(candidates, d.carriedBy(r, entry))
+	if r.newest = policy == v1alpha1.GroupsNewest && !templated(entry.Domain); r.newest {
+		r.newer = d.comer(r.group)
+	}
 	if r.group == nil && templated(entry.Domain) {
 		return d.missingGroups(base, entry, names)
 	}
@@ -615,6 +624,23 @@ func (d *decider) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 	}
 	if len(candidates) > 0 {
 		return candidates[0]
+	}
+	return nil
+}
+
+// comer is the group to which newest domains that lead to base are on their way: a newer
+// one whose first release is a canary. nil: there is none.
+func (d *decider) comer(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
+	if base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+		return nil
+	}
+	for _, g := range d.liveGroups() {
+		if g == base {
+			return nil
+		}
+		if g.Level != v1alpha1.LevelPreview && activeOf(g) == nil && mainOf(g) != nil {
+			return g
+		}
 	}
 	return nil
 }

@@ -143,6 +143,35 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
+// mainOf is what a group serves by itself: its active release, else the canary that is
+// its first one; nil where there is none.
+func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	if a := activeOf(g); a != nil {
+		return a
+	}
+	for i := range g.Releases {
+		if g.Releases[i].Status == v1alpha1.ReleaseCanary {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+// turnedDown says that nothing of a group is to serve, and that none of the releases
+// ever was active: what leads to them goes.
+func turnedDown(g *v1alpha1.ReleaseGroup, releases ...string) bool {
+	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
+		return false
+	}
+	for _, name := range releases {
+		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
+		if i < 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // live says that a group is to have routes: it is neither closing nor an expired preview.
 func live(g *v1alpha1.ReleaseGroup) bool {
 	return g.Phase != v1alpha1.GroupClosing && g.Phase != v1alpha1.GroupExpired

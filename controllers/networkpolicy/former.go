@@ -76,7 +76,7 @@ func (d *decider) addFormer(out *decision, groups map[string]*groupDecision) {
 		if len(rows) == 0 && len(old.Hostnames) > 0 && routed(d.policy) {
 			continue // Its hosts were taken out of the specification: it goes.
 		}
-		carried := d.carry(old, rows, groups)
+		carried := d.carry(out, old, rows, groups)
 		if g := d.ledger.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
 			continue // It goes with its group, and is led to no other.
 		}
@@ -144,7 +144,7 @@ func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
 // carry leads a route of a former provider to what rows are led to, or the group that it
 // is of where there are none. Where rows lead to different things it stays as it is.
-func (d *decider) carry(live *providers.Live, rows []*row, groups map[string]*groupDecision) *routeDecision {
+func (d *decider) carry(all *decision, live *providers.Live, rows []*row, groups map[string]*groupDecision) *routeDecision {
 	out := &routeDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
 	var first row
 	switch g := d.ledger.bySlug[live.Group()]; {
@@ -155,18 +155,18 @@ func (d *decider) carry(live *providers.Live, rows []*row, groups map[string]*gr
 	default:
 		first = row{group: g}
 	}
-	apart := slices.ContainsFunc(rows, func(r *row) bool { return r.group != first.group || r.pinned != first.pinned })
+	apart := slices.ContainsFunc(rows, func(r *row) bool { return r.group != first.group || r.newer != first.newer || r.pinned != first.pinned })
 	if apart || first.group == nil || first.pin && first.pinned == "" {
 		return out
 	}
-	if first.pinned == "" && len(groups[first.group.Slug].weights) == 0 {
+	if first.pinned == "" && len(d.splitOf(all, &first, groups).weights) == 0 {
 		return out // Nothing that could answer has a ready endpoint.
 	}
 	if len(rows) == 0 {
 		rows = []*row{&first}
 	}
 	out.slug = first.group.Slug
-	out.Route = d.plan(live.Name, rows, groups)
+	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
 	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // What was said of them stays.
 	out.objects = d.viewOf(live.Provider).Carry(live, out.Route)
 	return out

@@ -152,7 +152,7 @@ func (h history) write() {
 		h.revision[slug] += int64(rapid.IntRange(0, 1).Draw(h.T, "raise"))
 		weight := rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(h.T, "weight")
 		var rows []string
-		switch rapid.IntRange(0, 5).Draw(h.T, "shape") {
+		switch rapid.IntRange(0, 7).Draw(h.T, "shape") {
 		case 0:
 			rows, weight = []string{"a 1.0.0 active 100"}, 0
 		case 1:
@@ -165,6 +165,10 @@ func (h history) write() {
 			rows = []string{"a 1.0.0 pending 0"}
 		case 5:
 			rows = []string{"b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"}
+		case 6: // The first release of its group, to which the newest domains move.
+			rows = []string{fmt.Sprintf("c 1.2.0 canary %d", weight)}
+		case 7: // And was turned down.
+			rows = []string{"c 1.2.0 error 0"}
 		}
 		for i := range rows {
 			rows[i] = slug[:1] + rows[i]

@@ -103,7 +103,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	written := r.written(g.slug)
 	v := r.groupVerdict(g, written, prev)
 	out := v1alpha1.GroupTraffic{
-		Slug: g.slug, Split: g.mode, Pinned: g.pinned,
+		Slug: g.slug, Split: g.mode, Pinned: g.pinned, Newest: g.newest,
 		Active: r.selected(resources.GroupServiceName(r.policy.Name, g.slug)),
 	}
 	if v.Accepted {
@@ -182,6 +182,9 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		}
 		return verdict{Accepted: true}
 	}
+	if g.absent && (len(written) > 0 || r.carriedSlugs()[g.slug]) {
+		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, and something still leads to one that was turned down", g.group.Name)}
+	}
 	if g.reason != "" {
 		return verdict{Reason: g.reason, Message: g.message}
 	}
@@ -204,11 +207,14 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	wanted := map[string]bool{}
 	for _, route := range r.out.routes {
 		wanted[route.Name] = true
-		if route.slug != g.slug {
+		if !route.concerns(g.slug) {
 			continue
 		}
 		if v := r.routeState(route); !v.Accepted {
 			return v
+		}
+		if route.rows[0].newer != nil && !route.answers {
+			return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("nothing that is to have traffic of group %q has a ready endpoint", g.group.Name)}
 		}
 	}
 	for _, name := range sortedKeys(r.live) {
@@ -290,7 +296,7 @@ func (r *reporter) inGrace(g *groupDecision) bool {
 		at = g.group.TrafficTime.Time
 	}
 	for _, route := range r.out.routes {
-		if route.slug == g.slug {
+		if route.concerns(g.slug) {
 			at = later(at, r.routeWritten(route))
 		}
 	}

@@ -59,14 +59,15 @@ func (r *reconciler) observeWay(ctx context.Context, o *observed) (*underWay, er
 	if w.point == nil || w.spec() == nil {
 		return w, nil
 	}
-	canary, err := r.target(ctx, w.place, w.place.Row)
+	canary, err := r.target(ctx, w.place, w.place.Group, w.place.Row)
 	if err != nil {
 		return nil, err
 	}
 	w.request = analysis.Request{Spec: *w.spec(), Canary: canary}
-	rows := w.place.Group.Releases
+	rivals := w.place.Rivals()
+	rows := rivals.Releases
 	if i := slices.IndexFunc(rows, func(row hlnr.Release) bool { return row.Status == hlnr.ReleaseActive && row.Weight > 0 }); i >= 0 {
-		active, err := r.target(ctx, w.place, &rows[i])
+		active, err := r.target(ctx, w.place, rivals, &rows[i])
 		if err != nil {
 			return nil, err
 		}
@@ -76,14 +77,14 @@ func (r *reconciler) observeWay(ctx context.Context, o *observed) (*underWay, er
 }
 
 // target is what is asked about a release. Its Services are those of all policies.
-func (r *reconciler) target(ctx context.Context, place *hook.Place, row *hlnr.Release) (analysis.Target, error) {
+func (r *reconciler) target(ctx context.Context, place *hook.Place, group *hlnr.ReleaseGroup, row *hlnr.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList
 	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingLabels{hlnr.LabelRelease: row.VersionedMicroservice}); err != nil {
 		return analysis.Target{}, fmt.Errorf("list Services of release %q: %w", row.VersionedMicroservice, err)
 	}
 	t := analysis.Target{
-		Namespace: ms.Namespace, Microservice: ms.Name, Group: place.Group.Slug,
+		Namespace: ms.Namespace, Microservice: ms.Name, Group: group.Slug,
 		Release: row.VersionedMicroservice, Version: row.SemVer.Version,
 	}
 	for i := range services.Items {

@@ -87,9 +87,23 @@ func PlaceOf(ms *hlnr.Microservice, release *hlnr.VersionedMicroservice) *Place 
 }
 
 // judged says that the release takes the steps: it is neither a preview nor the
-// first of its group.
+// first of its group, but where the newest domains move to that.
 func (p *Place) judged() bool {
-	return p.Group.Level != hlnr.LevelPreview && p.Group.Active != ""
+	return p.Group.Level != hlnr.LevelPreview && (p.Group.Active != "" || p.Run != nil && p.Run.From != "")
+}
+
+// Rivals are the group, and its releases, whose active one has the traffic that the
+// release has not: its own, or the one from which the newest domains move to it.
+func (p *Place) Rivals() *hlnr.ReleaseGroup {
+	if p.Run == nil || p.Run.From == "" {
+		return p.Group
+	}
+	for i := range p.Microservice.Status.ReleaseGroups {
+		if g := &p.Microservice.Status.ReleaseGroups[i]; g.Slug == p.Run.From {
+			return g
+		}
+	}
+	return p.Group
 }
 
 // hooks of the Microservice.

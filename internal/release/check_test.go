@@ -33,7 +33,7 @@ func (w *world) check() {
 	w.checkStarting()
 	// 4: the planner takes no pod from under a route.
 	for _, n := range w.nets {
-		for slug, c := range n.routes {
+		for slug, c := range n.objects() {
 			for _, routes := range []map[string]int{c.written, c.accepted} {
 				total := 0
 				for r, weight := range routes {
@@ -84,7 +84,7 @@ func (w *world) checkGroup(g *Group) {
 	if g.Phase != Live && (active > 0 || sum > 0 || g.Run != nil) {
 		w.fail("group %s is %s with an active release, weight or run", g.Slug, g.Phase)
 	}
-	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && sum != 0 {
+	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && canaries == 0 && sum != 0 {
 		w.fail("invariant 2: weights of group %s add up to %d", g.Slug, sum)
 	}
 	if g.Phase != Live {
@@ -303,6 +303,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 		}
 	}
 	// 32: one change of traffic at a time, but for those that take weight away.
+	w.checkMove(o, g, h)
 	w.checkCapacity(o, g, h)
 	w.checkJudged(o, g, h)
 }
@@ -467,6 +468,11 @@ func sortedOffers(o Observed) []Candidate {
 // checkCapacity holds a rise of weight against rule 6: the pods come first.
 func (w *world) checkCapacity(o Observed, g, h *Group) {
 	a := g.ActiveRow()
+	for i := range o.Ledger.Groups { // the newest domains move from the newest group that serves
+		if x := &o.Ledger.Groups[i]; a == nil && g.Run != nil && g.Run.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
+			a = x.ActiveRow()
+		}
+	}
 	for _, r := range h.Releases {
 		was := Row{}
 		if x := g.Row(r.Release); x != nil {
@@ -536,7 +542,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	}
 	full, pinned := r.Replicas >= asked && !r.Delete, false
 	for _, n := range w.nets {
-		for slug, c := range n.routes {
+		for slug, c := range n.objects() {
 			pinned = pinned || slices.Contains(c.pinned, o.Release)
 			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) {
 				w.fail("invariant 4: %s, which policy %s names in group %s", what, n.name, slug)

@@ -300,6 +300,8 @@ type Report struct {
 	Pinned []string
 	// Active is the release that the group's Service selects.
 	Active string
+	// Newest: domains of the policy that lead to the newest group lead to this one.
+	Newest bool
 	// Reason and Message where the revision is not confirmed.
 	Reason, Message string
 

@@ -102,6 +102,9 @@ type Run struct {
 	// Gate is the point at which the run waits for hooks, since GateTime; "": none.
 	Gate     Point
 	GateTime time.Time
+	// From is the slug of the group from which the newest domains move to this release;
+	// "": it takes the traffic of its own group.
+	From string
 }
 
 // Row is one release of a group.

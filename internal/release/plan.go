@@ -569,15 +569,7 @@ func sortRows(rows []Row) {
 
 // sortGroups puts the newest first, previews after all others.
 func sortGroups(groups []Group) {
-	slices.SortFunc(groups, func(x, y Group) int {
-		switch px, py := x.Level == preview, y.Level == preview; {
-		case px && !py:
-			return 1
-		case py && !px:
-			return -1
-		}
-		return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
-	})
+	slices.SortFunc(groups, func(x, y Group) int { return byNewest(&x, &y) })
 }
 
 func sortPlan(p *Plan) {

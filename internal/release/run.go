@@ -135,8 +135,8 @@ func start(s *scope) {
 	}
 	s.touch(target)
 	s.g.Run = &Run{Release: target, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps()), Gate: ConfirmRollout, GateTime: s.now}
-	if active = s.g.ActiveRow(); active != nil {
-		s.g.Run.Floor = s.serving(active)
+	if from, rival := s.rival(); rival != nil {
+		s.g.Run.Floor = from.serving(rival)
 	}
 	how := "starts"
 	if r.Promoted > 0 {
@@ -183,8 +183,8 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 // calm says that no change of traffic is under way. One that cannot be confirmed
 // because the active release is dead holds up nothing: what runs may be the mend.
 func (s *scope) calm() bool {
-	active := s.g.ActiveRow()
-	return active == nil || s.dead(active) || s.confirmed(s.g.TrafficRevision)
+	from, active := s.rival()
+	return active == nil || from.dead(active) || from.confirmed(from.g.TrafficRevision)
 }
 
 // dead says that a release has nothing that could answer.
@@ -206,6 +206,10 @@ func keepClock(s *scope) {
 	run, r, c := s.running()
 	if run == nil {
 		return
+	}
+	run.From = ""
+	if from := s.older(); from != nil {
+		run.From = from.g.Slug
 	}
 	healthy, cause, _ := s.health(run, r, c)
 	if r.Reason == trafficLost && len(s.reports) > 0 { // what it waited for proved nothing
@@ -239,7 +243,7 @@ func (st Step) more(r Row) bool {
 // measurements have a say in it, as they have not in previews, in the first release
 // of a group, and in one that was active.
 func (s *scope) judged(r *Row) bool {
-	active := s.g.ActiveRow()
+	_, active := s.rival()
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
@@ -272,7 +276,7 @@ func fail(s *scope) {
 		s.wakeAt(end)
 		return
 	}
-	if a := s.g.ActiveRow(); a != nil && r.Status == Canary && s.dead(a) && !s.dead(r) {
+	if from, a := s.rival(); a != nil && r.Status == Canary && from.dead(a) && !s.dead(r) {
 		s.state(r, true, "OnlyServing", fmt.Sprintf("%s is past its deadline (%s) and is not taken back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
 		return
 	}
@@ -424,10 +428,11 @@ func (s *scope) promote(r *Row, reason string) {
 }
 
 // promoteFirst makes the first release of a group active as soon as it is
-// available, whatever the gateway says (rule 12).
+// available, whatever the gateway says (rule 12), but where the newest domains move to
+// it by steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.running()
-	if run == nil || s.g.ActiveRow() != nil || s.o.Spec.Paused {
+	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.o.Spec.Paused {
 		return
 	}
 	if c.ok() && c.has(s.full()) {
@@ -459,11 +464,11 @@ func promoteKept(s *scope) {
 // available at full size.
 func promoteAdopted(s *scope) {
 	run, r, c := s.running()
-	active := s.g.ActiveRow()
+	from, active := s.rival()
 	if run == nil || !r.Adopted || active == nil {
 		return
 	}
-	s.raiseFloor(run, active)
+	from.raiseFloor(run, active)
 	if c.ok() && c.has(s.full()) && s.calm() {
 		s.promote(r, "Adopted")
 	}
@@ -472,7 +477,7 @@ func promoteAdopted(s *scope) {
 // step takes the next step of a canary, when this one has passed.
 func step(s *scope) {
 	run, r, c := s.running()
-	active := s.g.ActiveRow()
+	from, active := s.rival()
 	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
 		return
 	}
@@ -485,11 +490,11 @@ func step(s *scope) {
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits at %d%%: spec.paused is set", r.Version, r.Weight))
 		return
 	}
-	if run.Step > 0 && run.Continued != run.Step && s.waiting(run, r, c, since) || s.outsideWindow(run, r) {
+	if run.Step == 0 && from.g != s.g && s.queued(r) || run.Step > 0 && run.Continued != run.Step && s.waiting(run, r, c, since) || s.outsideWindow(run, r) {
 		s.idle(run, since)
 		return
 	}
-	s.raiseFloor(run, active)
+	from.raiseFloor(run, active)
 	if !c.has(s.nextSize(run)) {
 		run.Continued = run.Step // what waits for pods has waited for all else
 		return

@@ -139,6 +139,12 @@ var happenings = []happening{
 			w.removePolicy(n.name)
 		}
 	}},
+	{"newest domain", 2, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			n.newest = b%4 > 0
+			w.say("newest domains of %s: %t", n.name, n.newest)
+		}
+	}},
 	{"stick", 1, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			n.stuck = !n.stuck
@@ -298,7 +304,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts are the specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2
 
 // begin sets what a history starts with.
 func (w *world) begin(start int) {
@@ -316,7 +322,7 @@ func (w *world) begin(start int) {
 	w.spec.MatchWeight = choose(2) == 1
 	w.spec.Previews.MaxGroups = 1 + choose(3)
 	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
-	w.policy("web")
+	w.policy("web").newest = choose(2) == 1
 }
 
 // deck holds each happening as often as its share.
@@ -402,7 +408,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	if g.Run != nil && !waits("AwaitingApproval", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
+	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
 		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))

@@ -79,3 +79,16 @@ func split(shares []Share, damped bool) (weights map[string]int, masked []string
 	weights[serving[0].release] = rest
 	return weights, masked
 }
+
+// Joined are the shares of domains on their way from one group to a newer one: the
+// canary of the newer group has its weight, and the older group splits what is left as
+// it splits its own domains.
+func Joined(older []Share, canary Share) []Share {
+	out := make([]Share, 0, len(older)+1)
+	for _, s := range older {
+		s.Weight *= 100 - canary.Weight
+		out = append(out, s)
+	}
+	canary.Weight *= 100
+	return append(out, canary)
+}

@@ -15,14 +15,21 @@ func (s *scope) confirmed(revision int64) bool {
 	if len(s.reports) == 0 {
 		return true
 	}
-	some := false
+	some, from := false, s.older()
 	for _, r := range s.reports {
+		counts := r.Revision > 0 && r.Revision >= s.g.SettledRevision
+		moves := from != nil && s.follows(r.policy)
+		if moves && !counts { // What it has to move it has confirmed where that is now.
+			counts = slices.ContainsFunc(from.reports, func(x Report) bool {
+				return x.policy == r.policy && x.Revision > 0 && x.Revision >= from.g.SettledRevision
+			})
+		}
 		switch {
-		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
+		case !counts:
 		case r.Revision < revision:
 			return false
 		default:
-			some = true
+			some = some || from == nil || moves
 		}
 	}
 	return some
@@ -92,8 +99,8 @@ func (s *scope) left(r Row) bool {
 	}
 	since := r.Zero.Time
 	for _, rep := range s.reports {
-		if rep.Revision == 0 {
-			continue
+		if rep.Revision == 0 && !(s.g.ActiveRow() == nil && s.follows(rep.policy)) {
+			continue // It never led to this group, nor moved anything to it.
 		}
 		if rep.Revision < r.Zero.Revision {
 			s.unconfirmedZero(r)

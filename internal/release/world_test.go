@@ -58,6 +58,7 @@ type world struct {
 	crashAt, lateAt int
 	late            []write
 
+	next  Ledger // is being written
 	err   error
 	trace []line
 	last  []Plan           // the last plans
@@ -79,12 +80,16 @@ type object struct {
 
 // net is a NetworkPolicy with its routes.
 type net struct {
-	name    string
-	stuck   bool // its gateway accepts nothing
-	seen    int64
-	pins    []string
-	pass    *pass
-	routes  map[string]*carried
+	name   string
+	stuck  bool // its gateway accepts nothing
+	seen   int64
+	pins   []string
+	pass   *pass
+	routes map[string]*carried
+	// newest: it has domains that lead to the newest group; stream is their route, nil
+	// until there is one.
+	newest  bool
+	stream  *stream
 	reports map[string]Report
 }
 
@@ -478,9 +483,12 @@ func (w *world) read(n *net, lag int) {
 			s = w.ago(0)
 		}
 	}
+	if n.stream != nil && n.stream.sequence > s.ledger.Sequence {
+		s = w.ago(0)
+	}
 	n.seen = s.ledger.Sequence
 	n.pass = &pass{ledger: s.ledger, ready: map[string]int{}, pins: n.pins, saw: map[string]int{}}
-	for slug, c := range n.routes {
+	for slug, c := range n.objects() {
 		n.pass.saw[slug] = c.rv
 	}
 	for name, o := range w.objects {
@@ -538,6 +546,13 @@ func (w *world) write(n *net) {
 			c.written, c.service, c.pinned = nil, "", nil
 		}
 	}
+	if (n.stream == nil || n.stream.rv == n.pass.saw[streamKey]) && n.pass.ledger.Sequence > 0 {
+		w.carryStream(n)
+		if n.stream != nil {
+			n.stream.rv = w.id()
+			n.pass.saw[streamKey] = n.stream.rv
+		}
+	}
 	w.noteNamed()
 }
 
@@ -548,17 +563,14 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 		return
 	}
 	var shares []Share
-	active := ""
+	active := mainOf(g)
 	for _, r := range g.Releases {
 		masked := slices.Contains(n.reports[g.Slug].Masked, r.Release) && c.written[r.Release] == 0
 		shares = append(shares, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Masked: masked})
-		if r.Status == Active {
-			active = r.Release
-		}
 	}
 	weights, masked := Split(shares)
 	c.revision, c.answers, c.masked = g.TrafficRevision, true, masked
-	if weights == nil {
+	if weights == nil && !turnedDown(c.written, g) {
 		weights, c.answers = holdRoutes(c.written, g)
 	}
 	for _, r := range g.Releases {
@@ -571,7 +583,7 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 		}
 	}
 	c.written = weights
-	if c.service == "" || g.Row(c.service) == nil || n.pass.ready[active] > 0 {
+	if c.service == "" || g.Row(c.service) == nil || n.pass.ready[active] > 0 || active == "" && turnedDown(map[string]int{c.service: 100}, g) {
 		c.service = active
 	}
 	c.pinned = nil
@@ -622,7 +634,7 @@ func (w *world) accept(n *net) {
 	if n.stuck {
 		return
 	}
-	for _, c := range n.routes {
+	for _, c := range n.objects() {
 		c.accepted = c.written
 	}
 	w.noteNamed()
@@ -643,11 +655,14 @@ func (w *world) answer(n *net) bool {
 			continue
 		}
 		prev, next := n.reports[g.Slug], Report{Slug: g.Slug, Active: c.service, Pinned: slices.Clone(c.pinned)}
-		active := g.ActiveRow()
-		settled := !n.stuck && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) &&
-			(g.Phase != Live || active != nil && c.service == active.Release)
+		serves := mainOf(g)
+		names, masked, moved := w.streamOf(n, g)
+		next.Newest = n.newest && n.stream != nil && n.stream.slug == g.Slug
+		masked = union(c.masked, masked)
+		settled := !n.stuck && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) && moved &&
+			(g.Phase != Live || serves != "" && c.service == serves || serves == "" && g.TrafficRevision > 0 && len(c.names()) == 0)
 		if settled {
-			next.Revision, next.References, next.Masked, next.Confirmed = c.revision, c.names(), slices.Clone(c.masked), prev.Confirmed
+			next.Revision, next.References, next.Masked, next.Confirmed = c.revision, union(c.names(), names), masked, prev.Confirmed
 			if prev.Revision != next.Revision || !slices.Equal(prev.References, next.References) {
 				next.Confirmed = w.now
 			}
@@ -655,8 +670,8 @@ func (w *world) answer(n *net) bool {
 			if prev.Revision <= g.TrafficRevision { // else it is of a lost record
 				next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
 			}
-			next.References = union(prev.References, c.names())
-			next.Masked = union(prev.Masked, c.masked)
+			next.References = union(prev.References, union(c.names(), names))
+			next.Masked = union(prev.Masked, masked)
 			next.Reason = "NotAccepted"
 		}
 		if fmt.Sprint(prev) != fmt.Sprint(next) {
@@ -665,7 +680,7 @@ func (w *world) answer(n *net) bool {
 		}
 	}
 	for slug, c := range n.routes {
-		if !known[slug] && len(c.names()) == 0 {
+		if !known[slug] && len(c.names()) == 0 && (n.stream == nil || n.stream.slug != slug) {
 			delete(n.routes, slug)
 			delete(n.reports, slug)
 			changed = true
@@ -678,7 +693,7 @@ func (w *world) answer(n *net) bool {
 // these protect it once a plan has read the report of that.
 func (w *world) noteNamed() {
 	for _, n := range w.nets {
-		for _, c := range n.routes {
+		for _, c := range n.objects() {
 			for r := range c.written {
 				w.named[r] = w.now
 			}
@@ -852,6 +867,7 @@ func (w *world) perform(l *leader) bool {
 		done = w.ensure(next)
 	case next.ledger != nil:
 		if done = next.version == w.version; done {
+			w.next = *next.ledger
 			w.checkLedger(next.seen, w.ledger, *next.ledger)
 			w.ledger = *next.ledger
 			w.version++

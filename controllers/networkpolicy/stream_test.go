@@ -1,0 +1,124 @@
+package networkpolicy
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+const newestHost = "shop.example.com"
+
+// moving is a world in which 2.0.0, the first release of 2.x, gets its weight of what
+// leads to the newest group.
+func moving(t fatal, weight string, older ...string) *world {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: newestHost})
+	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.settle()
+	if older == nil {
+		older = []string{"a 1.0.0 active 100"}
+	}
+	one := group("1-x", 1, older...)
+	w.ledger(group("2-x", 0, "b 2.0.0 pending 0"), one)
+	w.settle()
+	w.ledger(group("2-x", 3, "b 2.0.0 canary "+weight), one)
+	return w
+}
+
+func TestNewestDomainMovesByWeights(t *testing.T) {
+	w := moving(t, "10")
+	name := sortedKeys(w.routes)
+	w.pass()
+	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
+	want(t, "not confirmed before it is accepted", w.traffic("2-x").Revision, 0)
+	w.settle()
+	want(t, "in place", slices.Contains(sortedKeys(w.routes), name[0]), true)
+	want(t, "confirmed", w.traffic("2-x").Revision, 3)
+	want(t, "the older group too", w.traffic("1-x").Revision, 1)
+	want(t, "its own domain", w.split("2-x.shop.example.com"), "2.0.0=100")
+	want(t, "its own Service", w.facts().selected("shop-2-x"), "b")
+	want(t, "the policy's Service", w.facts().selected("shop"), "a")
+	want(t, "where they lead", w.traffic("1-x").Newest, true)
+	want(t, "where they do not", w.traffic("2-x").Newest, false)
+	want(t, "mode", w.traffic("2-x").Split, v1alpha1.SplitWeighted)
+	want(t, "shared", w.condition("DomainShared"), "")
+	want(t, "ready", w.condition("Ready"), "True Programmed")
+	want(t, "references", cmp.Diff([]string{"b"}, w.traffic("2-x").References), "")
+
+	w.ledger(group("2-x", 4, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "promoted", w.split(newestHost), "2.0.0=100")
+	want(t, "confirmed at last", w.traffic("2-x").Revision, 4)
+	want(t, "where they lead now", w.traffic("2-x").Newest, true)
+	want(t, "the policy's Service", w.facts().selected("shop"), "b")
+}
+
+// What was turned down keeps its pods until the route of the older group let it go.
+func TestNewestDomainComesBack(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	want(t, "split", w.split(newestHost), "1.0.0=50 2.0.0=50")
+	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.pass()
+	want(t, "taken out", w.split(newestHost), "1.0.0=100")
+	want(t, "its own domain", w.split("2-x.shop.example.com"), "")
+	want(t, "still named", slices.Contains(w.traffic("2-x").References, "b"), true)
+	w.pass()
+	want(t, "not before it is accepted", slices.Contains(w.traffic("2-x").References, "b"), true)
+	want(t, "not confirmed", w.traffic("2-x").Revision, 3)
+	w.settle()
+	want(t, "left", len(w.traffic("2-x").References), 0)
+	want(t, "confirmed", w.traffic("2-x").Revision, 4)
+	want(t, "its Service", w.services["shop-2-x"] == nil, true)
+}
+
+func TestNewestDomainBetweenGroups(t *testing.T) {
+	for name, tc := range map[string]struct {
+		weight string
+		older  []string
+		down   []string
+		split  string
+		masked []string
+	}{
+		"both have a canary":            {"50", []string{"c 1.1.0 canary 10", "a 1.0.0 active 90"}, nil, "1.0.0=45 1.1.0=5 2.0.0=50", nil},
+		"the newer answers nothing":     {"50", nil, []string{"b"}, "1.0.0=100", []string{"b"}},
+		"the older answers nothing":     {"10", nil, []string{"a"}, "2.0.0=100", nil},
+		"the older answers nothing, 0":  {"0", nil, []string{"a"}, "2.0.0=100", nil},
+		"weight 0":                      {"0", nil, nil, "1.0.0=100", nil},
+		"all of it":                     {"100", nil, nil, "2.0.0=100", nil},
+		"nothing answers: all it stays": {"10", nil, []string{"a", "b"}, "1.0.0=100", []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := moving(t, tc.weight, tc.older...)
+			for _, release := range tc.down {
+				w.ready[release] = 0
+			}
+			w.settle()
+			want(t, "split", w.split(newestHost), tc.split)
+			want(t, "masked", cmp.Diff(tc.masked, w.traffic("2-x").Masked), "")
+		})
+	}
+}
+
+// A ledger from before a release was turned down must not give it traffic again.
+func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	old := w.ms
+	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "behind", behind(old, w.facts()), true)
+	want(t, "fresh", behind(w.ms, w.facts()), false)
+}
+
+func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
+	w := moving(t, "0", "c 1.1.0 canary 10", "a 1.0.0 active 90")
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
+	w.settle()
+	want(t, "split", w.split("try.example.com"), "2.0.0=100")
+	want(t, "revision", w.traffic("2-x").Revision, 3)
+}

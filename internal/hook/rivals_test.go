@@ -1,0 +1,37 @@
+package hook
+
+import (
+	"testing"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The first release of a group is asked for where the newest domains move to it, and is
+// compared with the group that has them.
+func TestRivals(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		from, rivals string
+		judged       bool
+	}{
+		"the first of its group":  {"", "2-x", false},
+		"domains move to it":      {"1-x", "1-x", true},
+		"the older group is gone": {"0-x", "2-x", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ms := &hlnr.Microservice{}
+			ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{
+				{Slug: "2-x", Run: &hlnr.ReleaseRun{Release: "new", From: test.from}, Releases: []hlnr.Release{{VersionedMicroservice: "new", Status: hlnr.ReleaseCanary}}},
+				{Slug: "1-x", Active: "1.0.0"},
+			}
+			p := PlaceOf(ms, vsvc("new"))
+			if got := p.Rivals().Slug; got != test.rivals {
+				t.Errorf("it is compared with group %s, want %s", got, test.rivals)
+			}
+			if p.judged() != test.judged {
+				t.Errorf("judged: %t, want %t", p.judged(), test.judged)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package release
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Domains that lead to the newest group are a stream of their own: they move to a newer
+// group by the steps of its first release. Until that is active they are split between
+// it and what the older group serves.
+
+// byNewest orders groups: the newest first, previews after all others.
+func byNewest(x, y *Group) int {
+	switch px, py := x.Level == preview, y.Level == preview; {
+	case px && !py:
+		return 1
+	case py && !px:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
+}
+
+// servingGroup finds the newest group that serves; nil: there is none.
+func (b *book) servingGroup() *Group {
+	var newest *Group
+	for i := range b.groups {
+		g := &b.groups[i]
+		if g.Phase == Live && g.Level != preview && g.ActiveRow() != nil && (newest == nil || byNewest(g, newest) < 0) {
+			newest = g
+		}
+	}
+	return newest
+}
+
+// follows says that a policy has domains that lead to the newest group.
+func (b *book) follows(policy string) bool {
+	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool {
+		return p.Name == policy && slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Newest })
+	})
+}
+
+// followed says that some policy has such domains.
+func (b *book) followed() bool {
+	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return b.follows(p.Name) })
+}
+
+// older is the group from which the newest domains move to the first release of this
+// one, step by step; nil: they do not. Where all policies are gone a canary waits for one
+// (rule 10).
+func (s *scope) older() *scope {
+	run := s.g.Run
+	if run == nil || s.g.Phase != Live || s.g.Level == preview || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
+		return nil
+	}
+	r := s.g.Row(run.Release)
+	if r == nil || r.Promoted > 0 || !s.followed() && !(r.Status == Canary && len(s.reports) == 0) {
+		return nil
+	}
+	g := s.servingGroup()
+	if g == nil || byNewest(g, s.g) < 0 {
+		return nil
+	}
+	return s.book.scope(g)
+}
+
+// rival is the active release that has the traffic which the running one has not, with
+// its group: this one, or the one from which the newest domains move. nil: there is none.
+func (s *scope) rival() (*scope, *Row) {
+	if a := s.g.ActiveRow(); a != nil {
+		return s, a
+	}
+	if from := s.older(); from != nil {
+		return from, from.g.ActiveRow()
+	}
+	return s, nil
+}
+
+// queued says that the newest domains are on their way to another group: one that comes
+// meanwhile waits.
+func (s *scope) queued(r *Row) bool {
+	for i := range s.groups {
+		g := &s.groups[i]
+		if g.Slug == s.g.Slug || g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || g.Run == nil {
+			continue
+		}
+		if x := g.Row(g.Run.Release); x != nil && x.Status == Canary {
+			s.state(r, false, "AwaitingGroup", fmt.Sprintf("%s waits: the newest domains are on their way to %s in group %s", r.Version, x.Version, g.Name))
+			return true
+		}
+	}
+	return false
+}

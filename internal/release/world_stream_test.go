@@ -1,0 +1,281 @@
+package release
+
+import (
+	"maps"
+	"slices"
+)
+
+// stream is the route of the domains that lead to the newest group.
+type stream struct {
+	carried
+	// slug of the group that they lead to, and newer of the one to which they move.
+	slug, newer string
+	// sequence of the ledger by which it was written, and revisions by group.
+	sequence  int64
+	revisions map[string]int64
+}
+
+// streamKey is where a pass keeps the version of that route.
+const streamKey = "newest"
+
+// objects are all that a policy wrote.
+func (n *net) objects() map[string]*carried {
+	out := maps.Clone(n.routes)
+	if n.stream != nil {
+		out[streamKey] = &n.stream.carried
+	}
+	return out
+}
+
+// mainOf is what a group serves by itself: its active release, else the canary that is
+// its first one.
+func mainOf(g *Group) string {
+	if a := g.ActiveRow(); a != nil {
+		return a.Release
+	}
+	for _, r := range g.Releases {
+		if r.Status == Canary {
+			return r.Release
+		}
+	}
+	return ""
+}
+
+// turnedDown says that nothing of a group is to serve, and that what was written for it
+// never was active.
+func turnedDown(last map[string]int, g *Group) bool {
+	if mainOf(g) != "" {
+		return false
+	}
+	for name := range last {
+		if r := g.Row(name); r == nil || r.Promoted > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// holder is the group that the newest domains lead to: the first whose active release
+// has endpoints, and the one where they are until there is one before it.
+func (n *net) holder() *Group {
+	var live []*Group
+	for i := range n.pass.ledger.Groups {
+		if g := &n.pass.ledger.Groups[i]; g.Phase == Live {
+			live = append(live, g)
+		}
+	}
+	current := ""
+	if n.stream != nil {
+		current = n.stream.slug
+	}
+	for _, g := range live {
+		if a := g.ActiveRow(); a != nil && (g.Slug == current || n.pass.ready[a.Release] > 0) {
+			return g
+		}
+	}
+	for _, wanted := range []func(*Group) bool{
+		func(g *Group) bool { return g.Slug == current },
+		func(g *Group) bool { return g.ActiveRow() != nil },
+		func(*Group) bool { return true },
+	} {
+		if i := slices.IndexFunc(live, wanted); i >= 0 {
+			return live[i]
+		}
+	}
+	return nil
+}
+
+// comer is the group to which the newest domains are on their way.
+func (n *net) comer(base *Group) *Group {
+	if base.ActiveRow() == nil || base.Level == preview {
+		return nil
+	}
+	for i := range n.pass.ledger.Groups {
+		g := &n.pass.ledger.Groups[i]
+		if g.Slug == base.Slug {
+			return nil
+		}
+		if g.Phase == Live && g.Level != preview && g.ActiveRow() == nil && mainOf(g) != "" {
+			return g
+		}
+	}
+	return nil
+}
+
+// carryStream writes the route of the newest domains.
+func (w *world) carryStream(n *net) {
+	base := n.holder()
+	if !n.newest || base == nil {
+		if n.stream != nil {
+			n.stream.written = nil
+		}
+		return
+	}
+	c := n.stream
+	if c == nil {
+		c = &stream{}
+		n.stream = c
+	}
+	shares := func(g *Group) (out []Share) {
+		for _, r := range g.Releases {
+			masked := slices.Contains(n.reports[g.Slug].Masked, r.Release) && c.written[r.Release] == 0
+			out = append(out, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Masked: masked})
+		}
+		return out
+	}
+	all, both := shares(base), *base
+	c.slug, c.newer, c.sequence = base.Slug, "", n.pass.ledger.Sequence
+	c.revisions = map[string]int64{base.Slug: base.TrafficRevision}
+	if g := n.comer(base); g != nil {
+		row := *g.Row(mainOf(g))
+		for _, s := range shares(g) {
+			if s.Release == row.Release {
+				all = Joined(all, s)
+			}
+		}
+		both.Releases = append(slices.Clone(base.Releases), row)
+		c.newer, c.revisions[g.Slug] = g.Slug, g.TrafficRevision
+	}
+	had := len(c.written) > 0
+	weights, masked := Split(all)
+	c.answers, c.masked = true, masked
+	if weights == nil {
+		weights, c.answers = holdRoutes(c.written, &both)
+		weights = whole(weights)
+	}
+	for _, r := range both.Releases {
+		if _, there := weights[r.Release]; !there && r.Status == Canary && (r.Match || r.Mirror > 0) && n.pass.ready[r.Release] > 0 {
+			if weights = maps.Clone(weights); weights == nil {
+				weights = map[string]int{}
+			}
+			weights[r.Release] = 0
+		}
+	}
+	c.written = weights
+	w.checkStream(n, base, had)
+}
+
+// whole makes weights add up to 100, when what had the rest is held no more.
+func whole(weights map[string]int) map[string]int {
+	total, largest := 0, ""
+	for _, release := range slices.Sorted(maps.Keys(weights)) {
+		total += weights[release]
+		if weights[release] > weights[largest] {
+			largest = release
+		}
+	}
+	if total == 0 || total == 100 {
+		return weights
+	}
+	out, rest := maps.Clone(weights), 100
+	for release, weight := range weights {
+		if release != largest {
+			out[release] = weight * 100 / total
+			rest -= out[release]
+		}
+	}
+	out[largest] = rest
+	return out
+}
+
+// checkStream holds what is written for the newest domains against invariants 2 and 3.
+func (w *world) checkStream(n *net, base *Group, had bool) {
+	sum, serves := 0, false
+	for release, weight := range n.stream.written {
+		sum += weight
+		serves = serves || weight > 0 && n.pass.ready[release] > 0
+	}
+	if len(n.stream.written) > 0 && sum != 100 {
+		w.fail("invariant 2: the newest domains carry %v", n.stream.written)
+	}
+	if had && len(n.stream.written) == 0 {
+		w.fail("invariant 3: the newest domains lead nowhere any more")
+	}
+	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 && !serves {
+		w.fail("invariant 3: the newest domains carry %v, and %s has endpoints", n.stream.written, a.Release)
+	}
+	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 {
+		for release, weight := range n.stream.written {
+			if weight > 0 && n.pass.ready[release] == 0 {
+				w.fail("invariant 3: the newest domains carry %v, and %s has no endpoint", n.stream.written, release)
+			}
+		}
+	}
+}
+
+// groupOfRelease finds the group of a release.
+func (w *world) groupOfRelease(n *net, release string) string {
+	for i := range n.pass.ledger.Groups {
+		if g := &n.pass.ledger.Groups[i]; g.Row(release) != nil {
+			return g.Slug
+		}
+	}
+	if o := w.objects[release]; o != nil {
+		return o.Slug
+	}
+	return n.stream.slug
+}
+
+// streamOf is what the route of the newest domains says of a group: the releases of it
+// that it names, those that it masks, and whether it answers the group's revision.
+func (w *world) streamOf(n *net, g *Group) (names, masked []string, settled bool) {
+	c := n.stream
+	if c == nil {
+		return nil, nil, true
+	}
+	for _, name := range c.names() {
+		if w.groupOfRelease(n, name) == g.Slug {
+			names = append(names, name)
+		}
+	}
+	for _, name := range c.masked {
+		if w.groupOfRelease(n, name) == g.Slug {
+			masked = append(masked, name)
+		}
+	}
+	revision, concerned := c.revisions[g.Slug]
+	if !concerned || !n.newest {
+		return names, masked, len(names) == 0 || maps.Equal(c.written, c.accepted)
+	}
+	return names, masked, revision == g.TrafficRevision && c.answers && maps.Equal(c.written, c.accepted)
+}
+
+// checkMove holds the beginning of a group against the rule that the newest domains move
+// to it by steps.
+func (w *world) checkMove(o Observed, g, h *Group) {
+	if len(o.Spec.Steps) == 0 || h.Level == preview || h.Phase != Live || g.ActiveRow() != nil || h.ActiveRow() == nil {
+		return
+	}
+	a := h.ActiveRow()
+	if a.Reason != "First" {
+		return
+	}
+	followed := slices.ContainsFunc(o.Policies, func(p Policy) bool {
+		return slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Newest })
+	})
+	if was := g.Row(a.Release); !followed || was != nil && was.Promoted > 0 {
+		return
+	}
+	serves := false
+	for i := range o.Ledger.Groups {
+		x := &o.Ledger.Groups[i]
+		if x.Level == preview || x.Phase != Live || x.ActiveRow() == nil {
+			continue
+		}
+		if byNewest(x, g) < 0 {
+			return // It is an older group, and moves nothing.
+		}
+		serves = serves || hasChild(o, x.ActiveRow().Release)
+	}
+	for _, x := range w.next.Groups {
+		if y := o.Ledger.group(x.Slug); y != nil && y.ActiveRow() != nil && x.ActiveRow() == nil {
+			return // In the same write the older group ends.
+		}
+		if x.Phase == Live && x.Level != preview && x.ActiveRow() != nil && x.Slug != h.Slug && byNewest(&x, h) < 0 {
+			return // In the same write a newer one began.
+		}
+	}
+	if serves {
+		w.fail("the newest domains move to %s at once", a.Release)
+	}
+}
