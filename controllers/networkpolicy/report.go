@@ -507,7 +507,11 @@ func (r *reporter) groupDecision(g *v1alpha1.ReleaseGroup) *groupDecision {
 
 // whyUnrouted says why a row that is in order is in no route.
 func (r *reporter) whyUnrouted(row *row) (reason, message string) {
-	if g := r.groupDecision(row.group); g != nil && g.reason != "" {
+	g := r.groupDecision(row.group)
+	if g != nil && g.absent {
+		return reasonNoActiveRelease, status.Line(fmt.Sprintf("release group %q has no active release yet", g.group.Name))
+	}
+	if g != nil && g.reason != "" {
 		return g.reason, status.Line(g.message)
 	}
 	return reasonNoReadyEndpoints, "nothing that the domain leads to has a ready endpoint"
