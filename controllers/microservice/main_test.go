@@ -60,6 +60,8 @@ type story struct {
 	passed func()
 	// logger of the passes.
 	logger logr.Logger
+	// newest: the NetworkPolicy has a domain that leads to the newest group.
+	newest bool
 
 	writes []string
 	events []string
@@ -311,8 +313,12 @@ func (s *story) gateway() bool {
 	}
 	before := p.DeepCopy()
 	p.Status.Groups = nil
+	led := !s.newest
 	for _, g := range s.ms().Status.ReleaseGroups {
 		report := v1alpha1.GroupTraffic{Slug: g.Slug, Revision: g.TrafficRevision, Split: v1alpha1.SplitWeighted}
+		if !led && activeRow(&g) != nil {
+			report.Newest, led = true, true
+		}
 		for _, r := range g.Releases {
 			if r.Weight > 0 || r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary {
 				report.References = append(report.References, r.VersionedMicroservice)

@@ -253,4 +253,11 @@ func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alph
 			}
 		}
 	}
+	for _, u := range now.Routes {
+		for _, old := range before.Routes {
+			if old.Kind == u.Kind && old.Name == u.Name && old.Group != u.Group && old.Group != "" && u.Programmed && !stepwise(old.Backends, u.Backends) && len(now.Domains) == 0 {
+				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("the rules of %s %q moved from release group %q to %q without canary steps", u.Kind, u.Name, old.Group, u.Group))
+			}
+		}
+	}
 }

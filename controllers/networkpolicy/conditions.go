@@ -272,9 +272,9 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 			}
 		}
 	}
-	if ref := gatewayapi.UserRef(r.policy); moves && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
+	if ref := gatewayapi.UserRef(r.policy); moves && !steps && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
 		status.Set(&now.Conditions, r.policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-			"spec.provider.routeRef: the rules of %s %q move to a newer release group at once, without canary steps: name its groups, or use versioning.groupBy Major or All in the ImagePolicy", ref.Kind, ref.Name))
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", ref.Kind, ref.Name, orWider(groups)))
 		return
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)

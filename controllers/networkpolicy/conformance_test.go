@@ -143,6 +143,35 @@ func conform(t *testing.T, c conformance, s stage) {
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}) })
 	s.confirmed("1-x", 8, "b")
 	split("without the second", first, "1.1.0=100")
+
+	// What follows the newest group moves to a newer one, comes back, and moves again.
+	s.serve("c")
+	older := group("1-x", 8, "b 1.1.0 active 100")
+	on := func(revision int64, weight int) {
+		t.Helper()
+		s.ledger(group("2-x", revision, fmt.Sprintf("c 2.0.0 canary %d", weight)), older)
+		s.confirmed("2-x", revision, "c")
+		s.confirmed("1-x", 8, "b")
+		wanted := fmt.Sprintf("1.1.0=%d 2.0.0=%d", 100-weight, weight)
+		if c.whole {
+			wanted = "1.1.0=100"
+		}
+		split(fmt.Sprintf("%d on the way to a newer group", weight), first, wanted)
+		want(t, "Service of the older group", s.active("1-x"), "1.1.0")
+		want(t, "Service of the newer group", s.active("2-x"), "2.0.0")
+	}
+	on(9, 10)
+	on(10, 50)
+	s.ledger(group("2-x", 11, "c 2.0.0 error 0"), older)
+	s.confirmed("2-x", 11)
+	split("back from the newer group", first, "1.1.0=100")
+	want(t, "Service of a group that was turned down", s.active("2-x"), "")
+	on(12, 50)
+	s.ledger(group("2-x", 13, "c 2.0.0 active 100"), older)
+	s.confirmed("2-x", 13, "c")
+	s.confirmed("1-x", 8, "b")
+	split("in the newer group", first, "2.0.0=100")
+	want(t, "Service of the older group", s.active("1-x"), "1.1.0")
 	if c.user == nil {
 		want(t, "split of what is named no longer", s.split(second, c.name)+s.split(pinned, c.name), "")
 	}
@@ -158,11 +187,12 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 	first, second := s.host("first"), s.host("second")
 	// both looks at the routes of the two providers, of which present is the one that the
 	// policy names: both lead to the same releases with the same weights, as far as they can.
-	both := func(step string, present, former conformance, weight int) {
+	both := func(step string, present, former conformance, weight int, newer ...string) {
 		t.Helper()
+		canary := append(newer, "1.1.0")[0]
 		for _, entry := range []string{first, second} {
 			for _, c := range []conformance{present, former} {
-				wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
+				wanted := fmt.Sprintf("1.0.0=%d %s=%d", 100-weight, canary, weight)
 				switch {
 				case c.bare:
 					wanted = ""
@@ -226,6 +256,14 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 
 	through(to)
 	s.confirmed("1-x", 4, "a")
+	s.serve("c")
+	older := group("1-x", 4, "a 1.0.0 active 100")
+	s.ledger(group("2-x", 5, "c 2.0.0 canary 50"), older)
+	s.confirmed("2-x", 5, "c")
+	both("on the way to a newer group", to, from, 50, "2.0.0")
+	s.ledger(group("2-x", 6, "c 2.0.0 error 0"), older)
+	s.confirmed("2-x", 6)
+	both("back from it", to, from, 0)
 	s.drain()
 	alone("drained", to)
 	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
@@ -477,9 +515,13 @@ func (s *inMemory) user(route *unstructured.Unstructured) {
 // remove takes away what the last pass of a closing group leaves: owner references
 // collect nothing here.
 func (s *inMemory) remove() {
-	g := group("1-x", 9, "b 1.1.0 deprecated 0")
-	g.Phase = v1alpha1.GroupClosing
-	s.w.ledger(g)
+	var closing []v1alpha1.ReleaseGroup
+	for _, g := range s.w.ms.Status.ReleaseGroups {
+		g = group(g.Slug, g.TrafficRevision+1)
+		g.Phase = v1alpha1.GroupClosing
+		closing = append(closing, g)
+	}
+	s.w.ledger(closing...)
 	s.w.settle()
 	s.w.ledger()
 	s.w.settle()

@@ -235,6 +235,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // carryOut decides, writes and reports, and says when to look again without being woken.
 func (r *Reconciler) carryOut(ctx context.Context, f *facts) (time.Duration, error) {
 	out := decide(f)
+	if now, more := foretell(f, out); more {
+		return 0, r.save(ctx, f.policy, now) // The event of our own write brings the next pass.
+	}
 	w, failed := r.write(ctx, f, out)
 	now, wake := report(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.policy), probes(f, out, w))

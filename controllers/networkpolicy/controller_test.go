@@ -36,6 +36,10 @@ func TestServerRollout(t *testing.T) {
 	p.eventually("shop", "first release", confirmed("1-x", 1, "a"))
 	p.eventually("shop", "first release", has("Ready", "Programmed"))
 	p.quiet()
+	// What names a release of a new group is reported before it is written.
+	made := requests.in(p.namespace)
+	want(t, "the first write", strings.Contains(made[0], "/networkpolicies/shop/status"), true)
+	want(t, "the next one", strings.Contains(made[1], "/services"), true)
 	unnamed := p.watchServices()
 
 	b := p.pod("b")

@@ -147,7 +147,7 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 	out := &groupDecision{group: g, slug: g.Slug, mode: v1alpha1.SplitWhole}
 	var routable, refused *row
 	for _, r := range rows {
-		out.newest = out.newest || r.newest && r.group == g
+		out.newest = out.newest || r.newest && !r.canary && r.group == g
 		if r.group != g && r.newer != g {
 			continue
 		}

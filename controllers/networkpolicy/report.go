@@ -98,6 +98,29 @@ func (r *reporter) carriedSlugs() map[string]bool {
 	return out
 }
 
+// foretell gives the status that names what a pass is to write for groups of which no
+// revision is confirmed yet, and says whether that is more than the status names. It goes
+// first: who ends between the two must not leave an object that nobody knows to name a
+// release.
+func foretell(f *facts, out *decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
+	r := &reporter{decider: newDecider(f), out: out}
+	now = *f.policy.Status.DeepCopy()
+	for _, g := range out.groups {
+		is := r.report(g.slug)
+		names := union(is.References, r.written(g.slug))
+		if is.Revision > 0 || sameSet(is.References, names) {
+			continue
+		}
+		if is.References = names; is.Split == "" {
+			is.Split, is.Reason, is.Message = g.mode, reasonPending, "the first objects of the group are being written"
+		}
+		now.Groups = slices.DeleteFunc(now.Groups, func(o v1alpha1.GroupTraffic) bool { return o.Slug == g.slug })
+		now.Groups, more = append(now.Groups, is), true
+	}
+	slices.SortFunc(now.Groups, func(a, b v1alpha1.GroupTraffic) int { return strings.Compare(a.Slug, b.Slug) })
+	return now, more
+}
+
 func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	prev := r.report(g.slug)
 	written := r.written(g.slug)

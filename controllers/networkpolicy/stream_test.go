@@ -1,10 +1,13 @@
 package networkpolicy
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -121,4 +124,105 @@ func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
 	w.settle()
 	want(t, "split", w.split("try.example.com"), "2.0.0=100")
 	want(t, "revision", w.traffic("2-x").Revision, 3)
+}
+
+// An Ingress has a canary beside its release, and room for no third one: while both groups
+// have a canary nothing counts as programmed, and the condition says why.
+func TestNewestDomainOfAnIngress(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.settle()
+	older := group("1-x", 2, "c 1.1.0 canary 10", "a 1.0.0 active 90")
+	w.ledger(older)
+	w.settle()
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 10"), older)
+	w.settle()
+	want(t, "condition", w.condition("Programmed"), "False NotSupported")
+	want(t, "group", w.traffic("2-x").Reason, reasonNotSupported)
+	want(t, "message", strings.Contains(w.traffic("2-x").Message, "it has two releases at most, without one: use spec.provider.gateway"), true)
+	want(t, "revision", w.traffic("2-x").Revision, 0)
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
+	w.settle()
+	want(t, "condition", w.condition("Programmed"), "True Programmed")
+	want(t, "split", splitOfEntry(newDecider(w.facts()), newestHost, "ingress"), "1.1.0=90 2.0.0=10")
+	want(t, "revision", w.traffic("2-x").Revision, 3)
+}
+
+// What follows the newest group, and cannot move by steps, is named.
+func TestMovesAtOnce(t *testing.T) {
+	steps := &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
+	listener := func(w *world) {
+		w.policy.Spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: v1alpha1.ProtocolTCP}}
+		w.policy.Spec.Listeners = []v1alpha1.Listener{{Name: "first", Port: "main", ParentRef: v1alpha1.ParentReference{Name: "public", SectionName: "first"}}}
+	}
+	for name, tc := range map[string]struct {
+		edit  func(*world)
+		field string
+	}{
+		"a domain":                  {func(w *world) { w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}} }, `spec.domains[0].domain "shop.example.com"`},
+		"a listener":                {listener, `spec.listeners[0] "first"`},
+		"rules of somebody's route": {func(*world) {}, `spec.provider.routeRef: the rules of HTTPRoute "web"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := borrowing(t, "main")
+			if !strings.Contains(tc.field, "routeRef") {
+				w.policy.Spec.Provider = newWorld(t).policy.Spec.Provider
+			}
+			tc.edit(w)
+			w.ready = map[string]int{"a": 1, "b": 1}
+			older := group("1-x", 1, "a 1.0.0 active 100")
+			w.ledger(group("2-x", 0, "b 2.0.0 pending 0"), older)
+			w.settle()
+			want(t, "without steps", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
+			c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionDomainShared)
+			want(t, "message "+c.Message, strings.HasPrefix(c.Message, tc.field) && strings.Contains(c.Message, "at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, "), true)
+			w.ms.Spec.UpdateStrategy.Canary = steps
+			w.settle()
+			want(t, "with steps", w.condition(v1alpha1.ConditionDomainShared), "")
+			want(t, "newest", w.traffic("1-x").Newest, true)
+		})
+	}
+}
+
+// A domain for the canary follows no weight: nothing moves it by steps.
+func TestCanaryDomainIsNoStream(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
+	w.ready = map[string]int{"a": 1}
+	w.settle()
+	want(t, "newest", w.traffic("1-x").Newest, false)
+}
+
+// What is written for a group of which nothing is confirmed is reported first.
+func TestForetells(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready = map[string]int{"a": 1, "b": 1}
+	told := func() (string, bool) {
+		f := w.facts()
+		now, more := foretell(f, decide(f))
+		w.policy.Status = now
+		return strings.Join(w.traffic("1-x").References, " "), more
+	}
+	names, more := told()
+	want(t, "first", names, "a")
+	want(t, "more", more, true)
+	want(t, "why it is not confirmed", w.traffic("1-x").Reason, reasonPending)
+	_, more = told()
+	want(t, "once", more, false)
+	w.pass() // It is not accepted yet.
+	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.services = maps.Clone(w.services)
+	f := w.facts()
+	w.carryOut(f, &decision{services: decide(f).services[:2]}) // b has a Service of its own.
+	names, more = told()
+	want(t, "before anything is confirmed", names, "a b")
+	want(t, "more", more, true)
+	w.settle()
+	w.ledger(group("1-x", 3, "c 1.2.0 canary 10", "b 1.1.0 active 90"))
+	w.ready["c"] = 1
+	w.settle()
+	_, more = told()
+	want(t, "of a group that is confirmed", more, false)
 }

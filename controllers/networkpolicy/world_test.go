@@ -214,11 +214,17 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	return s
 }
 
-// pass makes one pass of the controller.
+// pass makes one pass of the controller, and one more where the first one only foretells.
 func (w *world) pass() (*decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.facts()
 	out := decide(f)
+	if now, more := foretell(f, out); more {
+		w.policy.Status = now
+		w.writes++
+		f = w.facts()
+		out = decide(f)
+	}
 	done := w.carryOut(f, out)
 	now, _ := report(f, out, done)
 	if mustJSON(now) != mustJSON(w.policy.Status) {

@@ -96,6 +96,9 @@ type stage struct {
 	t       *testing.T
 	ms      *hlnr.Microservice
 	release *hlnr.VersionedMicroservice
+	// older is the group from which domains move to the release; nil: it is not the first
+	// of its own group.
+	older *hlnr.ReleaseGroup
 }
 
 func newStage(t *testing.T, canary *hlnr.CanaryStrategy) *stage {
@@ -132,6 +135,10 @@ func (s *stage) write(row hlnr.Release, run *hlnr.ReleaseRun) {
 		}}
 		if row.Status == hlnr.ReleaseActive {
 			s.ms.Status.ReleaseGroups[0].Active = row.SemVer.Version
+		}
+		if s.older != nil {
+			s.ms.Status.ReleaseGroups[0].Name, s.ms.Status.ReleaseGroups[0].Slug, s.ms.Status.ReleaseGroups[0].Active = "2.x", "2-x", ""
+			s.ms.Status.ReleaseGroups = append(s.ms.Status.ReleaseGroups, *s.older)
 		}
 		if err := world.Status().Update(s.t.Context(), s.ms); err != nil {
 			return err.Error()
@@ -446,6 +453,65 @@ func TestAnalysisOfARelease(t *testing.T) {
 	defer mu.Unlock()
 	if want := `errors{release="` + releaseName + `",service=~"inside|outside"}`; len(queries) != 1 || queries[0] != want {
 		t.Errorf("asked %q, want %q once", queries, want)
+	}
+}
+
+// The first release of a group, to which domains move from an older one, is measured as
+// any canary, and compared with the active release of that.
+func TestAnalysisFromAnOlderGroup(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_ = req.ParseForm()
+		query, value := req.Form.Get("query"), "9"
+		if strings.Contains(query, `"old/1-x/inside-old"`) {
+			value = "2"
+		}
+		mu.Lock()
+		asked[query] = true
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"%s"]}]}}`, time.Now().Unix(), value)
+	}))
+	t.Cleanup(server.Close)
+	five := 5.0
+	s := newStage(t, &hlnr.CanaryStrategy{
+		Steps: []hlnr.CanaryStep{{Weight: 10}, {Weight: 50}},
+		Analysis: &hlnr.CanaryAnalysis{
+			Interval: "10s",
+			Provider: hlnr.AnalysisProvider{Prometheus: &hlnr.PrometheusProvider{Address: server.URL}},
+			Metrics: []hlnr.AnalysisMetric{{
+				Name: "errors", Prometheus: &hlnr.PrometheusMetric{Query: `errors{of="{{.Release}}/{{.Group}}/{{.Service}}"}`},
+				ThresholdRange: hlnr.ValueRange{Max: &five}, Baseline: hlnr.BaselineDifference,
+			}},
+		},
+	})
+	s.older = &hlnr.ReleaseGroup{Name: "1.x", Slug: "1-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Active: "0.9.0", Releases: []hlnr.Release{{
+		VersionedMicroservice: "old", SemVer: hlnr.SemVer{Version: "0.9.0"}, Status: hlnr.ReleaseActive, Weight: 100, LastTransitionTime: metav1.NowMicro(),
+	}}}
+	for name, label := range map[string]string{"inside": releaseName, "inside-old": "old"} {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{hlnr.LabelRelease: label}}}
+		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		if err := world.Create(t.Context(), service); err != nil {
+			t.Fatal(err)
+		}
+	}
+	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
+	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since, From: "1-x"})
+	eventually(t, func() string {
+		fetch(t, s.release)
+		if a := s.release.Status.Analysis; a == nil || a.Phase != hlnr.AnalysisFailed {
+			return fmt.Sprintf("analysis %+v", a)
+		}
+		return ""
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for _, query := range []string{`errors{of="` + releaseName + `/2-x/inside"}`, `errors{of="old/1-x/inside-old"}`} {
+		if !asked[query] {
+			t.Errorf("nobody asked %q, only %v", query, asked)
+		}
 	}
 }
 

@@ -494,19 +494,6 @@ func (w *world) read(n *net, lag int) {
 	for name, o := range w.objects {
 		n.pass.ready[name] = o.ready
 	}
-	// A policy says what it is about to write for the first time before it does.
-	for i := range s.ledger.Groups {
-		g := &s.ledger.Groups[i]
-		if rep := n.reports[g.Slug]; rep.Revision == 0 && g.Phase == Live {
-			for _, r := range g.Releases {
-				if r.Status == Active || r.Status == Canary {
-					rep.References = union(rep.References, []string{r.Release})
-				}
-			}
-			rep.Slug = g.Slug
-			n.reports[g.Slug] = rep
-		}
-	}
 }
 
 func union(a, b []string) []string {
@@ -520,11 +507,47 @@ func union(a, b []string) []string {
 	return out
 }
 
-// write puts what was read into the objects.
+// write puts what was read into the objects. What a policy is to write for a group that
+// it never confirmed it reports first, and that ends the pass.
 func (w *world) write(n *net) {
 	if n.pass == nil {
 		return
 	}
+	routes, stream := n.routes, n.stream
+	n.routes = map[string]*carried{}
+	for slug, c := range routes {
+		n.routes[slug] = new(*c)
+	}
+	if stream != nil {
+		n.stream = new(*stream)
+	}
+	w.put(n)
+	if w.announce(n) {
+		n.routes, n.stream, n.pass = routes, stream, nil
+	}
+	w.noteNamed()
+}
+
+// announce reports what is about to be written for groups that were never confirmed, and
+// says whether that is more than is known.
+func (w *world) announce(n *net) (more bool) {
+	for i := range n.pass.ledger.Groups {
+		g := &n.pass.ledger.Groups[i]
+		c, rep := n.routes[g.Slug], n.reports[g.Slug]
+		if c == nil || rep.Revision > 0 {
+			continue
+		}
+		names, _, _ := w.streamOf(n, g)
+		if names = union(rep.References, union(c.names(), names)); len(names) > len(rep.References) {
+			rep.Slug, rep.References, more = g.Slug, names, true
+			n.reports[g.Slug] = rep
+		}
+	}
+	return more
+}
+
+// put writes what follows from a pass.
+func (w *world) put(n *net) {
 	known := map[string]bool{}
 	for i := range n.pass.ledger.Groups {
 		g := &n.pass.ledger.Groups[i]
@@ -553,7 +576,6 @@ func (w *world) write(n *net) {
 			n.pass.saw[streamKey] = n.stream.rv
 		}
 	}
-	w.noteNamed()
 }
 
 // carry writes one group.

@@ -253,9 +253,9 @@ func group(ms *v1alpha1.Microservice) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// row gives the ledger's row of a version, the newest one.
+// row gives the ledger's row of a version, the newest one, in whatever group it is.
 func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
-	if g := group(ms); g != nil {
+	for _, g := range ms.Status.ReleaseGroups {
 		for i := range g.Releases {
 			if g.Releases[i].SemVer.Version == version {
 				return &g.Releases[i]
