@@ -50,7 +50,7 @@ func (b *book) followed() bool {
 // (rule 10).
 func (s *scope) older() *scope {
 	run := s.g.Run
-	if run == nil || s.g.Phase != Live || s.g.Level == preview || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
+	if run == nil || s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
 		return nil
 	}
 	r := s.g.Row(run.Release)

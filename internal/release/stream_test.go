@@ -165,6 +165,17 @@ var streams = []scene{
 		h.run(5 * time.Minute)
 		h.carries("the newer too", "2.0.0=100")
 	}},
+	{"a mend of the older group waits for no newer one", func(h tale) {
+		h.newest(held...)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.push("1.0.1")
+		h.run(time.Minute)
+		h.carries("both", "1.0.0=81 1.0.1=9 2.0.0=10")
+		h.word("1.0.1", Continue, "1")
+		h.run(5 * time.Minute)
+		h.carries("mended", "1.0.1=90 2.0.0=10")
+	}},
 	{"a newer version of the newer group takes its place", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
@@ -187,7 +198,14 @@ var streams = []scene{
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
+		h.spoil(h.object("2.0.0"), "CrashLoopBackOff")
+		h.run(time.Second)
 		h.withdrawGroup("1-x", Closed)
+		h.run(time.Second)
+		if from := h.ledger.group("2-x").Run.From; from != "" {
+			h.fail("the domains still come from group %q, which has ended", from)
+		}
+		h.object("2.0.0").why = ""
 		h.run(time.Hour)
 		h.want("the newer one serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 		h.carries("the newer one serves", "2.0.0=100")
@@ -268,6 +286,169 @@ func TestJoined(t *testing.T) {
 			got, _ := Split(Joined(older, tc.canary))
 			if !maps.Equal(got, tc.want) {
 				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestOlder asks from which group the newest domains move to the first release of 2.x.
+func TestOlder(t *testing.T) {
+	active := func(version string) []Row {
+		return []Row{{Release: version, Version: version, Status: Active, Promoted: 1}}
+	}
+	waiting := []Row{{Release: "2.0.0", Version: "2.0.0", Status: Pending}}
+	for name, tc := range map[string]struct {
+		edit func(o *Observed, groups map[string]*Group)
+		want string
+	}{
+		"the older group serves": {func(*Observed, map[string]*Group) {}, "1-x"},
+		"nothing is under way":   {func(_ *Observed, g map[string]*Group) { g["2-x"].Run = nil }, ""},
+		"of a row that is gone":  {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases = nil }, ""},
+		"it has been active":     {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases[0].Promoted = 1 }, ""},
+		"there is an active one": {func(_ *Observed, g map[string]*Group) {
+			g["2-x"].Releases = append(g["2-x"].Releases, active("2.1.0")...)
+		}, ""},
+		"it closes":                 {func(_ *Observed, g map[string]*Group) { g["2-x"].Phase = Closing }, ""},
+		"a preview":                 {func(_ *Observed, g map[string]*Group) { g["2-x"].Level = preview }, ""},
+		"no steps":                  {func(o *Observed, _ map[string]*Group) { o.Spec.Steps = nil }, ""},
+		"no newest domains":         {func(o *Observed, _ map[string]*Group) { o.Policies[0].Groups[0].Newest = false }, ""},
+		"those of another policy":   {func(o *Observed, _ map[string]*Group) { o.Policies = append([]Policy{{Name: "api"}}, o.Policies...) }, "1-x"},
+		"a canary without policies": {func(o *Observed, g map[string]*Group) { o.Policies, g["2-x"].Releases[0].Status = nil, Canary }, "1-x"},
+		"pending without policies":  {func(o *Observed, _ map[string]*Group) { o.Policies = nil }, ""},
+		"a canary that others report of": {func(o *Observed, g map[string]*Group) {
+			o.Policies[0].Groups, g["2-x"].Releases[0].Status = []Report{{Slug: "2-x"}}, Canary
+		}, ""},
+		"the older group closes":       {func(_ *Observed, g map[string]*Group) { g["1-x"].Phase = Closing }, ""},
+		"the older group is a preview": {func(_ *Observed, g map[string]*Group) { g["1-x"].Level = preview }, ""},
+		"the older group has nothing":  {func(_ *Observed, g map[string]*Group) { g["1-x"].Releases = nil }, ""},
+		"a newer group serves":         {func(_ *Observed, g map[string]*Group) { g["3-x"].Releases = active("3.0.0") }, ""},
+		"of two the newer one":         {func(_ *Observed, g map[string]*Group) { g["0-x"].Releases = active("0.9.0") }, "1-x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Observed{Spec: Spec{Steps: twoSteps}, Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}
+			groups := map[string]*Group{}
+			for _, slug := range []string{"0-x", "1-x", "2-x", "3-x"} {
+				groups[slug] = &Group{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: Live}
+			}
+			groups["1-x"].Releases, groups["2-x"].Releases, groups["2-x"].Run = active("1.0.0"), slices.Clone(waiting), &Run{Release: "2.0.0"}
+			tc.edit(&o, groups)
+			for _, order := range [][]string{{"0-x", "1-x", "2-x", "3-x"}, {"3-x", "2-x", "1-x", "0-x"}} {
+				b, got := newBook(o, time.Now()), ""
+				for _, slug := range order {
+					b.groups = append(b.groups, *groups[slug])
+				}
+				if from := b.scope(&b.groups[slices.Index(order, "2-x")]).older(); from != nil {
+					got = from.g.Slug
+				}
+				if got != tc.want {
+					t.Errorf("in order %v they come from %q, want %q", order, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// TestFollows: of two policies one has domains that lead to the newest group.
+func TestFollows(t *testing.T) {
+	b := newBook(Observed{Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x"}}}, {Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}, time.Now())
+	for name, want := range map[string]bool{"api": false, "web": true, "odd": false} {
+		if got := b.follows(name); got != want {
+			t.Errorf("follows(%q) = %t", name, got)
+		}
+	}
+}
+
+// TestQueued: one group at a time is on its way.
+func TestQueued(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*Group)
+		want bool
+	}{
+		"on its way":      {func(*Group) {}, true},
+		"not yet":         {func(g *Group) { g.Releases[0].Status = Pending }, false},
+		"its row is gone": {func(g *Group) { g.Releases = nil }, false},
+		"no more":         {func(g *Group) { g.Run = nil }, false},
+		"of its own":      {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
+		"it closes":       {func(g *Group) { g.Phase = Closing }, false},
+		"a preview":       {func(g *Group) { g.Level = preview }, false},
+		"it is the same":  {func(g *Group) { g.Slug = "3-x" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := Group{Slug: "2-x", Phase: Live, Run: &Run{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}}
+			tc.edit(&other)
+			b := newBook(Observed{}, time.Now())
+			b.groups = []Group{other, {Slug: "3-x", Phase: Live, Run: &Run{Release: "3"}, Releases: []Row{{Release: "3", Status: Pending}}}}
+			s := b.scope(&b.groups[1])
+			if got := s.queued(s.g.Row("3")); got != tc.want {
+				t.Errorf("queued: %t", got)
+			}
+		})
+	}
+}
+
+// TestConfirmedOnTheWay: who has to confirm what the newest domains carry on their way
+// from 1.x to 2.x, whose revision is 5.
+func TestConfirmedOnTheWay(t *testing.T) {
+	policy := func(name string, newest bool, older, newer int64) Policy {
+		return Policy{Name: name, Groups: []Report{{Slug: "1-x", Revision: older, Newest: newest, policy: name}, {Slug: "2-x", Revision: newer, policy: name}}}
+	}
+	for name, tc := range map[string]struct {
+		policies []Policy
+		settled  int64 // of 1.x
+		want     bool
+	}{
+		"it has moved them": {[]Policy{policy("web", true, 2, 5)}, 0, true},
+		"it has not yet":    {[]Policy{policy("web", true, 2, 0)}, 0, false},
+		"nor the last step": {[]Policy{policy("web", true, 2, 4)}, 0, false},
+		"another one confirms, which has nothing to move": {[]Policy{policy("api", false, 2, 5), policy("web", true, 2, 0)}, 0, false},
+		"it alone does not do":                            {[]Policy{policy("api", false, 2, 5), policy("web", true, 0, 0)}, 0, false},
+		"one that has nothing here is not waited for":     {[]Policy{policy("api", false, 2, 0), policy("web", true, 2, 5)}, 0, true},
+		"one that has something here is":                  {[]Policy{policy("api", false, 2, 4), policy("web", true, 2, 5)}, 0, false},
+		"one that never confirmed anything is not":        {[]Policy{policy("odd", true, 0, 0), policy("web", true, 2, 5)}, 0, true},
+		"nor one that was left behind in the older group": {[]Policy{policy("odd", true, 1, 0), policy("web", true, 2, 5)}, 2, true},
+		"nor is it, but it had something here":            {[]Policy{policy("odd", true, 0, 4), policy("web", true, 2, 5)}, 0, false},
+		"but one that was just not left behind there is":  {[]Policy{policy("odd", true, 2, 0), policy("web", true, 2, 5)}, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(Observed{Spec: Spec{Steps: twoSteps}, Policies: tc.policies}, time.Now())
+			b.groups = []Group{
+				{Name: "2.x", Slug: "2-x", Phase: Live, TrafficRevision: 5, Run: &Run{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}},
+				{Name: "1.x", Slug: "1-x", Phase: Live, TrafficRevision: 2, SettledRevision: tc.settled, Releases: []Row{{Release: "1", Status: Active, Promoted: 1}}},
+			}
+			if got := b.scope(&b.groups[0]).confirmed(5); got != tc.want {
+				t.Errorf("confirmed: %t", got)
+			}
+			b.o.Spec.Steps = nil // Nothing moves by steps: who has nothing here has nothing to say.
+			if got := b.scope(&b.groups[0]).confirmed(5); got && !slices.ContainsFunc(tc.policies, func(p Policy) bool { return p.Groups[1].Revision == 5 }) {
+				t.Error("confirmed by nobody")
+			}
+		})
+	}
+}
+
+// TestLeftOnTheWay: who has to confirm that 2.0.0, which was turned down at revision 5, is
+// in no route any more, before it loses its pods.
+func TestLeftOnTheWay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		newest, active bool
+		revision       int64
+		want           bool
+	}{
+		"it may have moved to it":                        {true, false, 0, false},
+		"it has confirmed that it is out":                {true, false, 5, true},
+		"it had it, and has not confirmed":               {false, false, 4, false},
+		"it never had anything of the group":             {false, false, 0, true},
+		"nor moved anything to it, for the group serves": {true, true, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(Observed{Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: tc.newest}, {Slug: "2-x", Revision: tc.revision}}}}}, time.Now())
+			b.groups = []Group{{Slug: "2-x", Phase: Live, TrafficRevision: 5}}
+			if tc.active {
+				b.groups[0].Releases = []Row{{Release: "3", Status: Active}}
+			}
+			out := Row{Release: "2", Status: Error, Zero: &Zero{Revision: 5, Time: time.Now().Add(-time.Hour)}}
+			if got := b.scope(&b.groups[0]).left(out); got != tc.want {
+				t.Errorf("left: %t", got)
 			}
 		})
 	}
