@@ -468,9 +468,11 @@ func sortedOffers(o Observed) []Candidate {
 // checkCapacity holds a rise of weight against rule 6: the pods come first.
 func (w *world) checkCapacity(o Observed, g, h *Group) {
 	a := g.ActiveRow()
-	for i := range o.Ledger.Groups { // the newest domains move from the newest group that serves
+	for i := range o.Ledger.Groups { // the newest domains move from the newest group that serves, and does not end in the same write
 		if x := &o.Ledger.Groups[i]; a == nil && g.Run != nil && g.Run.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
-			a = x.ActiveRow()
+			if y := w.next.group(x.Slug); y != nil && y.ActiveRow() != nil {
+				a = x.ActiveRow()
+			}
 		}
 	}
 	for _, r := range h.Releases {

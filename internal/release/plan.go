@@ -113,6 +113,9 @@ type book struct {
 	force    bool // the ledger must be written though its groups are the same
 	// touched releases, by slug and name, are made or revived in this pass.
 	touched map[string]bool
+	// arrived are the groups, by slug, that were rebuilt although the newest domains are
+	// still to come to them: what they come from may not have been rebuilt yet.
+	arrived map[string]bool
 	// handled decisions of rows that this plan drops: one that it makes again keeps
 	// them.
 	handled map[string]*Handled
@@ -121,7 +124,7 @@ type book struct {
 // newBook sorts the facts.
 func newBook(o Observed, now time.Time) *book {
 	b := &book{
-		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, handled: map[string]*Handled{}, next: o.Ledger.Sequence + 1,
+		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, arrived: map[string]bool{}, handled: map[string]*Handled{}, next: o.Ledger.Sequence + 1,
 		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, before: map[string]asked{},
 	}
 	for _, c := range o.Children {

@@ -50,7 +50,7 @@ var rules = []rule{
 // without a row. The
 // release that the group's Service selects is active, older ones were, newer
 // ones are pending. Without a policy the oldest with replicas is active, and rather
-// one that is available.
+// one that is available. In a group to which the newest domains are still to come none is.
 func rebuild(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
@@ -83,6 +83,9 @@ func rebuild(s *scope) {
 	}
 	if len(cs) > 0 {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
+	}
+	if s.arrives() { // What has a part of the newest domains begins its steps anew.
+		active, s.arrived[s.g.Slug] = -1, true
 	}
 	cs, active = s.fit(cs, active)
 	for i, c := range cs {

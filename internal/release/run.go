@@ -432,7 +432,7 @@ func (s *scope) promote(r *Row, reason string) {
 // it by steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.running()
-	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.o.Spec.Paused {
+	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
 		return
 	}
 	if c.ok() && c.has(s.full()) {

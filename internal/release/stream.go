@@ -76,6 +76,15 @@ func (s *scope) rival() (*scope, *Row) {
 	return s, nil
 }
 
+// arrives says that the newest domains lead to an older group, from which they move by
+// steps. It asks policies alone, and so does without the ledger.
+func (s *scope) arrives() bool {
+	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
+		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 &&
+			slices.ContainsFunc(s.book.reportsOf(g.Slug), func(r Report) bool { return r.Newest && r.Active != "" })
+	})
+}
+
 // queued says that the newest domains are on their way to another group: one that comes
 // meanwhile waits.
 func (s *scope) queued(r *Row) bool {

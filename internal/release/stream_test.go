@@ -210,6 +210,15 @@ var streams = []scene{
 		h.want("the newer one serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 		h.carries("the newer one serves", "2.0.0=100")
 	}},
+	{"the older group ends when it has more pods", func(h tale) {
+		h.newest(held...)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.autoscale(h.object("1.0.0"), 4)
+		h.withdrawGroup("1-x", Closed)
+		h.run(time.Second)
+		h.want("what is left serves", map[string]string{"2.0.0": "active 100"})
+	}},
 	{"the older group answers nothing any more", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")
@@ -244,6 +253,25 @@ var streams = []scene{
 		h.carries("still waits", "1.0.0=90 2.0.0=10")
 		h.run(90 * time.Second)
 		h.carries("waited no longer than asked", "2.0.0=100")
+	}},
+	{"the record is lost in the midst of it", func(h tale) {
+		h.newest(held...)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.word("2.0.0", Continue, "1")
+		h.run(time.Second)
+		h.carries("before", "1.0.0=50 2.0.0=50")
+		h.loseRecord()
+		h.run(10 * time.Second)
+		h.want("it begins anew", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.carries("it begins anew", "1.0.0=90 2.0.0=10")
+		h.word("2.0.0", Continue, "1")
+		h.run(5 * time.Minute)
+		h.carries("the way is over", "2.0.0=100")
+		h.loseRecord()
+		h.run(10 * time.Second)
+		h.want("it stays where it is", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.carries("it stays where it is", "2.0.0=100")
 	}},
 	{"all policies go on the way", func(h tale) {
 		h.newest(twoSteps...)
@@ -449,6 +477,35 @@ func TestLeftOnTheWay(t *testing.T) {
 			out := Row{Release: "2", Status: Error, Zero: &Zero{Revision: 5, Time: time.Now().Add(-time.Hour)}}
 			if got := b.scope(&b.groups[0]).left(out); got != tc.want {
 				t.Errorf("left: %t", got)
+			}
+		})
+	}
+}
+
+// TestArrives: without a ledger the reports tell that the newest domains are still to come
+// to 2.x.
+func TestArrives(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*Observed, *Group)
+		want bool
+	}{
+		"they are in the older group":      {func(*Observed, *Group) {}, true},
+		"without steps":                    {func(o *Observed, _ *Group) { o.Spec.Steps = nil }, false},
+		"which closes":                     {func(_ *Observed, g *Group) { g.Phase = Closing }, false},
+		"which is a preview":               {func(_ *Observed, g *Group) { g.Level = preview }, false},
+		"they are in this one":             {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Slug = "2-x" }, false},
+		"they are in a newer one":          {func(o *Observed, g *Group) { g.Name, g.Slug, o.Policies[0].Groups[0].Slug = "3.x", "3-x", "3-x" }, false},
+		"there are none":                   {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Newest = false }, false},
+		"nothing is active where they are": {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Active = "" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Observed{Spec: Spec{Steps: twoSteps}, Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: true, Active: "1.0.0"}}}}}
+			other := Group{Name: "1.x", Slug: "1-x", Phase: Live}
+			tc.edit(&o, &other)
+			b := newBook(o, time.Now())
+			b.groups = []Group{{Name: "2.x", Slug: "2-x", Phase: Live}, other}
+			if got := b.scope(&b.groups[0]).arrives(); got != tc.want {
+				t.Errorf("arrives: %t", got)
 			}
 		})
 	}

@@ -67,6 +67,27 @@ func TestObjectsStaySmall(t *testing.T) {
 	}
 }
 
+// TestBoundsOfARun: where domains come from is the slug of a group.
+func TestBoundsOfARun(t *testing.T) {
+	for length, want := range map[int]string{63: "", 64: "status.releaseGroups[0].run.from: Too long"} {
+		m := typed[hlnr.Microservice](t, "Microservice", "shop")
+		m.SetNamespace(env.Namespace(t))
+		if err := env.Client.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		now := metav1.NewMicroTime(time.Now())
+		m.Status.ReleaseGroups = []hlnr.ReleaseGroup{{
+			Name: "2.x", Slug: "2-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Run: &hlnr.ReleaseRun{Release: "shop-2", StartedTime: now, From: long(length)},
+		}}
+		switch err := env.Client.Status().Update(t.Context(), m); {
+		case want == "" && err != nil:
+			t.Errorf("%d characters: %v", length, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%d characters: message = %v, want one with %q", length, err, want)
+		}
+	}
+}
+
 // typed is the base object of a kind under a name.
 func typed[T any](t *testing.T, kind, name string) *T {
 	t.Helper()
@@ -188,7 +209,7 @@ func fullNetworkPolicy(t *testing.T, name string) client.Object {
 	}
 	for g := range mostGroups {
 		p.Status.Groups = append(p.Status.Groups, hlnr.GroupTraffic{
-			Slug: fmt.Sprintf("%d-12-x", g), Revision: 12, ConfirmedTime: &now, Split: hlnr.SplitWeighted,
+			Slug: fmt.Sprintf("%d-12-x", g), Revision: 12, ConfirmedTime: &now, Split: hlnr.SplitWeighted, Newest: g == 0,
 			References: []string{releaseName(name, g, 0), releaseName(name, g, 1)},
 		})
 	}
