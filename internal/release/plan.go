@@ -113,7 +113,7 @@ type book struct {
 	force    bool // the ledger must be written though its groups are the same
 	// touched releases, by slug and name, are made or revived in this pass.
 	touched map[string]bool
-	// arrived are the groups, by slug, that were rebuilt although the newest domains are
+	// arrived are the groups, by slug, that this pass rebuilt while the newest domains are
 	// still to come to them: what they come from may not have been rebuilt yet.
 	arrived map[string]bool
 	// handled decisions of rows that this plan drops: one that it makes again keeps
@@ -167,6 +167,7 @@ func byOffer(x, y Candidate) int {
 func (b *book) pass(rules []rule) {
 	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
 	b.wake = noTime
+	clear(b.arrived)
 	for _, p := range b.o.Spec.Pins {
 		b.wakeAt(p.Expire)
 	}

@@ -273,6 +273,15 @@ var streams = []scene{
 		h.want("it stays where it is", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 		h.carries("it stays where it is", "2.0.0=100")
 	}},
+	{"the record is lost, and with it the older group", func(h tale) {
+		h.newest(held...)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.remove(h.object("1.0.0"))
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("what is left serves", map[string]string{"2.0.0": "active 100"})
+	}},
 	{"all policies go on the way", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")
