@@ -107,10 +107,12 @@ type book struct {
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the same, by slug
 	reports  map[string][]Report    // what each policy says, by slug
-	before   map[string]asked       // of the routes, by slug, when the plan began
-	notes    []Note
-	wake     time.Time
-	force    bool // the ledger must be written though its groups are the same
+	// references are the releases that policies name in their reports.
+	references map[string]bool
+	before     map[string]asked // of the routes, by slug, when the plan began
+	notes      []Note
+	wake       time.Time
+	force      bool // the ledger must be written though its groups are the same
 	// touched releases, by slug and name, are made or revived in this pass.
 	touched map[string]bool
 	// arrived are the groups, by slug, that this pass rebuilt while the newest domains are
@@ -125,7 +127,7 @@ type book struct {
 func newBook(o Observed, now time.Time) *book {
 	b := &book{
 		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, arrived: map[string]bool{}, handled: map[string]*Handled{}, next: o.Ledger.Sequence + 1,
-		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, before: map[string]asked{},
+		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
 	}
 	for _, c := range o.Children {
 		b.children[c.Release] = c
@@ -134,6 +136,9 @@ func newBook(o Observed, now time.Time) *book {
 	for _, p := range o.Policies {
 		for _, r := range p.Groups {
 			b.next = max(b.next, r.Revision+1)
+			for _, release := range r.References {
+				b.references[release] = true
+			}
 		}
 	}
 	slices.SortFunc(b.sorted, func(x, y Child) int {

@@ -282,6 +282,27 @@ var streams = []scene{
 		h.run(time.Hour)
 		h.want("what is left serves", map[string]string{"2.0.0": "active 100"})
 	}},
+	{"the record is lost, and a report names a release of another group", func(h tale) {
+		h.newest(held...)
+		h.push("2.0.0")
+		h.run(10 * time.Minute)
+		n := h.nets["web"]
+		h.withdrawGroup("2-x", Closed)
+		h.plan(h.leaders[0], lags{})
+		for h.perform(h.leaders[0]) {
+		}
+		rep := n.reports["1-x"] // The route of 1.x still has a part in 2.0.0.
+		rep.References = union(rep.References, []string{h.release("2.0.0")})
+		delete(n.reports, "2-x")
+		n.reports["1-x"], n.pass, n.stuck = rep, nil, true
+		h.advance(time.Hour)
+		h.plan(h.leaders[0], lags{})
+		for h.perform(h.leaders[0]) {
+		}
+		if o := h.objects[h.release("2.0.0")]; o == nil || o.Replicas == 0 {
+			h.fail("the pods of 2.0.0 are gone from under the route")
+		}
+	}},
 	{"all policies go on the way", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")

@@ -65,10 +65,9 @@ func (s *scope) masked(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Masked, release) })
 }
 
-// referenced says that a written object names a release.
-func (s *scope) referenced(release string) bool {
-	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.References, release) })
-}
+// referenced says that a written object names a release, whatever group the report is of:
+// while the ledger is lost, what a route between groups names is told of one of them.
+func (s *scope) referenced(release string) bool { return s.references[release] }
 
 // unanswered says that a policy has written a release into an object, and never had an
 // answer: what the object carries is not known.

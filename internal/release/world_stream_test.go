@@ -203,15 +203,13 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 	}
 }
 
-// groupOfRelease finds the group of a release.
+// groupOfRelease finds the group of a release; of one that the ledger has not, that of
+// the route.
 func (w *world) groupOfRelease(n *net, release string) string {
 	for i := range n.pass.ledger.Groups {
 		if g := &n.pass.ledger.Groups[i]; g.Row(release) != nil {
 			return g.Slug
 		}
-	}
-	if o := w.objects[release]; o != nil {
-		return o.Slug
 	}
 	return n.stream.slug
 }

@@ -702,9 +702,19 @@ func (w *world) answer(n *net) bool {
 		}
 	}
 	for slug, c := range n.routes {
-		if !known[slug] && len(c.names()) == 0 && (n.stream == nil || n.stream.slug != slug) {
+		if known[slug] {
+			continue
+		}
+		names, _, _ := w.streamOf(n, &Group{Slug: slug})
+		if names = union(c.names(), names); len(names) == 0 && (n.stream == nil || n.stream.slug != slug) {
 			delete(n.routes, slug)
 			delete(n.reports, slug)
+			changed = true
+			continue
+		}
+		if rep := n.reports[slug]; !slices.Equal(rep.References, names) {
+			rep.Slug, rep.References = slug, names
+			n.reports[slug] = rep
 			changed = true
 		}
 	}
