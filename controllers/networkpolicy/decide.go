@@ -866,7 +866,7 @@ func (d *decider) obsolete(out *decision) {
 			out.deleteRoutes = append(out.deleteRoutes, name)
 			continue
 		}
-		if r := d.follows(route, out.groups); r != nil {
+		if r := d.follows(route, out); r != nil {
 			out.former = append(out.former, r)
 		}
 	}
@@ -922,21 +922,32 @@ func (d *decider) taken(rows []*row, host, path string) bool {
 }
 
 // follows leads a live route that stays, although no row asks for it, to what its group is
-// led to: a canary that is taken back must be taken back there too. Nil: it is so already,
-// or nothing of the group can answer.
-func (d *decider) follows(route *providers.Live, groups []*groupDecision) *routeDecision {
-	i := slices.IndexFunc(groups, func(g *groupDecision) bool { return g.slug == route.Group() })
-	if i < 0 || len(groups[i].weights) == 0 {
+// led to: a canary that is taken back must be taken back there too. One on its way to a
+// newer group stays on it. Nil: it is so already, or nothing of the group can answer.
+func (d *decider) follows(route *providers.Live, out *decision) *routeDecision {
+	i := slices.IndexFunc(out.groups, func(g *groupDecision) bool { return g.slug == route.Group() })
+	if i < 0 {
 		return nil
 	}
-	g := groups[i]
+	g := out.groups[i]
+	for way, m := range out.moves { // A group has one that comes.
+		if way.from == g.slug && slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
+			of := d.ledger.groupOf[name]
+			return of != nil && of.Slug == way.to
+		}) {
+			g = m
+		}
+	}
+	if len(g.weights) == 0 {
+		return nil
+	}
 	stray := slices.ContainsFunc(d.releasesOf(route.Services), func(release string) bool {
 		return g.weights[release] == 0 && release != g.matched && release != g.mirrored
 	})
 	if !stray && maps.Equal(d.backendsOf(route), g.weights) {
 		return nil
 	}
-	if r := d.carry(route, nil, map[string]*groupDecision{g.slug: g}); len(r.objects) > 0 {
+	if r := d.carry(out, route, nil, map[string]*groupDecision{g.slug: g}); len(r.objects) > 0 {
 		return r
 	}
 	return nil

@@ -629,9 +629,10 @@ func (d *decider) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 }
 
 // comer is the group to which newest domains that lead to base are on their way: a newer
-// one whose first release is a canary. nil: there is none.
+// one whose first release is a canary. nil: there is none, or what the domains lead to is
+// left behind (rule 20).
 func (d *decider) comer(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
-	if base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+	if base == nil || orphans(d.policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
 	}
 	for _, g := range d.liveGroups() {

@@ -147,7 +147,7 @@ func unsettled(f *facts, out *decision, w writes) string {
 	r := &reporter{decider: newDecider(f), out: out, writes: w}
 	for _, g := range out.groups {
 		for name := range g.weights {
-			if a := activeOf(g.group); g.routed && (a == nil || a.VersionedMicroservice != name) {
+			if a := mainOf(g.group); g.routed && (a == nil || a.VersionedMicroservice != name) {
 				return fmt.Sprintf("release group %q has no active release with a ready endpoint", g.group.Name)
 			}
 		}

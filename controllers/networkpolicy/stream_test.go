@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -225,4 +227,45 @@ func TestForetells(t *testing.T) {
 	w.settle()
 	_, more = told()
 	want(t, "of a group that is confirmed", more, false)
+}
+
+// A path that is edited on the way is a new route: the old one stays on the way until the
+// gateway has taken the new one.
+func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
+	w := moving(t, "10")
+	w.settle()
+	old := sortedKeys(w.routes)
+	w.policy.Spec.Domains[1].Path = "/shop"
+	w.policy.Generation++
+	w.ledger(group("2-x", 4, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.pass()
+	var splits []string
+	d := newDecider(w.facts())
+	for _, name := range sortedKeys(w.routes) {
+		if slices.Contains(hostsOf(w.routes[name]), newestHost) {
+			weights := d.backendsOf(d.live[name])
+			splits = append(splits, fmt.Sprintf("%t a=%d b=%d", slices.Contains(old, name), weights["a"], weights["b"]))
+		}
+	}
+	slices.Sort(splits)
+	want(t, "both routes", strings.Join(splits, ", "), "false a=50 b=50, true a=50 b=50")
+	w.settle()
+	want(t, "the new one", w.split(newestHost), "1.0.0=50 2.0.0=50")
+	want(t, "confirmed", w.traffic("2-x").Revision, 4)
+}
+
+// What is left behind on the way leads to the older group alone.
+func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	w.policy.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+	w.policy.DeletionTimestamp = &metav1.Time{Time: w.now}
+	f := w.facts()
+	w.carryOut(f, decide(f))
+	want(t, "the newest domain", w.split(newestHost), "1.0.0=100")
+	want(t, "the domain of the newer group", w.split("2-x.shop.example.com"), "2.0.0=100")
+	w.accept()
+	f = w.facts()
+	out := decide(f)
+	want(t, "nothing to wait for", unsettled(f, out, w.carryOut(f, out)), "")
 }

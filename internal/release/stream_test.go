@@ -292,12 +292,14 @@ var streams = []scene{
 		for h.perform(h.leaders[0]) {
 		}
 		rep := n.reports["1-x"] // The route of 1.x still has a part in 2.0.0.
-		rep.References = union(rep.References, []string{h.release("2.0.0")})
+		rep.References, rep.Newest = union(rep.References, []string{h.release("2.0.0")}), false
 		delete(n.reports, "2-x")
 		n.reports["1-x"], n.pass, n.stuck = rep, nil, true
-		h.advance(time.Hour)
-		h.plan(h.leaders[0], lags{})
-		for h.perform(h.leaders[0]) {
+		for range 4 {
+			h.advance(time.Hour)
+			h.plan(h.leaders[0], lags{})
+			for h.perform(h.leaders[0]) {
+			}
 		}
 		if o := h.objects[h.release("2.0.0")]; o == nil || o.Replicas == 0 {
 			h.fail("the pods of 2.0.0 are gone from under the route")
