@@ -2,7 +2,7 @@
 // Services and routes that lead to the releases of a Microservice, and reports what
 // they are known to carry. Which objects carry a route is for a provider to say.
 //
-// A pass observes (observe.go, kinds.go), decides (decide.go, domains.go: pure), writes
+// A pass observes (observe.go, kinds.go), decides (decide.go and what it calls: pure), writes
 // (apply.go) and reports (report.go, accept.go, conditions.go: pure).
 package networkpolicy
 
