@@ -286,7 +286,7 @@ func each[T any](a *asker, things []T, name func(T) string, request func(T) erro
 		asked++
 		err := request(thing)
 		switch github.KindOf(err) {
-		case github.NotFound, github.Conflict, github.Invalid, github.Malformed:
+		case github.NotFound, github.Conflict, github.Invalid, github.Malformed, github.Locked, github.Denied:
 			a.put(name(thing), unsettled)
 		default:
 			if !a.fail(err) {

@@ -30,8 +30,20 @@ const (
 	BadConfig Kind = "BadConfig"
 	// Unauthorized: GitHub does not accept the credential (401).
 	Unauthorized Kind = "Unauthorized"
-	// Forbidden: the credential lacks a permission, which the message names (403).
+	// Forbidden: the credential lacks a permission in the repository, which the message
+	// names, or the repository is archived (403). All requests that need the same
+	// permission fail.
 	Forbidden Kind = "Forbidden"
+	// Blocked: GitHub does not let the credential in, or no one into the repository: a
+	// suspended GitHub App, a rule of the organization, a repository that GitHub has
+	// taken off (403, 451). All requests fail.
+	Blocked Kind = "Blocked"
+	// Locked: the conversation of one issue or pull request is locked (403). Others are
+	// not affected.
+	Locked Kind = "Locked"
+	// Denied: GitHub does not do this one thing, for a reason that is not known to be one
+	// of the others (403). Others may not be affected.
+	Denied Kind = "Denied"
 	// NotFound: there is no such thing, or the credential may not see it (404, 410).
 	NotFound Kind = "NotFound"
 	// RateLimited: GitHub asked for a pause; nothing is sent until Error.RetryAt.
@@ -46,7 +58,7 @@ const (
 	// Conflict: GitHub cannot do it now, because something else changed (409, and 202
 	// for a deployment). Try again.
 	Conflict Kind = "Conflict"
-	// Invalid: GitHub does not accept what was sent (422).
+	// Invalid: GitHub does not accept what was sent (400, 422).
 	Invalid Kind = "Invalid"
 	// Malformed: an answer that is not GitHub's, too large, or a list without end.
 	Malformed Kind = "Malformed"
@@ -177,14 +189,12 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 		e.set(Unauthorized, detail, "check appID and privateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
 	case code == http.StatusUnauthorized:
 		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: write a new one into the Secret of spec.credentialsSecretRef")
-	case code == http.StatusForbidden && strings.Contains(answer.Message, "archived"):
-		e.set(Forbidden, detail+", the repository is archived", "turn spec.feedback off, or unarchive the repository")
-	case code == http.StatusForbidden && answer.Response.Header.Get("X-GitHub-SSO") != "":
-		e.set(Forbidden, detail, "authorize the token for the organization's single sign-on")
-	case code == http.StatusForbidden && c.anonymous:
-		e.set(Forbidden, detail, "no credential was sent: name a Secret in spec.credentialsSecretRef")
 	case code == http.StatusForbidden:
-		e.set(Forbidden, detail, "give the credential the permission "+permission(c, answer.Response.Header))
+		e.setForbidden(c, detail, answer)
+	case code == http.StatusUnavailableForLegalReasons:
+		e.set(Blocked, detail, "GitHub shows this repository to no one: ask its owner, or GitHub's support")
+	case code == http.StatusBadRequest:
+		e.set(Invalid, detail, "the server does not understand the request: use a version of Heighliner and of the server that know the same version of GitHub's API")
 	case code == http.StatusNotFound && c.app:
 		e.set(NotFound, detail, "install the GitHub App for the owner, or mend installationID in the Secret of spec.credentialsSecretRef")
 	case code == http.StatusNotFound && c.anonymous:
@@ -201,6 +211,51 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 		e.set(Unreachable, detail, again)
 	default:
 		e.set(Malformed, detail, "check that spec.baseURL names a GitHub server")
+	}
+}
+
+// reasons for 403, by words of GitHub's message in lower case; the first that is found
+// counts. Words go before the header of permissions, which GitHub sends with other
+// reasons as well.
+var reasons = []struct {
+	words        string
+	kind         Kind
+	detail, mend string
+}{
+	{"is locked", Locked, "the conversation is locked", "unlock it at GitHub, or leave it so: only this one is left out"},
+	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner at GitHub, or use another credential"},
+	{"ip allow list", Blocked, "the organization has an IP allow list, on which this cluster is not", "add the addresses from which this cluster reaches GitHub to the list"},
+	{"saml", Blocked, "the organization asks for single sign-on", "authorize the token for the organization's single sign-on"},
+	{"forbids access via a", Blocked, "the organization does not accept tokens of this kind or age", "use a token that the rules of the organization allow, or a GitHub App"},
+	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and may not use this repository", "use the token of another account, or a GitHub App that its owner installed"},
+	{"access blocked", Blocked, "GitHub has blocked the repository", "ask its owner, or GitHub's support"},
+	{"appear to have the correct authorization", Blocked, "the rules of the organization do not let the credential in", "have an owner of the organization allow it"},
+	{"archived", Forbidden, "the repository is archived", "turn spec.feedback off, or unarchive the repository"},
+}
+
+// lacking are the words of a missing permission.
+var lacking = regexp.MustCompile(`resource not accessible|must have .*(rights|access|permission)|not granted`)
+
+// setForbidden classifies an answer of 403 by the reason that GitHub gives.
+func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse) {
+	message := strings.ToLower(answer.Message)
+	for _, reason := range reasons {
+		if strings.Contains(message, reason.words) {
+			e.set(reason.kind, detail+", "+reason.detail, reason.mend)
+			return
+		}
+	}
+	switch header := answer.Response.Header; {
+	case header.Get("X-GitHub-SSO") != "":
+		e.set(Blocked, detail, "authorize the token for the organization's single sign-on")
+	case c.anonymous:
+		e.set(Forbidden, detail, "no credential was sent: name a Secret in spec.credentialsSecretRef")
+	case c.app:
+		e.set(Denied, detail, "check the installation of the GitHub App in the settings of its owner")
+	case lacking.MatchString(message):
+		e.set(Forbidden, detail, "give the credential the permission "+permission(c, header))
+	default:
+		e.set(Denied, detail, "see whether the account of the credential may do it at GitHub, and that the credential has the permission "+permission(c, header))
 	}
 }
 

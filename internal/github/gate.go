@@ -132,7 +132,7 @@ func (g *gate) admit(r *http.Request) error {
 	return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
 }
 
-// maxRefusal is how much of an answer of 403 or 429 is looked at.
+// maxRefusal is how much of an answer that may be one of the limits is looked at.
 const maxRefusal = 64 << 10
 
 // note remembers the budget that an answer tells, and the pause that it asks for.
@@ -140,7 +140,9 @@ func (g *gate) note(response *http.Response) error {
 	now := g.clock.Now()
 	g.mu.Lock()
 	g.noteBudget(response.Header, now)
-	if refused := response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusTooManyRequests; !refused {
+	switch response.StatusCode {
+	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusUnprocessableEntity:
+	default:
 		if response.StatusCode < 400 {
 			g.secondary = 0
 		}
@@ -196,12 +198,18 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 	g.limit, g.remaining, g.reset = limit, remaining, reset
 }
 
-// pauseFor tells whether an answer of 403 or 429 is one of the limits, and for
-// how long nothing is sent then. A 403 that is none lacks a permission.
+// tooQuickly is what GitHub says, with 422, about content that comes too fast.
+const tooQuickly = "submitted too quickly"
+
+// pauseFor reports whether an answer of 403, 422 or 429 is one of the limits, and for
+// how long nothing is sent then. Any other 422 is about a value.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header
 	message := strings.ToLower(string(text))
-	secondary := strings.Contains(message, "secondary rate limit") || strings.Contains(message, "secondary-rate-limits") || strings.Contains(message, "abuse detection")
+	if response.StatusCode == http.StatusUnprocessableEntity && !strings.Contains(message, tooQuickly) {
+		return 0, false
+	}
+	secondary := strings.Contains(message, tooQuickly) || strings.Contains(message, "secondary rate limit") || strings.Contains(message, "secondary-rate-limits") || strings.Contains(message, "abuse detection")
 	if after := h.Get("Retry-After"); after != "" {
 		if seconds, err := strconv.ParseUint(after, 10, 31); err == nil {
 			return time.Duration(seconds) * time.Second, true

@@ -170,7 +170,7 @@ func (s *Server) pull(r *Repository, p *PullRequest, example string) map[string]
 	}
 	body := fields{
 		"id": r.id*1000 + int64(p.Number), "number": p.Number, "state": state, "title": p.Title, "user": author, "draft": p.Draft,
-		"labels": labels, "author_association": p.Association, "html_url": fmt.Sprintf("%s/pull/%d", web(r), p.Number),
+		"labels": labels, "author_association": p.Association, "locked": p.Locked, "html_url": fmt.Sprintf("%s/pull/%d", web(r), p.Number),
 		"created_at": date(p.CreatedAt), "updated_at": date(p.UpdatedAt), "closed_at": date(p.ClosedAt), "merged_at": date(merged),
 		"merge_commit_sha": p.MergeCommitSHA,
 		"head":             map[string]any{"label": headOwner + ":" + p.HeadRef, "ref": p.HeadRef, "sha": p.HeadSHA, "user": author, "repo": headRepo},
@@ -375,6 +375,10 @@ func (s *Server) createComment(x *exchange) {
 	if !ok {
 		return
 	}
+	if x.repo.pulls[n-1].Locked {
+		s.refuse(x, "locked", nil)
+		return
+	}
 	body := x.text("body", "")
 	if body == "" || len([]rune(body)) > maxComment {
 		s.refuse(x, "validation", nil)
@@ -420,6 +424,10 @@ func (s *Server) createToken(x *exchange) {
 	i := x.app.installations[id]
 	if i == nil {
 		s.refuse(x, "not-found", nil)
+		return
+	}
+	if i.suspended {
+		s.refuse(x, "suspended", nil)
 		return
 	}
 	a := i.pattern

@@ -94,6 +94,8 @@ type installation struct {
 	user    bool
 	limits  *actor // shared by all of its tokens
 	pattern actor
+
+	suspended bool
 }
 
 // Request is what is counted: which route, by the name of the reference, and what
@@ -132,6 +134,8 @@ const (
 	Gone               Answer = "gone"
 	SecondaryLimit     Answer = "secondary-limit"
 	SecondaryLimit429  Answer = "secondary-limit-429"
+	Validation         Answer = "validation"          // 422
+	TooQuickly         Answer = "too-quickly"         // 422
 	DeploymentMerged   Answer = "deployment-merged"   // 202
 	DeploymentConflict Answer = "deployment-conflict" // 409
 )
@@ -233,6 +237,27 @@ func (s *Server) Install(appID int64, owner string, user bool, a Access) int64 {
 	return i.id
 }
 
+// Suspend suspends an installation, or ends that: it gives no tokens, and those that
+// it gave are of no use.
+func (s *Server) Suspend(installation int64, suspended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.installation(installation); i != nil {
+		i.suspended = suspended
+		return
+	}
+	s.fail("suspend installation %d: there is none", installation)
+}
+
+func (s *Server) installation(id int64) *installation {
+	for _, known := range s.apps {
+		if i := known.installations[id]; i != nil {
+			return i
+		}
+	}
+	return nil
+}
+
 // Tokens of installations that were given and are still good.
 func (s *Server) Tokens() (tokens []string) {
 	s.mu.Lock()
@@ -269,14 +294,22 @@ func (s *Server) LimitBy429() {
 
 // limits gives the actor whose limits a token uses; nil for none.
 func (s *Server) limits(token string) *actor {
+	if i := s.installationOf(token); i != nil {
+		return i.limits
+	}
+	return s.actors[token]
+}
+
+// installationOf gives the installation that gave a token; nil for other tokens.
+func (s *Server) installationOf(token string) *installation {
 	for _, known := range s.apps {
 		for _, i := range known.installations {
 			if strings.HasPrefix(token, tokenPrefix(i.id)) {
-				return i.limits
+				return i
 			}
 		}
 	}
-	return s.actors[token]
+	return nil
 }
 
 // Fail adds a fault. The first one that matches answers.
@@ -497,6 +530,9 @@ func (s *Server) authenticate(x *exchange) string {
 		return "bad-credentials"
 	}
 	x.who, x.actor = a, s.limits(token)
+	if i := s.installationOf(token); i != nil && i.suspended {
+		return "suspended"
+	}
 	return ""
 }
 

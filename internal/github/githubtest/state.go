@@ -27,6 +27,8 @@ type PullRequest struct {
 	Association string
 	Labels      []string
 	Draft       bool
+	// Locked conversations take no comments.
+	Locked bool
 	// Closed and Merged, set by Close.
 	Closed, Merged bool
 	// ForkDeleted, set by DeleteFork; AuthorDeleted, by DeleteAuthor.
@@ -194,6 +196,12 @@ func (r *Repository) Label(n int, labels ...string) {
 func (r *Repository) SetDraft(n int, draft bool) {
 	action := map[bool]string{true: "converted_to_draft", false: "ready_for_review"}[draft]
 	r.Edit(n, action, func(p *PullRequest) { p.Draft = draft })
+}
+
+// Lock locks the conversation, or unlocks it.
+func (r *Repository) Lock(n int, locked bool) {
+	action := map[bool]string{true: "locked", false: "unlocked"}[locked]
+	r.Edit(n, action, func(p *PullRequest) { p.Locked = locked })
 }
 
 // DeleteFork deletes the repository of the branch. Nothing is emitted.
