@@ -1,12 +1,16 @@
 package v1alpha1
 
 // The words of VersionedMicroservice's status.failure: why a release is not
-// available. They are an API. The planner takes ImagePullBackOff, QuotaExceeded and
-// Unschedulable for causes outside the release, which it tries again by itself.
+// available. They are an API. AdmissionUnavailable, ImagePullBackOff, QuotaExceeded and
+// Unschedulable are causes outside the release; all others are its own fault.
 const (
 	// FailureImageNotFound: the registry answered that there is no such image.
 	FailureImageNotFound = "ImageNotFound"
-	// FailureImagePullBackOff: the image could not be pulled for any other cause.
+	// FailureImageUnusable: the image exists, and a node may not or cannot run it: its
+	// signature is refused, or it is not made for the node's platform.
+	FailureImageUnusable = "ImageUnusable"
+	// FailureImagePullBackOff: the image could not be pulled for any other cause: the
+	// credentials are missing or refused, or the registry does not answer.
 	FailureImagePullBackOff = "ImagePullBackOff"
 	// FailureInvalidImageName: the image reference cannot be read.
 	FailureInvalidImageName = "InvalidImageName"
@@ -23,6 +27,9 @@ const (
 	// FailurePodSecurityViolation: the namespace's Pod Security level refuses the
 	// pods.
 	FailurePodSecurityViolation = "PodSecurityViolation"
+	// FailureAdmissionUnavailable: an admission webhook, or the server itself, could
+	// not decide about the pods: it does not answer, or not as it should.
+	FailureAdmissionUnavailable = "AdmissionUnavailable"
 	// FailurePodRejected: the server or an admission plugin refuses the pods for
 	// another cause.
 	FailurePodRejected = "PodRejected"

@@ -218,6 +218,7 @@ func (s *stream) failure(row *v1alpha1.Release) string {
 // sentences say what the words of status.failure mean.
 var sentences = map[string]string{
 	v1alpha1.FailureImageNotFound:              "the registry has no such image.",
+	v1alpha1.FailureImageUnusable:              "a node may not or cannot run the image.",
 	v1alpha1.FailureImagePullBackOff:           "the image cannot be pulled.",
 	v1alpha1.FailureInvalidImageName:           "the name of the image cannot be read.",
 	v1alpha1.FailureCreateContainerConfigError: "a ConfigMap, a Secret or a key of it is missing.",
@@ -225,6 +226,7 @@ var sentences = map[string]string{
 	v1alpha1.FailureCrashLoopBackOff:           "a container ends again and again.",
 	v1alpha1.FailureQuotaExceeded:              "a ResourceQuota leaves no room.",
 	v1alpha1.FailurePodSecurityViolation:       "the Pod Security level of the namespace refuses the pods.",
+	v1alpha1.FailureAdmissionUnavailable:       "the cluster could not decide about the pods.",
 	v1alpha1.FailurePodRejected:                "the cluster refuses the pods.",
 	v1alpha1.FailureUnschedulable:              "no node takes a pod.",
 	v1alpha1.FailureReadinessFailing:           "a container runs and does not become ready.",

@@ -30,16 +30,18 @@ type failure struct {
 // ranks orders failures: what explains most comes first.
 var ranks = map[string]int{
 	hlnr.FailureImageNotFound:              1,
-	hlnr.FailureInvalidImageName:           2,
-	hlnr.FailureCreateContainerConfigError: 3,
-	hlnr.FailureCreateContainerError:       4,
-	hlnr.FailureCrashLoopBackOff:           5,
-	hlnr.FailureImagePullBackOff:           6,
-	hlnr.FailurePodSecurityViolation:       7,
-	hlnr.FailurePodRejected:                8,
-	hlnr.FailureQuotaExceeded:              9,
-	hlnr.FailureUnschedulable:              10,
-	hlnr.FailureReadinessFailing:           11,
+	hlnr.FailureImageUnusable:              2,
+	hlnr.FailureInvalidImageName:           3,
+	hlnr.FailureCreateContainerConfigError: 4,
+	hlnr.FailureCreateContainerError:       5,
+	hlnr.FailureCrashLoopBackOff:           6,
+	hlnr.FailureImagePullBackOff:           7,
+	hlnr.FailurePodSecurityViolation:       8,
+	hlnr.FailurePodRejected:                9,
+	hlnr.FailureQuotaExceeded:              10,
+	hlnr.FailureAdmissionUnavailable:       11,
+	hlnr.FailureUnschedulable:              12,
+	hlnr.FailureReadinessFailing:           13,
 }
 
 // diagnose finds the failure that explains most why the pods of a release are not
@@ -82,6 +84,17 @@ func refused(deployment *appsv1.Deployment) failure {
 	return failure{}
 }
 
+// denied matches the answer of an admission webhook or policy that has decided. What it
+// says besides is the cluster's own text, and may sound like anything.
+var denied = regexp.MustCompile(`(?i)\bdenied (the )?request\b`)
+
+// undecided matches the answers of a server that could not find out whether the pod is
+// allowed: a webhook that is down or answers nonsense, and faults of the server itself.
+// The ReplicaSet keeps the text of such an answer alone.
+var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed calling webhook\b|^Timeout: |\brequest did not complete within\b|` +
+	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
+	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
+
 // refusal sorts the server's answer to the creation of a pod. What stands before
 // "is forbidden" names a pod that will never exist, another one each time.
 func refusal(message string) failure {
@@ -89,10 +102,14 @@ func refusal(message string) failure {
 		message = cause
 	}
 	switch {
-	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "failed quota"):
+	case denied.MatchString(message):
+		return failure{reason: hlnr.FailurePodRejected, message: message}
+	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "failed quota"), strings.Contains(message, "status unknown for quota"):
 		return failure{reason: hlnr.FailureQuotaExceeded, message: message}
 	case strings.Contains(message, "violates PodSecurity"):
 		return failure{reason: hlnr.FailurePodSecurityViolation, message: message}
+	case undecided.MatchString(message):
+		return failure{reason: hlnr.FailureAdmissionUnavailable, message: message}
 	}
 	return failure{reason: hlnr.FailurePodRejected, message: message}
 }
@@ -138,18 +155,41 @@ func stuck(c corev1.ContainerStatus, kind string) failure {
 	return crashed(c, who)
 }
 
-// missing matches the ways in which registries and container runtimes say that
-// there is no such image. What may also mean a lack of rights is not among them.
-var missing = regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`)
+// What registries and container runtimes say about a pull that failed, first match
+// first. A lack of rights comes before all: a registry or its token server answers "not
+// found" too, where it shows an image only to those who may pull it.
+var pulls = []struct {
+	says   *regexp.Regexp
+	reason string
+}{
+	{regexp.MustCompile(`(?i)(\bunauthorized\b|\bdenied\b|\bforbidden\b|authorization failed|authentication required|no basic auth credentials|insufficient_scope|` +
+		`failed to authorize|failed to fetch (anonymous|oauth) token|\bstatus( code)?:? 40[13]\b)`), hlnr.FailureImagePullBackOff},
+	{regexp.MustCompile(`(?i)(no match for platform|no matching manifest for|no image found in (image index|manifest list) for)`), hlnr.FailureImageUnusable},
+	{regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`), hlnr.FailureImageNotFound},
+}
+
+// address matches what a message repeats of the requests that were made.
+var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
 
 // backOff is what the kubelet puts before the cause while it waits to try again.
-var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: )?`)
+var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: |SignatureValidationFailed: )?`)
 
+// unpulled sorts a pull that failed. Only what surely is the image's own fault is one
+// of the release; credentials that are missing and a registry that is away are not.
 func unpulled(who, image string, w *corev1.ContainerStateWaiting) failure {
 	cause := strings.TrimPrefix(backOff.ReplaceAllString(w.Message, ""), "ErrImagePull: ")
 	f := failure{reason: hlnr.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}
-	if missing.MatchString(cause) {
-		f.reason = hlnr.FailureImageNotFound
+	if strings.Contains(w.Reason+w.Message, "SignatureValidationFailed") {
+		f.reason = hlnr.FailureImageUnusable
+		return f
+	}
+	// The name of the image is the user's, and may hold any of the words.
+	said := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
+	for _, pull := range pulls {
+		if pull.says.MatchString(said) {
+			f.reason = pull.reason
+			return f
+		}
 	}
 	return f
 }

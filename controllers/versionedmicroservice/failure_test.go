@@ -125,3 +125,72 @@ func TestDiagnose(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoseFaultARefusalIs: a webhook that is down, and a server that cannot decide, are
+// not the release's own fault; a decision against the pod is.
+func TestWhoseFaultARefusalIs(t *testing.T) {
+	t.Parallel()
+	const calling = `Internal error occurred: failed calling webhook "pods.example.com": failed to call webhook: Post "https://hook.infra.svc:443/mutate?timeout=10s": `
+	for name, test := range map[string]struct{ message, want string }{
+		"webhook refuses connections": {calling + "dial tcp 10.96.7.7:443: connect: connection refused", hlnr.FailureAdmissionUnavailable},
+		"webhook has no endpoints":    {calling + `no endpoints available for service "hook"`, hlnr.FailureAdmissionUnavailable},
+		"webhook has no Service":      {calling + `service "hook" not found`, hlnr.FailureAdmissionUnavailable},
+		"webhook is too slow":         {calling + "context deadline exceeded", hlnr.FailureAdmissionUnavailable},
+		"webhook is not trusted":      {calling + "tls: failed to verify certificate: x509: certificate signed by unknown authority", hlnr.FailureAdmissionUnavailable},
+		"webhook answers 503":         {`Internal error occurred: failed calling webhook "x": an error on the server ("") has prevented the request from succeeding`, hlnr.FailureAdmissionUnavailable},
+		"webhook answers nonsense":    {`Internal error occurred: failed calling webhook "x": received invalid webhook response: webhook returned response.patch but not response.patchType`, hlnr.FailureAdmissionUnavailable},
+		"without the prefix":          {`failed calling webhook "x"; no further details available`, hlnr.FailureAdmissionUnavailable},
+		"server has no time":          {"Timeout: request did not complete within requested timeout - context deadline exceeded", hlnr.FailureAdmissionUnavailable},
+		"store has no leader":         {"etcdserver: no leader", hlnr.FailureAdmissionUnavailable},
+		"image policy server is down": {`pods "shop-x1" is forbidden: Post "https://images.example.com/": dial tcp: lookup images.example.com: no such host`, hlnr.FailureAdmissionUnavailable},
+		"webhook denies":              {`admission webhook "pods.example.com" denied the request: runAsNonRoot is required`, hlnr.FailurePodRejected},
+		"webhook denies, no word":     {`admission webhook "pods.example.com" denied the request without explanation`, hlnr.FailurePodRejected},
+		"webhook denies, and quotes":  {`admission webhook "x" denied the request: failed calling webhook "y": connection refused`, hlnr.FailurePodRejected},
+		"policy denies":               {`pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'all' denied request: connection refused by policy`, hlnr.FailurePodRejected},
+		"no ServiceAccount":           {`pods "shop-x1" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`, hlnr.FailurePodRejected},
+		"invalid pod":                 {`Pod "shop-x1" is invalid: spec.containers[0].image: Required value`, hlnr.FailurePodRejected},
+		"quota":                       {`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2`, hlnr.FailureQuotaExceeded},
+		"quota that is new":           {`pods "shop-x1" is forbidden: status unknown for quota: small, resources: pods`, hlnr.FailureQuotaExceeded},
+		"pod security":                {`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": privileged`, hlnr.FailurePodSecurityViolation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := refusal(test.message); got.reason != test.want || ranks[got.reason] == 0 {
+				t.Errorf("%q of rank %d, want %q", got.reason, ranks[got.reason], test.want)
+			}
+		})
+	}
+}
+
+// TestWhoseFaultAFailedPullIs: an image that is not there is the release's own fault;
+// missing rights and a registry that is away are not.
+func TestWhoseFaultAFailedPullIs(t *testing.T) {
+	t.Parallel()
+	const image = "r.example/denied/unauthorized:1.401.0"
+	for name, test := range map[string]struct{ reason, message, want string }{
+		"no such tag, containerd":     {"ErrImagePull", `rpc error: code = NotFound desc = failed to pull and unpack image "` + image + `": failed to resolve reference "` + image + `": ` + image + `: not found`, hlnr.FailureImageNotFound},
+		"no such tag, CRI-O":          {"ErrImagePull", `initializing source docker://` + image + `: reading manifest 1.401.0 in r.example/shop: manifest unknown`, hlnr.FailureImageNotFound},
+		"no such tag, by status":      {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/denied/unauthorized/manifests/1.401.0: 404 Not Found`, hlnr.FailureImageNotFound},
+		"no such repository":          {"ImagePullBackOff", `Back-off pulling image "` + image + `": ErrImagePull: name unknown: repository not known to registry`, hlnr.FailureImageNotFound},
+		"no credentials":              {"ErrImagePull", `failed to resolve reference "` + image + `": pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed`, hlnr.FailureImagePullBackOff},
+		"wrong credentials":           {"ErrImagePull", `failed to resolve reference "` + image + `": unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 401 Unauthorized`, hlnr.FailureImagePullBackOff},
+		"no right":                    {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 403 Forbidden`, hlnr.FailureImagePullBackOff},
+		"token server has no account": {"ErrImagePull", `failed to authorize: failed to fetch anonymous token: unexpected status from GET request to https://auth.example/token: 404 Not Found`, hlnr.FailureImagePullBackOff},
+		"hidden from strangers":       {"ErrImagePull", `denied: requested access to the resource is denied: r/shop:1: not found`, hlnr.FailureImagePullBackOff},
+		"registry unreachable":        {"ErrImagePull", `failed to do request: Head "https://r.example/v2/shop/manifests/1": dial tcp 10.0.0.1:443: i/o timeout`, hlnr.FailureImagePullBackOff},
+		"registry's name unknown":     {"ErrImagePull", `dial tcp: lookup r.example on 10.96.0.10:53: no such host`, hlnr.FailureImagePullBackOff},
+		"registry limits":             {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/shop/manifests/404: 429 Too Many Requests`, hlnr.FailureImagePullBackOff},
+		"registry fails":              {"RegistryUnavailable", `received unexpected HTTP status: 503 Service Unavailable`, hlnr.FailureImagePullBackOff},
+		"other platform":              {"ErrImagePull", `failed to pull and unpack image "` + image + `": no match for platform in manifest: not found`, hlnr.FailureImageUnusable},
+		"signature":                   {"SignatureValidationFailed", `image pull failed for r.example because the signature validation failed: source image rejected`, hlnr.FailureImageUnusable},
+		"signature later":             {"ImagePullBackOff", `Back-off pulling image "` + image + `": SignatureValidationFailed: source image rejected: unauthorized`, hlnr.FailureImageUnusable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := unpulled(`container "shop"`, image, &corev1.ContainerStateWaiting{Reason: test.reason, Message: test.message})
+			if got.reason != test.want || ranks[got.reason] == 0 {
+				t.Errorf("%q of rank %d, want %q", got.reason, ranks[got.reason], test.want)
+			}
+		})
+	}
+}
