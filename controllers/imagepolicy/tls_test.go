@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/certs/certstest"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
@@ -46,4 +47,21 @@ func TestCertificatesOfARegistry(t *testing.T) {
 	p = s.look("shop")
 	ready("with a certificate", "True Succeeded: ")
 	same(t, "offered with a certificate", offered(p), []string{"1.0.0 in release"})
+}
+
+// A reconcile ends with its context whatever a Secret holds: a key that would keep the
+// processor busy for minutes is a fault of the Secret.
+func TestHugeKeyIsAFault(t *testing.T) {
+	s := begin(t)
+	s.push("1.0.0")
+	certificate, _ := registrytest.NewAuthority(t).Issue(t, time.Now().Add(time.Hour))
+	s.create(&corev1.Secret{ // of no type: the API server itself would parse the key of one of kubernetes.io/tls
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "tls"},
+		Data:       map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)},
+	})
+	s.policy("shop", func(spec *v1alpha1.ImagePolicySpec) { spec.CertSecretRef = &v1alpha1.Reference{Name: "tls"} })
+	p, _ := s.pass("shop")
+	if got, want := condition(p, "Ready"), `False InvalidSecret: spec.certSecretRef: secret "tls": key "tls.key": an RSA key has more than 8192 bits`; !strings.HasPrefix(got, want) {
+		t.Errorf("Ready: %q, want %q...", got, want)
+	}
 }

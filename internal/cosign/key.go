@@ -9,11 +9,12 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/sha512"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"strings"
+
+	"github.com/heighliner/heighliner/internal/certs"
 )
 
 // SecretKey is the key of a Secret that holds the public key, as cosign names it.
@@ -95,7 +96,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	case block.Type != "PUBLIC KEY":
 		return nil, fmt.Errorf("holds something else than a public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
 	}
-	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	parsed, err := certs.PublicKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("holds a public key that cannot be read: replace it with the file that cosign wrote")
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heighliner/heighliner/internal/certs/certstest"
 	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
@@ -27,6 +28,10 @@ func TestParseKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	rsaKey, err := x509.MarshalPKIXPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hugeKey, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: certstest.Ones(300_000), E: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +67,7 @@ func TestParseKeys(t *testing.T) {
 		"certificate":           {data: map[string][]byte{SecretKey: certificate}, says: "holds a certificate"},
 		"RSA":                   {data: map[string][]byte{SecretKey: block("PUBLIC KEY", rsaKey)}, says: "holds an RSA key: use ECDSA P-256"},
 		"RSA, PKCS 1":           {data: map[string][]byte{SecretKey: block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&private.PublicKey))}, says: "holds an RSA key"},
+		"RSA, huge":             {data: map[string][]byte{SecretKey: block("PUBLIC KEY", hugeKey)}, says: "cannot be read"},
 		"P-521":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P521(), 0).PEM(t)}, says: "on the curve P-521: use ECDSA P-256"},
 		"P-224":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P224(), 0).PEM(t)}, says: "on the curve P-224"},
 		"X25519":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", x25519)}, says: "of another kind"},

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-github/v57/github"
 	"k8s.io/utils/clock"
 
+	"github.com/heighliner/heighliner/internal/certs"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
@@ -82,7 +82,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 	client := &Client{base: base, gate: newGate(transport, c), anonymous: config.Credential.anonymous()}
 	var source tokenSource = static(config.Credential.Token)
 	if app := config.Credential.App; app != nil {
-		key, err := jwt.ParseRSAPrivateKeyFromPEM(app.PrivateKey)
+		key, err := certs.RSAKey(app.PrivateKey)
 		if err != nil {
 			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", mend: "write the PEM file of an RSA key into the key " + KeyAppPrivateKey}
 		}

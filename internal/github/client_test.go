@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-github/v57/github"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/heighliner/heighliner/internal/certs/certstest"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
@@ -746,16 +747,17 @@ func TestReadCredential(t *testing.T) {
 		want  Credential
 		words string
 	}{
-		"token":             {data("token", "secret-a\n"), Credential{Token: "secret-a"}, ""},
-		"App":               {data("appID", "7", "privateKey", pem), Credential{App: &App{ID: 7, Owner: "acme", PrivateKey: keyPEM()}}, ""},
-		"App, installation": {data("appID", "7", "privateKey", pem, "installationID", "9"), Credential{App: &App{ID: 7, InstallationID: 9, Owner: "acme", PrivateKey: keyPEM()}}, ""},
-		"nothing":           {data("password", "x"), Credential{}, "token"},
-		"empty token":       {data("token", " "), Credential{}, "token"},
-		"two lines":         {data("token", "a\nb"), Credential{}, "token"},
-		"both":              {data("token", "a", "appID", "7"), Credential{}, "either"},
-		"no key":            {data("appID", "7"), Credential{}, "privateKey"},
-		"no ID":             {data("privateKey", pem), Credential{}, "appID"},
-		"bad installation":  {data("appID", "7", "privateKey", pem, "installationID", "x"), Credential{}, "installationID"},
+		"token":                {data("token", "secret-a\n"), Credential{Token: "secret-a"}, ""},
+		"App":                  {data("appID", "7", "privateKey", pem), Credential{App: &App{ID: 7, Owner: "acme", PrivateKey: keyPEM()}}, ""},
+		"App, installation":    {data("appID", "7", "privateKey", pem, "installationID", "9"), Credential{App: &App{ID: 7, InstallationID: 9, Owner: "acme", PrivateKey: keyPEM()}}, ""},
+		"nothing":              {data("password", "x"), Credential{}, "token"},
+		"empty token":          {data("token", " "), Credential{}, "token"},
+		"two lines":            {data("token", "a\nb"), Credential{}, "token"},
+		"both":                 {data("token", "a", "appID", "7"), Credential{}, "either"},
+		"no key":               {data("appID", "7"), Credential{}, "privateKey"},
+		"no ID":                {data("privateKey", pem), Credential{}, "appID"},
+		"key of a huge factor": {data("appID", "7", "privateKey", string(certstest.KeyPEM(t, 5_000_000))), Credential{}, "more than 8192 bits: write the key that GitHub made for the App into the key privateKey"},
+		"bad installation":     {data("appID", "7", "privateKey", pem, "installationID", "x"), Credential{}, "installationID"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

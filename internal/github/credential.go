@@ -16,6 +16,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-github/v57/github"
 	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/certs"
 )
 
 // Credential of a client: a token, a GitHub App, or neither for anonymous reads,
@@ -77,7 +79,10 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 			return bad("the ID of the installation is no number", "mend the key "+KeyAppInstallationID+", or remove it: the installation of the owner is found then")
 		}
 	}
-	if _, err := jwt.ParseRSAPrivateKeyFromPEM(key); err != nil {
+	switch _, err := certs.RSAKey(key); {
+	case errors.Is(err, certs.ErrTooLarge):
+		return bad(fmt.Sprintf("the private key has more than %d bits", certs.MaxBits), "write the key that GitHub made for the App into the key "+KeyAppPrivateKey)
+	case err != nil:
 		return bad("the private key cannot be read", "write the PEM file of an RSA key into the key "+KeyAppPrivateKey)
 	}
 	return Credential{App: app}, nil

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/certs"
 )
 
 // The flags of the manager that errors name.
@@ -128,10 +129,11 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 		IdleConnTimeout:        30 * time.Second,
 	}
 	if len(o.CA) > 0 {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(o.CA) {
-			return nil, errors.New("read certificates: there is none in PEM")
+		pool, err := certs.Pool(nil, o.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read certificates: %w", err)
 		}
+		transport.TLSClientConfig.RootCAs = pool
 		transport.DisableKeepAlives = true
 	}
 	return &http.Client{

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/internal/certs"
+	"github.com/heighliner/heighliner/internal/certs/certstest"
 )
 
 // names resolves what a test says, and nothing else.
@@ -403,6 +406,9 @@ func TestCertificates(t *testing.T) {
 	}
 	if _, err := p.Client(Options{CA: []byte("no PEM")}); err == nil || !strings.Contains(err.Error(), "read certificates") {
 		t.Errorf("error = %v, want one about the certificates", err)
+	}
+	if _, err := p.Client(Options{CA: append(certstest.RootPEM(t, 262_144), own...)}); !errors.Is(err, certs.ErrTooLarge) {
+		t.Errorf("a root of 262144 bits: error %v, want %v", err, certs.ErrTooLarge)
 	}
 }
 

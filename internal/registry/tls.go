@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/certs"
 )
 
 // TLS is what a registry with certificates of its own needs, in PEM; the zero
@@ -116,7 +118,10 @@ func (t TLS) checkClient(now time.Time) error {
 	if err := checkPrivateKey(t.Key); err != nil {
 		return err
 	}
-	if _, err := tls.X509KeyPair([]byte(t.Certificate), []byte(t.Key)); err != nil {
+	switch _, err := certs.Pair([]byte(t.Certificate), []byte(t.Key)); {
+	case errors.Is(err, certs.ErrTooLarge):
+		return fmt.Errorf("key %q: %w", keyPrivate, err)
+	case err != nil:
 		return fmt.Errorf("key %q is not the private key of the first certificate in %q: put the client's own certificate first, and its key beside it", keyPrivate, keyCertificate)
 	}
 	return checkTime(keyCertificate, chain[0], now)
@@ -139,8 +144,11 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		if block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("key %q holds a block of type %q: put certificates there", key, clip(block.Type))
 		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
+		c, err := certs.Parse(block.Bytes)
+		switch {
+		case errors.Is(err, certs.ErrTooLarge):
+			return nil, fmt.Errorf("key %q: certificate %d: %w", key, len(found)+1, err)
+		case err != nil:
 			return nil, fmt.Errorf("key %q: certificate %d cannot be read: replace it", key, len(found)+1)
 		}
 		found = append(found, c)
@@ -199,15 +207,14 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 		if err != nil {
 			pool = x509.NewCertPool()
 		}
-		if !pool.AppendCertsFromPEM([]byte(t.CA)) {
-			return nil, fmt.Errorf("read %s: there is no certificate in PEM", keyCA)
+		if config.RootCAs, err = certs.Pool(pool, []byte(t.CA)); err != nil {
+			return nil, fmt.Errorf("read %s: %w", keyCA, err)
 		}
-		config.RootCAs = pool
 	}
 	if t.Certificate != "" || t.Key != "" {
-		pair, err := tls.X509KeyPair([]byte(t.Certificate), []byte(t.Key))
+		pair, err := certs.Pair([]byte(t.Certificate), []byte(t.Key))
 		if err != nil {
-			return nil, fmt.Errorf("read %s and %s: they are no pair in PEM", keyCertificate, keyPrivate)
+			return nil, fmt.Errorf("read %s and %s: %w", keyCertificate, keyPrivate, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -1,0 +1,68 @@
+// Package certstest makes keys and certificates that are too large to compute with.
+package certstest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"math/big"
+	"testing"
+	"time"
+)
+
+// Ones is the number of so many bits, all set.
+func Ones(bits uint) *big.Int {
+	return new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), bits), big.NewInt(1))
+}
+
+// Key is an RSA private key in PKCS #1 whose first factor has so many bits, without the
+// values that spare a parser the work of computing them.
+func Key(t testing.TB, bits uint) []byte {
+	t.Helper()
+	der, err := asn1.Marshal(struct {
+		Version int
+		N       *big.Int
+		E       int
+		D, P, Q *big.Int
+	}{0, big.NewInt(1<<20 + 7), 65537, big.NewInt(3), Ones(bits), big.NewInt(1<<20 + 9)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// KeyPEM is Key in PEM.
+func KeyPEM(t testing.TB, bits uint) []byte {
+	t.Helper()
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: Key(t, bits)})
+}
+
+// Root is the certificate of an authority whose RSA modulus has so many bits.
+func Root(t testing.TB, bits uint) []byte {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: Ones(bits), E: 1<<31 - 1}, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// RootPEM is Root in PEM.
+func RootPEM(t testing.TB, bits uint) []byte {
+	t.Helper()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: Root(t, bits)})
+}
