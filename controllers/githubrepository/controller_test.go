@@ -553,7 +553,7 @@ func TestNothingIsAskedTwice(t *testing.T) {
 		}
 	}
 	same(t, "lists", s.github.Count(routePulls, 200)+s.github.Count(routePulls, 304), 5)
-	same(t, "looks at commits", s.github.Count("GET /repos/{owner}/{repo}/git/commits/{commit_sha}", 200), 3)
+	same(t, "looks at commits", s.github.Count(routeCommit, 200), 6)
 }
 
 func TestLimits(t *testing.T) {

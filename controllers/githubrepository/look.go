@@ -215,7 +215,7 @@ func (a *asker) fillPulls(repo github.Repo, known []v1alpha1.PullRequest) {
 			return
 		}
 	}
-	p := &pulls{time: started, listed: list.Items, more: list.Truncated, other: a.other, unusable: map[int64]bool{}, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{}}
+	p := &pulls{time: started, listed: list.Items, more: list.Truncated, other: a.other, unusable: map[int64]bool{}, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{}, parents: map[string][]string{}}
 	for _, n := range list.Unusable {
 		p.unusable[int64(n)] = true
 	}
@@ -245,16 +245,32 @@ func (a *asker) fillPulls(repo github.Repo, known []v1alpha1.PullRequest) {
 	if a.pulls == nil {
 		return
 	}
-	each(a, undated(known, p), func(sha string) string { return sha }, func(sha string) error {
+	a.fillCommits(repo, undated(known, p), func(commit github.Commit) bool {
+		if !commit.Committed.IsZero() {
+			p.dates[commit.SHA] = commit.Committed
+		}
+		return !commit.Committed.IsZero()
+	})
+	heads := map[string]string{} // by trial merge
+	for _, g := range p.open() {
+		heads[g.MergeCommitSHA] = g.HeadSHA
+	}
+	a.fillCommits(repo, unmerged(known, p), func(commit github.Commit) bool {
+		p.parents[commit.SHA] = commit.Parents
+		return slices.Contains(commit.Parents, heads[commit.SHA])
+	})
+}
+
+// fillCommits asks for commits. One that does not settle what is asked is put off: it
+// never changes.
+func (a *asker) fillCommits(repo github.Repo, commits []string, settles func(github.Commit) bool) {
+	r := a.reconciler
+	each(a, commits, func(sha string) string { return sha }, func(sha string) error {
 		commit, _, err := ask(a.ctx, r.shared, a.client, repo, "commit "+sha, time.Time{}, counted(r.metrics, "Commit", func(ctx context.Context) (github.Commit, error) {
 			return a.client.Commit(ctx, repo, sha)
 		}))
-		switch {
-		case err != nil:
-		case commit.Committed.IsZero():
+		if err == nil && !settles(commit) {
 			a.put(sha, unsettled)
-		default:
-			p.dates[sha] = commit.Committed
 		}
 		return err
 	})

@@ -41,6 +41,8 @@ type pulls struct {
 	asked map[int64]github.PullRequest
 	// dates of the committers, by commit.
 	dates map[string]time.Time
+	// parents of trial merges, by commit.
+	parents map[string][]string
 	// other says that what is known is of another repository.
 	other bool
 }
@@ -121,7 +123,7 @@ func closed(k v1alpha1.PullRequest, t time.Time) v1alpha1.PullRequest {
 func open(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m memory) v1alpha1.PullRequest {
 	pr := v1alpha1.PullRequest{
 		Number: int64(g.Number), State: v1alpha1.PullRequestOpen,
-		HeadRef: g.HeadRef, HeadSHA: g.HeadSHA, MergeSHA: g.MergeCommitSHA, BaseRef: g.BaseRef,
+		HeadRef: g.HeadRef, HeadSHA: g.HeadSHA, MergeSHA: mergeSHA(g, k, p), BaseRef: g.BaseRef,
 		Fork: g.Fork, HeadRepo: g.HeadRepo, Author: g.Author, Association: associations[g.Association],
 		Draft: g.Draft, Title: status.LineOf(g.Title, maxTitle),
 	}
@@ -131,13 +133,41 @@ func open(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m me
 	if len(pr.Author) > maxAuthor {
 		pr.Author = ""
 	}
-	if was && k.HeadSHA == g.HeadSHA && pr.MergeSHA == "" {
-		pr.MergeSHA = k.MergeSHA // GitHub makes a new one, and has none meanwhile
-	}
 	pr.HeadTime = headTime(g, k, was, p, m)
 	pr.PushTime = pushTime(g, k, was, p)
 	pr.Labels = labels(g, k, was, m)
 	return pr
+}
+
+// mergeSHA is the trial merge of the head commit. What GitHub lists may be that of the
+// push before, until the pull request itself is read: only a commit that has the head
+// among its parents counts. Until there is one, the last one of the same head does.
+func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pulls) string {
+	switch {
+	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
+		return g.MergeCommitSHA
+	case k.HeadSHA == g.HeadSHA:
+		return k.MergeSHA
+	}
+	return ""
+}
+
+// unmerged are the trial merges of which it is not known whether they are of the head
+// commit, newest pull request first.
+func unmerged(known []v1alpha1.PullRequest, p *pulls) []string {
+	merges := map[string]string{}
+	if !p.other {
+		for _, k := range known {
+			merges[headOf(k.Number, k.HeadSHA)] = k.MergeSHA
+		}
+	}
+	var commits []string
+	for _, g := range p.open() {
+		if g.MergeCommitSHA != "" && merges[headOf(int64(g.Number), g.HeadSHA)] != g.MergeCommitSHA && !slices.Contains(commits, g.MergeCommitSHA) {
+			commits = append(commits, g.MergeCommitSHA)
+		}
+	}
+	return commits
 }
 
 // pushTime is when the head commit was first seen. One that was there when the pull

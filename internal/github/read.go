@@ -20,6 +20,8 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
+	// maxParents of a commit that are read; a merge by GitHub has two.
+	maxParents = 16
 )
 
 // State of a pull request.
@@ -91,6 +93,8 @@ type Commit struct {
 	SHA string
 	// Committed is the committer's date, which whoever made the commit chose.
 	Committed time.Time
+	// Parents by their full SHA.
+	Parents []string
 }
 
 // Repository is a repository as it is named today.
@@ -273,7 +277,13 @@ func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, err
 	if err != nil {
 		return Commit{}, classify(what, err)
 	}
-	return Commit{SHA: sha, Committed: answer.GetCommitter().GetDate().UTC()}, nil
+	commit := Commit{SHA: sha, Committed: answer.GetCommitter().GetDate().UTC()}
+	for _, parent := range answer.Parents[:min(len(answer.Parents), maxParents)] {
+		if shaPattern.MatchString(parent.GetSHA()) {
+			commit.Parents = append(commit.Parents, parent.GetSHA())
+		}
+	}
+	return commit, nil
 }
 
 // Repository asks for the repository itself, and follows it to where it is today.

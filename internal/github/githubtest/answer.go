@@ -223,7 +223,7 @@ func (s *Server) getCommit(x *exchange) {
 		return
 	}
 	who := map[string]any{"date": date(committed), "name": "Monalisa Octocat", "email": "octocat@github.com"}
-	s.write(x, http.StatusOK, s.fill("commit", fields{"sha": sha, "author": who, "committer": who}), "")
+	s.write(x, http.StatusOK, s.fill("commit", fields{"sha": sha, "author": who, "committer": who, "parents": s.parents(x, sha)}), "")
 }
 
 func (s *Server) deployment(base string, r *Repository, d *Deployment) map[string]any {

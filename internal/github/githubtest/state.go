@@ -97,6 +97,8 @@ type Repository struct {
 	releases    []*Release
 	tags        []Tag
 	commits     map[string]time.Time
+	parents     map[string][]string // of merges, by commit
+	lateMerges  bool
 	deployments []*Deployment
 	comments    []*Comment
 	seed        int
@@ -140,7 +142,7 @@ func (r *Repository) Open(p PullRequest) int {
 		if _, known := r.commits[p.HeadSHA]; !known {
 			r.commits[p.HeadSHA] = r.s.now()
 		}
-		p.MergeCommitSHA = r.commit()
+		p.MergeCommitSHA = r.merge(p.HeadSHA)
 		for field, value := range map[*string]string{&p.BaseRef: "main", &p.Author: "octocat", &p.Association: "OWNER"} {
 			if *field == "" {
 				*field = value
@@ -167,7 +169,10 @@ func (r *Repository) Edit(n int, action string, f func(*PullRequest)) {
 func (r *Repository) Push(n int) (sha string) {
 	r.Edit(n, "synchronize", func(p *PullRequest) {
 		sha = r.commit()
-		p.HeadSHA, p.MergeCommitSHA = sha, r.commit()
+		p.HeadSHA = sha
+		if !r.lateMerges {
+			p.MergeCommitSHA = r.merge(sha)
+		}
 	})
 	return sha
 }
