@@ -149,7 +149,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	HeadSHA string `json:"headSHA"`
 
-	// mergeSHA is the commit with which GitHub tests the merge.
+	// mergeSHA is the commit with which GitHub tests the merge: the last one that has the
+	// head commit among its parents.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	MergeSHA string `json:"mergeSHA,omitempty"`

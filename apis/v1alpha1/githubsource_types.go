@@ -127,9 +127,10 @@ type ForkPolicy string
 const (
 	// ForksDeny takes none.
 	ForksDeny ForkPolicy = "Deny"
-	// ForksApproved takes a commit for which somebody with the right to label put the
-	// label on: it is bound to the head commit at which it was first seen. A push needs
-	// it taken off and put on again.
+	// ForksApproved takes a commit that a label approves, and of it images by a tag with
+	// the whole commit only. A label that names the commit approves that one. Any other
+	// approves the head commit at which it was first seen; a push needs it taken off and
+	// put on again.
 	ForksApproved ForkPolicy = "Approved"
 	// ForksAllow takes all of them.
 	ForksAllow ForkPolicy = "Allow"
@@ -142,10 +143,16 @@ type Forks struct {
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
-	// label that approves a commit, with policy Approved.
+	// label that approves a commit, with policy Approved. With {{.SHA}} in it, such as
+	// "preview:{{.SHA}}", it names the commit that it approves: it approves what its author
+	// read, whatever is pushed meanwhile. A label without it is bound to the head commit at
+	// which it was first seen, which may have been pushed after the author opened the page.
+	// A label has at most 50 characters, 40 of them for {{.SHA}}.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^[^{}]*[{][{][.]SHA[}][}][^{}]*$')",message="spec.source.github.pullRequests.forks.label: the only variable is {{.SHA}}, once, as in preview:{{.SHA}}"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters go with {{.SHA}}, because a label has at most 50: write preview:{{.SHA}}"
 	Label string `json:"label,omitempty"`
 }
 
@@ -161,7 +168,8 @@ type Match struct {
 	// the first three, because two pull requests can have the same {{.Branch}}. One
 	// without a commit in it is a tag that moves: its image must name the head commit, or
 	// that of the merge, by its revision label; without that label it counts when it is
-	// newer than the head commit, and no fork's. Absent:
+	// newer than the head commit, and no fork's. With forks.policy Approved, images of
+	// forks are taken by candidates with {{.SHA}} only. Absent:
 	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
 	// +listType=atomic

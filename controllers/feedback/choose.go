@@ -1,6 +1,8 @@
 package feedback
 
 import (
+	"slices"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/preview"
 )
@@ -8,7 +10,11 @@ import (
 // chooser gives the filters of the stream's ImagePolicy; nil: they cannot be read,
 // and what is offered stays offered.
 func (s *stream) chooser() *preview.Chooser {
-	c, err := preview.Compile(*s.policy.Spec.Source.GitHub.PullRequests, nil)
+	var candidates []string
+	if s.policy.Spec.Match != nil {
+		candidates = s.policy.Spec.Match.Candidates
+	}
+	c, err := preview.Compile(*s.policy.Spec.Source.GitHub.PullRequests, candidates)
 	if err != nil {
 		return nil
 	}
@@ -22,18 +28,18 @@ func (s *stream) headOf(chooser *preview.Chooser, pr *v1alpha1.PullRequest) stri
 	if pr.State != v1alpha1.PullRequestOpen {
 		return ""
 	}
-	approved := ""
+	var approved []string
 	if chooser != nil {
 		choice := chooser.Choose(pr)
 		if choice.Taken() {
 			return pr.HeadSHA
 		}
-		if approved = choice.Approved; approved == "" {
+		if approved = choice.Approved; len(approved) == 0 {
 			return ""
 		}
 	}
 	for _, offered := range s.policy.Status.Releases {
-		if offered.PullRequest == pr.Number && (chooser == nil || offered.Revision == approved) {
+		if offered.PullRequest == pr.Number && (chooser == nil || slices.Contains(approved, offered.Revision)) {
 			return offered.Revision
 		}
 	}

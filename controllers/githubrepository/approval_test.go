@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -55,6 +57,45 @@ func TestApproval(t *testing.T) {
 	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
 		t.Errorf("what was approved again is not taken: %+v", pr.Labels)
 	}
+}
+
+// A label that names a commit approves it also where no one saw it put on, and no other
+// commit.
+func TestApprovalByCommit(t *testing.T) {
+	s := begin(t)
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
+	read := s.repo.PullRequest(n).HeadSHA
+	var labels []string
+	for i := range 40 {
+		labels = append(labels, fmt.Sprintf("area/%02d", i))
+	}
+	s.repo.Label(n, append(labels, "preview:"+read)...)
+	s.repository("shop")
+	choice := v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}}
+	s.policy("previews", "shop", v1alpha1.GitHubSource{PullRequests: &choice})
+	c, err := preview.Compile(choice, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := func(what string, want preview.Choice) {
+		t.Helper()
+		pr := pull(t, s.look("shop"), n)
+		got := c.Choose(&pr)
+		got.Reason = ""
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	judge("approved before it was known", preview.Choice{})
+	s.restart()
+	judge("after a restart", preview.Choice{})
+	next := s.repo.Push(n)
+	judge("after a push", preview.Choice{Verdict: preview.VerdictFork, Approved: []string{read}})
+	s.restart() // while it is down, a later commit is approved
+	s.repo.Label(n, append(labels, "preview:"+read, "preview:"+next)...)
+	judge("approved while the manager was down", preview.Choice{})
+	s.repo.Label(n, labels...)
+	judge("taken off", preview.Choice{Verdict: preview.VerdictFork})
 }
 
 // A label that came with another head approves neither.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -280,13 +281,17 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m memory) []
 	return result
 }
 
-// rank of a label: 0 for one that an ImagePolicy names, in any case as GitHub reads it.
+// rank of a label: 0 for one that an ImagePolicy names, in any case as GitHub reads it,
+// with any commit where it names one by {{.SHA}}.
 func (m memory) rank(label string) int {
-	if m.wanted[strings.ToLower(label)] {
+	label = strings.ToLower(label)
+	if m.wanted[label] || m.wanted[wholeCommit.ReplaceAllString(label, "{{.sha}}")] {
 		return 0
 	}
 	return 1
 }
+
+var wholeCommit = regexp.MustCompile(`[0-9a-f]{40}`)
 
 // cut gives the first n characters.
 func cut(text string, n int) string {

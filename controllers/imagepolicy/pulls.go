@@ -210,6 +210,10 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 		st.former = nil
 		s.pulled.excluded[st.pr.Number] = true
 	}
+	if st.former != nil && o.unbound(st.former) {
+		st.former = nil
+		s.pulled.excluded[st.pr.Number] = true
+	}
 	former := func() *v1alpha1.OfferedRelease {
 		if st.former == nil {
 			return nil
@@ -225,7 +229,7 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 	}
 	if choice := o.chooser.Choose(st.pr); !choice.Taken() {
 		s.reject(st.pr, choice.Verdict, choice.Reason)
-		if !o.github.current || st.former != nil && choice.Approved != "" && choice.Approved == st.former.Revision {
+		if !o.github.current || st.former != nil && slices.Contains(choice.Approved, st.former.Revision) {
 			return former(), false
 		}
 		s.pulled.excluded[st.pr.Number] = true
@@ -245,6 +249,12 @@ func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.Off
 		s.reject(st.pr, version.VerdictExists, "no image yet: the registry was not asked for it")
 	}
 	return former(), wants
+}
+
+// unbound reports whether an image is offered of a fork by a tag that does not hold the
+// whole commit, though that needs an approval now: another policy found it.
+func (o *observed) unbound(offered *v1alpha1.OfferedRelease) bool {
+	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)
 }
 
 // again judges what is offered once more, and says that it is taken back. Its images
@@ -315,8 +325,8 @@ func (s *scanned) head(o *observed, a *asker, st stream) (head, bool) {
 		}
 		before := s.failures
 		images, refusal := s.find(o, a, tag.Name, preview.VarsOf(st.pr))
-		if refusal == nil && tag.Moves {
-			refusal = s.moved(o, a, st, images)
+		if refusal == nil && tag.Inspect {
+			refusal = s.ofHead(o, a, st, tag, images)
 		}
 		switch {
 		case s.failures > before || refusal != nil && s.failures >= maxFailures:
@@ -341,8 +351,8 @@ func (s *scanned) head(o *observed, a *asker, st stream) (head, bool) {
 	return h, true
 }
 
-// moved refuses the images of a tag that moves, unless all are of the head commit.
-func (s *scanned) moved(o *observed, a *asker, st stream, images []v1alpha1.ReleaseImage) *version.Refusal {
+// ofHead refuses the images of a tag, unless all are of the head commit.
+func (s *scanned) ofHead(o *observed, a *asker, st stream, tag preview.Tag, images []v1alpha1.ReleaseImage) *version.Refusal {
 	for i, image := range images {
 		says, err := a.Inspect(i, image.Digest, o.platforms[0])
 		if err != nil {
@@ -353,7 +363,7 @@ func (s *scanned) moved(o *observed, a *asker, st stream, images []v1alpha1.Rele
 		if st.former != nil && st.former.Revision != st.pr.HeadSHA {
 			former = st.former.Images[i].Digest
 		}
-		if why := preview.OfHead(st.pr, preview.Image{Digest: image.Digest, Revision: says.Revision, Created: says.Created}, former); why != "" {
+		if why := preview.OfHead(st.pr, tag, preview.Image{Digest: image.Digest, Revision: says.Revision, Created: says.Created}, former); why != "" {
 			return refuse(version.VerdictExists, "%s", why)
 		}
 	}

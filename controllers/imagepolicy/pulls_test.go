@@ -188,7 +188,6 @@ func TestWaitForAnImage(t *testing.T) {
 func TestTagsThatMove(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
-	const revision = "org.opencontainers.image.revision"
 	s.opens(pull(7, "fix", sha("a"), at(pushed), func(pr *v1alpha1.PullRequest) { pr.MergeSHA = sha("d") }))
 	s.build(path, "pr-7", pushed.Add(-time.Minute), nil)
 	s.policy("shop", pulls(nil))
@@ -265,7 +264,7 @@ func TestForks(t *testing.T) {
 	s := begin(t)
 	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
 	s.opens(pull(2, "patch", sha("b"), fork), pull(1, "patch", sha("a"), fork))
-	s.push("sha-aaaaaaa", "sha-bbbbbbb", "sha-ccccccc")
+	s.push("sha-aaaaaaa", "sha-bbbbbbb", "sha-ccccccc", sha("a"), sha("c"))
 	s.policy("deny", pulls(nil))
 	s.policy("allow", pulls(func(g *v1alpha1.GitHubPullRequests) { g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksAllow} }))
 	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
@@ -291,12 +290,12 @@ func TestForks(t *testing.T) {
 		}
 	}
 	s.changes(1, approve(sha("a")))
-	same(t, "offered when it is approved", previews(s.look("shop")), []string{"patch-1 aaaa sha-aaaaaaa"})
+	same(t, "offered when it is approved", previews(s.look("shop")), []string{"patch-1 aaaa " + sha("a")})
 	s.changes(1, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
 	p = s.look("shop")
-	same(t, "offered after a push", append(previews(p), taken(p)...), []string{"patch-1 aaaa sha-aaaaaaa"})
+	same(t, "offered after a push", append(previews(p), taken(p)...), []string{"patch-1 aaaa " + sha("a")})
 	s.changes(1, approve(sha("c")))
-	same(t, "offered when it is approved again", previews(s.look("shop")), []string{"patch-1 cccc sha-ccccccc"})
+	same(t, "offered when it is approved again", previews(s.look("shop")), []string{"patch-1 cccc " + sha("c")})
 	s.changes(1, func(pr *v1alpha1.PullRequest) { pr.Labels = nil })
 	p = s.look("shop")
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
@@ -627,25 +626,133 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	same(t, "closed", append(previews(p), taken(p)...), []string{" in new-12: Closed", " in old-12: Closed"})
 }
 
-// An image of a commit that nobody approved is not taken for the approved one, however
-// young it is.
+const revision = "org.opencontainers.image.revision"
+
+// approvedForks takes forks by the label ok.
+func approvedForks(g *v1alpha1.GitHubPullRequests) {
+	g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
+}
+
+// approvedAt is a fork's pull request whose commit is approved.
+func approvedAt(commit string) func(*v1alpha1.PullRequest) {
+	return func(pr *v1alpha1.PullRequest) {
+		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
+	}
+}
+
+// The revision label of a fork's image may come from its Dockerfile: an image of a commit
+// that was not approved says that it is of the approved one. Only a tag with the whole
+// commit, which CI writes, counts, and not where the label contradicts it.
 func TestForkOverwritesItsTag(t *testing.T) {
 	s := begin(t)
-	const revision = "org.opencontainers.image.revision"
 	pushed := s.clock.Now()
-	s.opens(pull(1, "patch", sha("a"), at(pushed), func(pr *v1alpha1.PullRequest) {
-		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: sha("a")}}
-	}))
-	s.build(path, "pr-1", pushed.Add(30*time.Second), map[string]string{revision: sha("b")})
+	s.opens(pull(1, "patch", sha("a"), at(pushed), approvedAt(sha("a"))))
+	s.policy("shop", pulls(approvedForks))
+	for name, labels := range map[string]map[string]string{
+		"of a later push": {revision: sha("b")}, "that says nothing": nil, "that says that it is of the approved commit": {revision: sha("a")},
+	} {
+		s.build(path, "pr-1", pushed.Add(time.Minute), labels)
+		s.build(path, "sha-aaaaaaa", pushed.Add(time.Minute), labels)
+		same(t, "offered with an image "+name, previews(s.look("shop")), []string(nil))
+	}
+	s.build(path, sha("a"), pushed.Add(time.Minute), map[string]string{revision: sha("b")})
+	p := s.look("shop")
+	same(t, "offered with an image whose label contradicts its tag", previews(p), []string(nil))
+	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 1 (patch): no image yet: tag "+sha("a")+": its revision is "+sha("b")+", which is neither the head commit nor that of the merge")
+	s.build(path, sha("a"), pushed.Add(time.Minute), map[string]string{revision: sha("a")})
+	same(t, "offered with the image of the approved commit", previews(s.look("shop")), []string{"patch-1 aaaa " + sha("a")})
+}
+
+// Two commits with the same first seven digits are made in seconds. CI builds one of a
+// fork that was not approved, under the tag of the other one.
+func TestForkWithTheSameDigits(t *testing.T) {
+	s := begin(t)
+	good, evil := "4c1a2b3"+strings.Repeat("0", 33), "4c1a2b3"+strings.Repeat("f", 33)
+	bad := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
+	s.opens(pull(12, "nice", good, approvedAt(good)), pull(13, "evil", evil, bad), pull(14, "ours", good))
+	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: evil}) // as docker/metadata-action labels it
+	s.policy("shop", pulls(approvedForks))
+	p, _ := s.pass("shop")
+	same(t, "offered with the image of another commit", previews(p), []string(nil))
+	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: good})
+	same(t, "offered by the first digits", previews(s.look("shop")), []string{"ours-14 4c1a sha-4c1a2b3"})
+	s.build(path, good, s.clock.Now(), map[string]string{revision: good})
+	same(t, "offered by the whole commit", previews(s.look("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
+}
+
+// What was offered of forks while all were allowed is taken back when they need an
+// approval, unless its tag holds the commit that is approved.
+func TestForksNeedAnApprovalNow(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(2, "two", sha("b"), approvedAt(sha("b"))), pull(1, "one", sha("a"), approvedAt(sha("a"))))
+	s.push("sha-aaaaaaa", sha("b"))
+	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) { g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksAllow} }))
+	s.microservice("shop", "shop", "one-1 "+sha("a"), "two-2 "+sha("b"))
+	p, _ := s.pass("shop")
+	same(t, "offered of all", previews(p), []string{"two-2 bbbb " + sha("b"), "one-1 aaaa sha-aaaaaaa"})
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { approvedForks(p.Spec.Source.GitHub.PullRequests) })
+	p = s.look("shop")
+	same(t, "offered of approved ones", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
+	s.restart()
+	p = s.look("shop")
+	same(t, "after a restart", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
+}
+
+// A label that names the commit approves that commit, whenever it was put on and
+// whatever is pushed meanwhile.
+func TestApprovalThatNamesTheCommit(t *testing.T) {
+	s := begin(t)
+	names := func(commits ...string) func(*v1alpha1.PullRequest) {
+		return func(pr *v1alpha1.PullRequest) {
+			pr.Fork, pr.Labels = true, nil
+			for _, commit := range commits {
+				pr.Labels = append(pr.Labels, v1alpha1.PullRequestLabel{Name: "preview:" + commit})
+			}
+		}
+	}
+	s.push(sha("a"), sha("b"))
+	s.opens(pull(1, "patch", sha("b"), names(sha("a")))) // pushed while the page was read
 	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
-		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
+		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
 	}))
 	p, _ := s.pass("shop")
-	same(t, "offered with the image of a later push", previews(p), []string(nil))
-	s.build(path, "pr-1", pushed.Add(40*time.Second), nil)
-	same(t, "offered with an image that says nothing", previews(s.look("shop")), []string(nil))
-	s.build(path, "pr-1", pushed.Add(50*time.Second), map[string]string{revision: sha("a")})
-	same(t, "offered with the image of the approved commit", previews(s.look("shop")), []string{"patch-1 aaaa pr-1"})
+	same(t, "offered of what was pushed meanwhile", previews(p), []string(nil))
+	s.changes(0, names(sha("a"), sha("b")))
+	same(t, "offered when it is approved", previews(s.look("shop")), []string{"patch-1 bbbb " + sha("b")})
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
+	same(t, "offered after a push", previews(s.look("shop")), []string{"patch-1 bbbb " + sha("b")})
+	s.microservice("shop", "shop", "patch-1 "+sha("b"))
+	s.changes(0, names(sha("a")))
+	p = s.look("shop")
+	same(t, "offered when the label is taken off", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
+}
+
+// The trial merge of the push before is none of the new head, and an image that was
+// offered of an earlier head by its merge is not offered again.
+func TestImageOfThePushBefore(t *testing.T) {
+	s := begin(t)
+	pushed := s.clock.Now()
+	merge := func(commit string) func(*v1alpha1.PullRequest) {
+		return func(pr *v1alpha1.PullRequest) { pr.MergeSHA = commit }
+	}
+	s.opens(pull(7, "fix", sha("a"), at(pushed), merge(sha("d"))))
+	before := s.build(path, "pr-7", pushed.Add(time.Minute), map[string]string{revision: sha("d")}) // github.sha, docker/metadata-action's default
+	s.policy("shop", pulls(nil))
+	p, _ := s.pass("shop")
+	same(t, "offered", previews(p), []string{"fix-7 aaaa pr-7"})
+	for _, known := range []string{"", sha("d")} { // sha("d"): by a status that an earlier manager wrote
+		s.changes(0, func(pr *v1alpha1.PullRequest) {
+			pr.HeadSHA = sha("b")
+			at(pushed.Add(2 * time.Minute))(pr)
+			merge(known)(pr)
+		})
+		p = s.look("shop")
+		same(t, "offered after a push", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 aaaa pr-7", before})
+	}
+	after := s.build(path, "pr-7", pushed.Add(3*time.Minute), map[string]string{revision: sha("e")})
+	s.changes(0, merge(sha("e")))
+	p = s.look("shop")
+	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 
 // What is offered says when it was pushed, as soon as that is known.

@@ -252,7 +252,7 @@ func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	if o.github != nil {
 		og.source += " " + repositoryOf(p).String()
 		if o.github.source.PullRequests != nil {
-			og.source += " " + checksum(p.Spec.Match, o.platforms, p.Spec.AdditionalImages)
+			og.source += " " + checksum(p.Spec.Match, o.platforms, p.Spec.AdditionalImages, o.github.source.PullRequests.Forks)
 		}
 	}
 	return og

@@ -167,10 +167,8 @@ func (s *story) fork(ctx context.Context) error {
 		return err
 	}
 	s.note("the code of a stranger does not run by itself", group(&ms, forkSlug) == nil, "")
-	s.say("   a maintainer reads it, and puts the label preview on")
-	if err := s.approve(ctx, n); err != nil {
-		return err
-	}
+	s.say("   a maintainer reads it, and puts on the label that names its commit")
+	s.hub.repo.Label(n, "preview:"+s.head(n))
 	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {
 		return err
 	}
@@ -188,42 +186,6 @@ func (s *story) fork(ctx context.Context) error {
 	}
 	s.note("the approval holds for the commit that was read, and no other", release(&ms, forkSlug, sha) == nil, fmt.Sprintf("approved %.7s, pushed %.7s", approved, sha))
 	return nil
-}
-
-// approve puts the label on as often as it takes: one that was put on while no manager looked approves no commit.
-func (s *story) approve(ctx context.Context, n int) error {
-	for {
-		s.hub.repo.Label(n, "preview")
-		label, err := s.label(ctx, n, true)
-		if err != nil || label.SHA == s.head(n) {
-			return err
-		}
-		s.say("   nobody saw it being put on, so that it approves no commit: she takes it off, and puts it on again")
-		s.hub.repo.Label(n)
-		if _, err := s.label(ctx, n, false); err != nil {
-			return err
-		}
-	}
-}
-
-// label waits until a pull request has a label, or none.
-func (s *story) label(ctx context.Context, n int, there bool) (label v1alpha1.PullRequestLabel, err error) {
-	err = harness.WaitFor(ctx, "the label to be seen", func(ctx context.Context) (bool, string, error) {
-		var repo v1alpha1.GitHubRepository
-		if err := s.get(ctx, &repo); err != nil {
-			return false, "", err
-		}
-		for _, pr := range repo.Status.PullRequests {
-			if pr.Number == int64(n) && (len(pr.Labels) > 0) == there {
-				if there {
-					label = pr.Labels[0]
-				}
-				return true, "", nil
-			}
-		}
-		return false, "not yet", nil
-	})
-	return label, err
 }
 
 func (s *story) closed(ctx context.Context) error {
@@ -303,8 +265,8 @@ func (s *story) build(ctx context.Context) error {
 }
 
 func (s *story) image(ctx context.Context, n int) error {
-	sha := short(s.head(n))
-	return s.push(ctx, fmt.Sprintf("pr-%d-%s", n, sha), map[string]string{"VERSION": sha})
+	sha := s.head(n)
+	return s.push(ctx, fmt.Sprintf("pr-%d-%s", n, sha), map[string]string{"VERSION": short(sha)})
 }
 
 // get reads the sample's object of a kind.

@@ -76,9 +76,9 @@ type Choice struct {
 	Verdict version.Verdict
 	// Reason in a line that is the same for the same facts.
 	Reason string
-	// Approved is the commit of a refused fork that its label approves: what was
-	// offered of that commit may stay.
-	Approved string
+	// Approved are the commits of a refused fork that its labels approve: what was
+	// offered of them may stay.
+	Approved []string
 }
 
 // Taken says that the head commit is to be offered.
@@ -146,21 +146,53 @@ func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
 	return fmt.Sprintf("its author is %q to the repository, and none of associations", cmp.Or(pr.Association, "None"))
 }
 
+// forks is the choice of forks; without one they are denied.
+func (c *Chooser) forks() v1alpha1.Forks {
+	if c.spec.Forks == nil {
+		return v1alpha1.Forks{Policy: v1alpha1.ForksDeny}
+	}
+	return *c.spec.Forks
+}
+
+// NeedsApproval reports whether each commit of a pull request needs an approval.
+func (c *Chooser) NeedsApproval(pr *v1alpha1.PullRequest) bool {
+	return pr.Fork && c.forks().Policy == v1alpha1.ForksApproved
+}
+
 func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
-	if !pr.Fork {
+	switch forks := c.forks(); {
+	case !pr.Fork || forks.Policy == v1alpha1.ForksAllow:
 		return Choice{}
-	}
-	forks := v1alpha1.Forks{Policy: v1alpha1.ForksDeny}
-	if c.spec.Forks != nil {
-		forks = *c.spec.Forks
-	}
-	switch forks.Policy {
-	case v1alpha1.ForksAllow:
-		return Choice{}
-	case v1alpha1.ForksApproved:
+	case forks.Policy != v1alpha1.ForksApproved:
+		return Choice{Verdict: VerdictFork, Reason: "it is from a fork, and forks.policy is Deny"}
+	case !slices.ContainsFunc(c.candidates, func(text string) bool { return names(text, "SHA") }):
+		return Choice{Verdict: VerdictFork, Reason: "no tag of match.candidates holds the whole commit, which the image of a fork needs under forks.policy Approved: add one with {{.SHA}}"}
+	case names(forks.Label, "SHA"):
+		return approvedByName(pr, forks.Label)
+	default:
 		return approved(pr, forks.Label)
 	}
-	return Choice{Verdict: VerdictFork, Reason: "it is from a fork, and forks.policy is Deny"}
+}
+
+// wholeCommit is a commit in full.
+const wholeCommit = `([0-9a-f]{40}|[0-9a-f]{64})`
+
+// approvedByName judges a fork by a label that names the commit which it approves. When
+// it was put on does not matter: it approves no other commit.
+func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
+	before, after, _ := strings.Cut(template, "{{.SHA}}")
+	label := regexp.MustCompile(`(?i)^` + regexp.QuoteMeta(before) + wholeCommit + regexp.QuoteMeta(after) + `$`)
+	var approved []string
+	for _, l := range pr.Labels {
+		if match := label.FindStringSubmatch(l.Name); match != nil {
+			approved = append(approved, strings.ToLower(match[1]))
+		}
+	}
+	if slices.Contains(approved, pr.HeadSHA) {
+		return Choice{}
+	}
+	return Choice{Verdict: VerdictFork, Approved: approved,
+		Reason: fmt.Sprintf("it is from a fork, and lacks the label that approves its commit: read commit %s, and put on the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}
 }
 
 // approved judges a fork by the label that approves: it counts for the commit at
@@ -175,7 +207,7 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 			return Choice{Verdict: VerdictFork,
 				Reason: fmt.Sprintf("the label %q was not seen to be put on, so nobody knows for which commit: look at this one, take the label off, and put it on again once that was seen", label)}
 		default:
-			return Choice{Verdict: VerdictFork, Approved: l.SHA,
+			return Choice{Verdict: VerdictFork, Approved: []string{l.SHA},
 				Reason: fmt.Sprintf("the label %q approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen", label)}
 		}
 	}

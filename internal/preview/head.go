@@ -1,12 +1,13 @@
 package preview
 
 import (
+	"strings"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Image is what is known of an image behind a tag that moves.
+// Image is what is known of an image behind a tag.
 type Image struct {
 	Digest string
 	// Revision is the commit of its label or annotation; "" where it says none.
@@ -15,23 +16,44 @@ type Image struct {
 	Created time.Time
 }
 
-// OfHead tells why an image behind a tag that moves is not of the head commit; ""
-// where it is. A revision decides: it is the head commit, or the commit with which
-// GitHub tests the merge now. Only an image that names none, of a pull request of the
-// repository itself, counts by its age: no image built so late can be of an earlier
-// commit. A fork's does not, because an image of a later push, which nobody approved,
-// is younger still. former is the digest of what was offered of the pull request's
-// earlier commit; "" for nothing.
-func OfHead(pr *v1alpha1.PullRequest, image Image, former string) string {
+// OfHead gives the reason why an image is not of the head commit; "" where it is. It is
+// to be asked about the images of a tag with Inspect set. former is the digest of what
+// was offered of the pull request's earlier commit; "" for nothing.
+//
+// A revision decides where the tag does not: it is the head commit, or the trial merge
+// of it. Under a tag that holds a commit of a pull request that needs no approval, a
+// revision may be another one, because images inherit that label from their base; but
+// one that begins with the digits of the tag shows that another commit has them as well.
+// Only an image without a revision, of a pull request of the repository itself, counts
+// by its age: no image built so late can be of an earlier commit. A fork's does not,
+// because an image of a later push, which no one approved, is younger still.
+func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string {
 	switch {
-	case image.Revision != "" && (image.Revision == pr.HeadSHA || image.Revision == pr.MergeSHA):
+	case image.Revision == "":
+		return byAge(pr, tag, image, former)
+	case image.Revision == pr.HeadSHA:
 		return ""
-	case image.Revision != "":
+	case image.Revision == pr.MergeSHA && image.Digest == former && former != "":
+		return formerImage
+	case image.Revision == pr.MergeSHA:
+		return ""
+	case tag.Moves || tag.Approved || sameDigits(image.Revision, pr.HeadSHA):
 		return "its revision is " + image.Revision + ", which is neither the head commit nor that of the merge"
+	}
+	return ""
+}
+
+const formerImage = "it still is the image of the former commit"
+
+// byAge is OfHead for an image without a revision.
+func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string {
+	switch {
+	case !tag.Moves:
+		return ""
 	case pr.Fork:
 		return "its revision is not said, which the image of a fork must under a tag without a commit"
 	case image.Digest != "" && image.Digest == former:
-		return "it still is the image of the former commit"
+		return formerImage
 	case image.Created.IsZero() || pr.HeadTime == nil:
 		return "its revision is not said, and when it was built is not known"
 	case !image.Created.After(pr.HeadTime.Time):
@@ -39,3 +61,6 @@ func OfHead(pr *v1alpha1.PullRequest, image Image, former string) string {
 	}
 	return ""
 }
+
+// sameDigits reports whether two commits have the same first seven digits.
+func sameDigits(a, b string) bool { return len(b) >= 7 && strings.HasPrefix(a, b[:7]) }

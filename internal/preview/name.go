@@ -100,15 +100,21 @@ func (v Vars) Expand(text string) (string, error) {
 // Tag is one under which the image of a head commit may be.
 type Tag struct {
 	Name string
-	// Moves: it has no commit in it, so that an image under it may be of an earlier
-	// one; see OfHead.
+	// Moves: it has no commit in it, so that an image under it may be of an earlier one.
 	Moves bool
+	// Approved: it is of a fork whose commit needs an approval. Then it holds the whole
+	// commit.
+	Approved bool
+	// Inspect: what its image says of itself decides whether it is of the head commit; see
+	// OfHead.
+	Inspect bool
 }
 
 // names says that a template has a variable.
 func names(text, variable string) bool { return strings.Contains(text, "{{."+variable+"}}") }
 
-// namesCommit says that a template's tags are of one commit.
+// namesCommit says that a template's tags are of one commit, or of those few with the
+// same first digits.
 func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
 
 // namesPull says that no two pull requests have a tag of a template, as far as their
@@ -117,16 +123,22 @@ func namesCommit(text string) bool { return names(text, "SHA") || names(text, "S
 func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
 
 // Tags of the pull request's image, in the order in which they are tried. A template
-// that gives no tag is left out.
+// that gives no tag is left out. A fork whose commit needs an approval has only those
+// that hold the whole commit: a commit with the same first digits is found in seconds,
+// and what an image says of itself is written by whoever wrote its Dockerfile. Where
+// images of forks may be in the registry, a tag with the first digits of a commit can be
+// that of a fork's.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 	var tags []Tag
-	vars := VarsOf(pr)
+	vars, approved := VarsOf(pr), c.NeedsApproval(pr)
 	for _, text := range c.candidates {
 		name, err := vars.Expand(text)
-		if err != nil || !version.IsTag(name) {
+		if err != nil || !version.IsTag(name) || approved && !names(text, "SHA") {
 			continue
 		}
-		tags = append(tags, Tag{Name: name, Moves: !namesCommit(text)})
+		tag := Tag{Name: name, Moves: !namesCommit(text), Approved: approved}
+		tag.Inspect = tag.Moves || approved || !names(text, "SHA") && c.forks().Policy != v1alpha1.ForksDeny
+		tags = append(tags, tag)
 	}
 	return tags
 }

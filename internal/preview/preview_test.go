@@ -68,7 +68,7 @@ func TestChoose(t *testing.T) {
 		"forks allowed":    {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksAllow}}, pull(fork), Choice{}},
 		"fork approved":    {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}}, pull(fork), Choice{}},
 		"fork approved for an earlier commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview"}}, pull(fork),
-			Choice{Verdict: "Fork", Approved: older, Reason: `the label "preview" approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen`}},
+			Choice{Verdict: "Fork", Approved: []string{older}, Reason: `the label "preview" approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen`}},
 		"fork without the label": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(fork),
 			Choice{Verdict: "Fork", Reason: `it is from a fork, and lacks the label "x" that approves its commit`}},
 		"a label of no known commit approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "new"}},
@@ -76,6 +76,21 @@ func TestChoose(t *testing.T) {
 				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
 			}),
 			Choice{Verdict: "Fork", Reason: `the label "new" was not seen to be put on, so nobody knows for which commit: look at this one, take the label off, and put it on again once that was seen`}},
+		"fork approved by a label that names its commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "look:{{.SHA}}"}},
+			pull(fork, func(pr *v1alpha1.PullRequest) {
+				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "Look:" + strings.ToUpper(commit)}}
+			}), Choice{}},
+		"fork approved by a label that names earlier commits": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "look:{{.SHA}}"}},
+			pull(fork, func(pr *v1alpha1.PullRequest) {
+				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "look:" + older, SHA: commit}, {Name: "look:" + strings.Repeat("1", 40)}, {Name: "a look:" + commit}}
+			}),
+			Choice{Verdict: "Fork", Approved: []string{older, strings.Repeat("1", 40)},
+				Reason: `it is from a fork, and lacks the label that approves its commit: read commit ` + commit + `, and put on the label "look:` + commit + `"`}},
+		"a label that names seven digits approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "{{.SHA}}.ok"}},
+			pull(fork, func(pr *v1alpha1.PullRequest) {
+				pr.Labels = []v1alpha1.PullRequestLabel{{Name: commit[:7] + ".ok", SHA: commit}, {Name: commit + "-ok", SHA: commit}}
+			}),
+			Choice{Verdict: "Fork", Reason: `it is from a fork, and lacks the label that approves its commit: read commit ` + commit + `, and put on the label "` + commit + `.ok"`}},
 		"approval is for forks": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(), Choice{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,19 +129,27 @@ func TestCompileNamesTheField(t *testing.T) {
 
 func TestTags(t *testing.T) {
 	for name, tc := range map[string]struct {
+		forks      *v1alpha1.Forks
+		fork       bool
 		candidates []string
 		want       []Tag
 	}{
-		"defaults": {nil, []Tag{{"pr-12-a1b2c3d", false}, {"sha-a1b2c3d", false}, {commit, false}, {"pr-12", true}}},
-		"own":      {[]string{"{{.Branch}}-{{.Number}}", "{{.Branch}}-{{.SHA7}}"}, []Tag{{"feature-cart-12", true}, {"feature-cart-a1b2c3d", false}}},
-		"no tags":  {[]string{"pr/{{.Number}}", "x{{.SHA}}{{.SHA}}{{.SHA}}{{.SHA}}"}, nil},
+		"defaults": {nil, false, nil, []Tag{{Name: "pr-12-a1b2c3d"}, {Name: "sha-a1b2c3d"}, {Name: commit}, {Name: "pr-12", Moves: true, Inspect: true}}},
+		"own": {nil, false, []string{"{{.Branch}}-{{.Number}}", "{{.Branch}}-{{.SHA7}}"},
+			[]Tag{{Name: "feature-cart-12", Moves: true, Inspect: true}, {Name: "feature-cart-a1b2c3d"}}},
+		"no tags":                 {nil, false, []string{"pr/{{.Number}}", "x{{.SHA}}{{.SHA}}{{.SHA}}{{.SHA}}"}, nil},
+		"a fork that is approved": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, true, nil, []Tag{{Name: commit, Approved: true, Inspect: true}}},
+		"beside forks": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, false, nil,
+			[]Tag{{Name: "pr-12-a1b2c3d", Inspect: true}, {Name: "sha-a1b2c3d", Inspect: true}, {Name: commit}, {Name: "pr-12", Moves: true, Inspect: true}}},
+		"a fork that is allowed": {&v1alpha1.Forks{Policy: v1alpha1.ForksAllow}, true, []string{"{{.SHA7}}", "{{.SHA}}"},
+			[]Tag{{Name: commit[:7], Inspect: true}, {Name: commit}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := Compile(v1alpha1.GitHubPullRequests{}, tc.candidates)
+			c, err := Compile(v1alpha1.GitHubPullRequests{Forks: tc.forks}, tc.candidates)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, c.Tags(pull())); diff != "" {
+			if diff := cmp.Diff(tc.want, c.Tags(pull(func(pr *v1alpha1.PullRequest) { pr.Fork = tc.fork }))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -142,31 +165,42 @@ func TestOfHead(t *testing.T) {
 	})
 	unknown := pull()
 	const former = "sha256:1"
+	moves, short, approved := Tag{Moves: true}, Tag{}, Tag{Approved: true}
 	for name, tc := range map[string]struct {
 		pr    *v1alpha1.PullRequest
+		tag   Tag
 		image Image
 		want  bool
 	}{
-		"revision is the head":                        {pr, Image{Digest: "sha256:2", Revision: commit}, true},
-		"revision is the merge":                       {pr, Image{Digest: "sha256:2", Revision: merge}, true},
-		"revision of the head, image of before":       {pr, Image{Digest: former, Revision: commit}, true},
-		"revision of the head, built before":          {pr, Image{Digest: "sha256:2", Revision: commit, Created: pushed.Add(-time.Hour)}, true},
-		"built after the push":                        {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
-		"built after the push, of an earlier merge":   {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, false},
-		"built after the push, of the former commit":  {pr, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
-		"built at the push":                           {pr, Image{Digest: "sha256:2", Created: pushed}, false},
-		"built before the push":                       {pr, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
-		"says nothing":                                {pr, Image{Digest: "sha256:2"}, false},
-		"the image of the former commit":              {pr, Image{Digest: former, Created: pushed.Add(time.Second)}, false},
-		"when it was pushed is not known":             {unknown, Image{Digest: "sha256:2", Created: pushed}, false},
-		"nothing is known, not even the merge commit": {unknown, Image{}, false},
-		"fork, revision is the head":                  {fork, Image{Digest: "sha256:2", Revision: commit}, true},
-		"fork, revision is the merge":                 {fork, Image{Digest: "sha256:2", Revision: merge}, true},
-		"fork, built after the push":                  {fork, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
-		"fork, of a later push":                       {fork, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
+		"revision is the head":                        {pr, moves, Image{Digest: "sha256:2", Revision: commit}, true},
+		"revision is the merge":                       {pr, moves, Image{Digest: "sha256:2", Revision: merge}, true},
+		"revision of the head, image of before":       {pr, moves, Image{Digest: former, Revision: commit}, true},
+		"revision of the head, built before":          {pr, moves, Image{Digest: "sha256:2", Revision: commit, Created: pushed.Add(-time.Hour)}, true},
+		"built after the push":                        {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
+		"built after the push, of an earlier merge":   {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, false},
+		"built after the push, of the former commit":  {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
+		"built at the push":                           {pr, moves, Image{Digest: "sha256:2", Created: pushed}, false},
+		"built before the push":                       {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
+		"says nothing":                                {pr, moves, Image{Digest: "sha256:2"}, false},
+		"the image of the former commit":              {pr, moves, Image{Digest: former, Created: pushed.Add(time.Second)}, false},
+		"when it was pushed is not known":             {unknown, moves, Image{Digest: "sha256:2", Created: pushed}, false},
+		"nothing is known, not even the merge commit": {unknown, moves, Image{}, false},
+		"fork, revision is the head":                  {fork, moves, Image{Digest: "sha256:2", Revision: commit}, true},
+		"fork, revision is the merge":                 {fork, moves, Image{Digest: "sha256:2", Revision: merge}, true},
+		"fork, built after the push":                  {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
+		"fork, of a later push":                       {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
+
+		"revision is the merge, image of before":       {pr, moves, Image{Digest: former, Revision: merge}, false},
+		"tag of the commit, no revision":               {pr, short, Image{Digest: "sha256:2"}, true},
+		"tag of the commit, revision of a base image":  {pr, short, Image{Digest: "sha256:2", Revision: older}, true},
+		"tag of the first digits, of another commit":   {pr, short, Image{Digest: "sha256:2", Revision: commit[:7] + older[7:]}, false},
+		"approved fork, no revision":                   {fork, approved, Image{Digest: "sha256:2"}, true},
+		"approved fork, revision is the head":          {fork, approved, Image{Digest: "sha256:2", Revision: commit}, true},
+		"approved fork, revision is the merge":         {fork, approved, Image{Digest: "sha256:2", Revision: merge}, true},
+		"approved fork, revision is of another commit": {fork, approved, Image{Digest: "sha256:2", Revision: older}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if why := OfHead(tc.pr, tc.image, former); (why == "") != tc.want {
+			if why := OfHead(tc.pr, tc.tag, tc.image, former); (why == "") != tc.want {
 				t.Errorf("got %q, want of the head: %v", why, tc.want)
 			}
 		})
