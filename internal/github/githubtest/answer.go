@@ -25,7 +25,9 @@ func (s *Server) answer(x *exchange) {
 			s.refuse(x, "not-found", nil)
 			return
 		}
-		s.write(x, http.StatusOK, s.pull(x.repo, x.repo.pulls[n-1], "pull-request"), "")
+		p := x.repo.pulls[n-1]
+		s.write(x, http.StatusOK, s.pull(x.repo, p, "pull-request"), "")
+		x.repo.mergeAfterRead(p)
 	case "GET " + repo + "/releases":
 		list(s, x, newestFirst(x.repo.releases), func(r *Release) any { return s.release(x.repo, r) })
 	case "GET " + repo + "/tags":
@@ -40,13 +42,13 @@ func (s *Server) answer(x *exchange) {
 		s.createDeployment(x)
 	case "GET " + repo + "/deployments/{deployment_id}":
 		if d := s.deploymentOf(x); d != nil {
-			s.write(x, http.StatusOK, s.deployment(x.base, x.repo, d), "")
+			s.write(x, http.StatusOK, s.deployment(x, d), "")
 		}
 	case "GET " + repo + "/deployments/{deployment_id}/statuses":
 		if d := s.deploymentOf(x); d != nil {
 			statuses := slices.Clone(d.Statuses)
 			slices.Reverse(statuses)
-			list(s, x, statuses, func(t DeploymentStatus) any { return s.status(d, t) })
+			list(s, x, statuses, func(t DeploymentStatus) any { return s.status(x, d, t) })
 		}
 	case "POST " + repo + "/deployments/{deployment_id}/statuses":
 		if d := s.deploymentOf(x); d != nil {
@@ -58,6 +60,10 @@ func (s *Server) answer(x *exchange) {
 		s.createComment(x)
 	case "GET " + repo + "/issues/comments/{comment_id}", "PATCH " + repo + "/issues/comments/{comment_id}":
 		s.oneComment(x)
+	case "GET /user":
+		s.write(x, http.StatusOK, s.user(x.who.login), "")
+	case "GET /app":
+		s.write(x, http.StatusOK, s.fill("app", fields{"id": x.app.id, "slug": x.app.slug()}), "")
 	case "GET /orgs/{org}/installation":
 		s.getInstallation(x, x.params["org"], false)
 	case "GET /users/{username}/installation":
@@ -168,11 +174,15 @@ func (s *Server) pull(r *Repository, p *PullRequest, example string) map[string]
 	if p.Merged {
 		merged = p.ClosedAt
 	}
+	var merge any
+	if p.MergeCommitSHA != "" {
+		merge = p.MergeCommitSHA
+	}
 	body := fields{
 		"id": r.id*1000 + int64(p.Number), "number": p.Number, "state": state, "title": p.Title, "user": author, "draft": p.Draft,
 		"labels": labels, "author_association": p.Association, "locked": p.Locked, "html_url": fmt.Sprintf("%s/pull/%d", web(r), p.Number),
 		"created_at": date(p.CreatedAt), "updated_at": date(p.UpdatedAt), "closed_at": date(p.ClosedAt), "merged_at": date(merged),
-		"merge_commit_sha": p.MergeCommitSHA,
+		"merge_commit_sha": merge,
 		"head":             map[string]any{"label": headOwner + ":" + p.HeadRef, "ref": p.HeadRef, "sha": p.HeadSHA, "user": author, "repo": headRepo},
 		"base":             map[string]any{"label": r.owner + ":" + p.BaseRef, "ref": p.BaseRef, "sha": strings.Repeat("0", 40), "user": s.user(r.owner), "repo": own},
 	}
@@ -226,8 +236,12 @@ func (s *Server) getCommit(x *exchange) {
 	s.write(x, http.StatusOK, s.fill("commit", fields{"sha": sha, "author": who, "committer": who, "parents": s.parents(x, sha)}), "")
 }
 
-func (s *Server) deployment(base string, r *Repository, d *Deployment) map[string]any {
-	address := fmt.Sprintf("%s/repos/%s/deployments/%d", base, r.FullName(), d.ID)
+func (x *exchange) deployment(d *Deployment) string {
+	return fmt.Sprintf("%s/repos/%s/deployments/%d", x.base, x.repo.FullName(), d.ID)
+}
+
+func (s *Server) deployment(x *exchange, d *Deployment) map[string]any {
+	address := x.deployment(d)
 	return s.fill("deployment", fields{
 		"id": d.ID, "url": address, "statuses_url": address + "/statuses", "sha": d.SHA, "ref": d.Ref, "task": d.Task, "payload": d.Payload,
 		"environment": d.Environment, "original_environment": d.Environment, "description": d.Description, "creator": s.user(d.Creator),
@@ -247,7 +261,7 @@ func (s *Server) listDeployments(x *exchange) {
 			wanted = append(wanted, d)
 		}
 	}
-	list(s, x, wanted, func(d *Deployment) any { return s.deployment(x.base, x.repo, d) })
+	list(s, x, wanted, func(d *Deployment) any { return s.deployment(x, d) })
 }
 
 func (s *Server) deploymentOf(x *exchange) *Deployment {
@@ -303,13 +317,15 @@ func (s *Server) createDeployment(x *exchange) {
 	default:
 		d.ID = s.nextID()
 		x.repo.deployments = append(x.repo.deployments, d)
-		s.write(x, http.StatusCreated, s.deployment(x.base, x.repo, d), "")
+		s.write(x, http.StatusCreated, s.deployment(x, d), "")
 	}
 }
 
-func (s *Server) status(d *Deployment, t DeploymentStatus) map[string]any {
+func (s *Server) status(x *exchange, d *Deployment, t DeploymentStatus) map[string]any {
+	address := x.deployment(d)
 	return s.fill("deployment-status", fields{
-		"id": t.ID, "state": t.State, "description": t.Description, "environment": d.Environment, "environment_url": t.EnvironmentURL,
+		"id": t.ID, "url": fmt.Sprintf("%s/statuses/%d", address, t.ID), "deployment_url": address,
+		"state": t.State, "description": t.Description, "environment": d.Environment, "environment_url": t.EnvironmentURL,
 		"log_url": t.LogURL, "target_url": t.LogURL, "creator": s.user(t.Owner), "created_at": date(t.created), "updated_at": date(t.created),
 	})
 }
@@ -333,12 +349,13 @@ func (s *Server) createStatus(x *exchange, d *Deployment) {
 	}
 	t.ID = s.nextID()
 	d.Statuses = append(d.Statuses, t)
-	s.write(x, http.StatusCreated, s.status(d, t), "")
+	s.write(x, http.StatusCreated, s.status(x, d, t), "")
 }
 
 func (s *Server) comment(x *exchange, c *Comment) map[string]any {
 	return s.fill("comment", fields{
 		"id": c.ID, "body": c.Body, "user": s.user(c.Author), "created_at": date(c.created), "updated_at": date(c.updated),
+		"url":       fmt.Sprintf("%s/repos/%s/issues/comments/%d", x.base, x.repo.FullName(), c.ID),
 		"html_url":  fmt.Sprintf("%s/pull/%d#issuecomment-%d", web(x.repo), c.Number, c.ID),
 		"issue_url": fmt.Sprintf("%s/repos/%s/issues/%d", x.base, x.repo.FullName(), c.Number),
 	})
@@ -403,6 +420,14 @@ func (s *Server) oneComment(x *exchange) {
 		c.Body, c.updated = body, s.now()
 	}
 	s.write(x, http.StatusOK, s.comment(x, c), "")
+}
+
+// slug is the App's name in the login of its bot.
+func (a *app) slug() string {
+	for _, i := range a.installations {
+		return strings.TrimSuffix(i.pattern.login, "[bot]")
+	}
+	return "heighliner"
 }
 
 func (s *Server) getInstallation(x *exchange, owner string, user bool) {

@@ -1,9 +1,13 @@
 package githubtest
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // SetLateMerges makes pushes keep the trial merge of the push before, as GitHub's list
-// of pull requests does until the single pull request is read. Merge makes the new one.
+// of pull requests does until the single pull request was read. That, or Merge, makes
+// the new one.
 func (r *Repository) SetLateMerges(late bool) { r.change(func() { r.lateMerges = late }) }
 
 // Merge makes a new trial merge of a pull request with its base, and gives its SHA.
@@ -15,6 +19,13 @@ func (r *Repository) Merge(n int) (sha string) {
 		p.MergeCommitSHA = sha
 	})
 	return sha
+}
+
+// mergeAfterRead makes a late merge of a pull request that was read.
+func (r *Repository) mergeAfterRead(p *PullRequest) {
+	if r.lateMerges && !p.Closed && !slices.Contains(r.parents[p.MergeCommitSHA], p.HeadSHA) {
+		p.MergeCommitSHA = r.merge(p.HeadSHA)
+	}
 }
 
 // merge makes a commit that merges a head with its base, and gives its SHA.

@@ -67,6 +67,7 @@ type Server struct {
 	requests int
 
 	limitBy429 bool
+	lag        time.Duration
 }
 
 // actor is who a credential stands for, with the limit of his own.
@@ -83,6 +84,7 @@ type actor struct {
 }
 
 type app struct {
+	id            int64
 	key           *rsa.PublicKey
 	installations map[int64]*installation
 	limits        actor
@@ -215,7 +217,7 @@ func (s *Server) RevokeToken(token string) {
 func (s *Server) AddApp(id int64, key *rsa.PublicKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apps[id] = &app{key: key, installations: map[int64]*installation{}, limits: actor{limit: DefaultLimit}}
+	s.apps[id] = &app{id: id, key: key, installations: map[int64]*installation{}, limits: actor{limit: DefaultLimit}}
 }
 
 // Install installs an App for an owner, a user or an organization, and gives the
@@ -454,6 +456,9 @@ func (s *Server) serve(x *exchange, text []byte) {
 		return
 	}
 	s.answer(x)
+	if x.repo != nil && x.r.Method != http.MethodGet {
+		x.repo.keep()
+	}
 }
 
 // byID reads the path of a repository by its number, to which a former name leads.
@@ -558,7 +563,12 @@ func (s *Server) authenticateApp(x *exchange, token string) string {
 
 // authorize finds the repository, and whether the credential may see and do it.
 func (s *Server) authorize(x *exchange) (string, map[string]string) {
-	if x.route.Actor == "app" {
+	switch {
+	case x.route.Actor == "app":
+		return "", nil
+	case x.params["owner"] == "" && s.installationOf(x.who.token) != nil, x.params["owner"] == "" && x.who.token == "":
+		return "no-permission", nil // they are not users
+	case x.params["owner"] == "":
 		return "", nil
 	}
 	full := x.params["owner"] + "/" + x.params["repo"]
@@ -592,6 +602,8 @@ func (s *Server) authorize(x *exchange) (string, map[string]string) {
 		return "no-permission", map[string]string{"X-Accepted-GitHub-Permissions": x.route.Permission}
 	case x.repo.archived && x.r.Method != http.MethodGet:
 		return "archived", nil
+	case x.r.Method == http.MethodGet:
+		x.repo = x.repo.seen()
 	}
 	return "", nil
 }
@@ -642,11 +654,16 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	if status == http.StatusOK {
 		// The reference does not say that the tag is of the header Link too, nor that
 		// 304 has one; so neither is so here.
-		tag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(text))
+		// A tag is of the credential as well: a new token of the same installation makes
+		// every stored answer count once.
+		tag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(fmt.Appendf(text, "%q", x.r.Header.Get("Authorization"))))
 		h.Set("ETag", tag)
 		if x.r.Method == http.MethodGet && x.r.Header.Get("If-None-Match") == tag {
 			status = http.StatusNotModified
 		}
+	}
+	if created, ok := body.(map[string]any); ok && status == http.StatusCreated && created["url"] != nil && created["url"] != "" {
+		h.Set("Location", fmt.Sprint(created["url"]))
 	}
 	if link != "" && status != http.StatusNotModified {
 		h.Set("Link", link)

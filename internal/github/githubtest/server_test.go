@@ -2,6 +2,7 @@ package githubtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,8 +10,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	testclock "k8s.io/utils/clock/testing"
 )
 
 func newServer(t *testing.T, o Options) *Server {
@@ -197,5 +200,91 @@ func TestEventsFollowChanges(t *testing.T) {
 	want := []string{"pull_request opened", "pull_request synchronize", "pull_request labeled", "pull_request converted_to_draft", "pull_request closed", "release published"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// said reads a field of an answer.
+func said(t *testing.T, response *http.Response, field string) any {
+	t.Helper()
+	var body any
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	if all, ok := body.([]any); ok {
+		body = all[0]
+	}
+	return body.(map[string]any)[field]
+}
+
+// GitHub makes the trial merge of a push only after the pull request itself was read:
+// until then lists carry that of the push before.
+func TestMergesAreLate(t *testing.T) {
+	s := newServer(t, Options{})
+	r := s.AddRepository("acme/shop")
+	r.SetLateMerges(true)
+	n := r.Open(PullRequest{HeadRef: "topic"})
+	list := func() any { return said(t, ask(t, s, "GET", "/repos/acme/shop/pulls", ""), "merge_commit_sha") }
+	single := func() any { return said(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", ""), "merge_commit_sha") }
+	first := list()
+	r.Push(n)
+	if got := list(); got != first || got == nil {
+		t.Errorf("merge %v after a push, want that of before: %v", got, first)
+	}
+	if got := single(); got != first {
+		t.Errorf("merge %v in the answer that makes the next one, want %v", got, first)
+	}
+	if got := list(); got == first || got != single() {
+		t.Errorf("merge %v after the pull request was read, want another than %v", got, first)
+	}
+	r.Edit(n, "edited", func(p *PullRequest) { p.MergeCommitSHA = "" })
+	if got := list(); got != nil {
+		t.Errorf("merge %v where there is none, want null", got)
+	}
+}
+
+func TestLagOfReads(t *testing.T) {
+	c := testclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	s := newServer(t, Options{Clock: c})
+	r := s.AddRepository("acme/shop")
+	r.Open(PullRequest{HeadRef: "topic"})
+	s.AddToken("secret", Access{})
+	s.SetLag(5 * time.Second)
+	auth := []string{"Authorization", "Bearer secret"}
+	made := ask(t, s, "POST", "/repos/acme/shop/issues/1/comments", `{"body":"hello"}`, auth...)
+	if got := made.Header.Get("Location"); !strings.HasSuffix(got, fmt.Sprintf("/issues/comments/%d", r.Comments(1)[0].ID)) {
+		t.Errorf("Location %q", got)
+	}
+	address := fmt.Sprintf("/repos/acme/shop/issues/comments/%d", r.Comments(1)[0].ID)
+	r.Edit(1, "edited", func(p *PullRequest) { p.Title = "later" })
+	if got := ask(t, s, "GET", address, "", auth...).StatusCode; got != 404 {
+		t.Errorf("status %d of a read that lags, want 404", got)
+	}
+	if got := ask(t, s, "PATCH", address, `{"body":"again"}`, auth...).StatusCode; got != 200 {
+		t.Errorf("status %d of a write, want 200", got)
+	}
+	if got := said(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got == "later" {
+		t.Error("a read that lags sees the new title")
+	}
+	c.Step(5 * time.Second)
+	if got := said(t, ask(t, s, "GET", address, "", auth...), "body"); got != "again" {
+		t.Errorf("body %q after the lag", got)
+	}
+	if got := said(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got != "later" {
+		t.Errorf("title %q after the lag", got)
+	}
+}
+
+// The tag of an answer is of the credential too: what one was told is new to another.
+func TestTagsAreOfTheCredential(t *testing.T) {
+	s := newServer(t, Options{})
+	s.AddRepository("acme/shop")
+	for _, token := range []string{"one", "two"} {
+		s.AddToken(token, Access{})
+	}
+	tag := ask(t, s, "GET", "/repos/acme/shop", "", "Authorization", "Bearer one").Header.Get("ETag")
+	for token, want := range map[string]int{"one": 304, "two": 200} {
+		if got := ask(t, s, "GET", "/repos/acme/shop", "", "Authorization", "Bearer "+token, "If-None-Match", tag).StatusCode; got != want {
+			t.Errorf("status %d for token %s, want %d", got, token, want)
+		}
 	}
 }

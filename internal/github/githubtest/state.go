@@ -33,7 +33,7 @@ type PullRequest struct {
 	Closed, Merged bool
 	// ForkDeleted, set by DeleteFork; AuthorDeleted, by DeleteAuthor.
 	ForkDeleted, AuthorDeleted bool
-	// MergeCommitSHA, made by the server.
+	// MergeCommitSHA, made by the server; "" is null.
 	MergeCommitSHA string
 	// CreatedAt, UpdatedAt and ClosedAt, set by the server.
 	CreatedAt, UpdatedAt, ClosedAt time.Time
@@ -102,6 +102,8 @@ type Repository struct {
 	deployments []*Deployment
 	comments    []*Comment
 	seed        int
+
+	past []moment // in their order; see SetLag
 }
 
 // FullName is owner/name, of today.
@@ -115,6 +117,7 @@ func (r *Repository) change(f func()) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	f()
+	r.keep()
 }
 
 // commit makes one, and gives its SHA.
