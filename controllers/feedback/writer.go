@@ -3,6 +3,7 @@ package feedback
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -347,9 +348,8 @@ func (r *Reconciler) carryOut(ctx context.Context, ghr *v1alpha1.GitHubRepositor
 		return outcome{err: err}
 	}
 	out := outcome{access: a}
-	prefix := prefixOf(ghr)
 	if search {
-		found, err := a.find(ctx, prefix, siteOf(ghr))
+		found, err := a.find(ctx, prefixOf(ghr.UID), siteOf(ghr))
 		return outcome{access: a, found: found, looked: err == nil, err: err}
 	}
 	type kind struct {
@@ -373,7 +373,7 @@ func (r *Reconciler) carryOut(ctx context.Context, ghr *v1alpha1.GitHubRepositor
 			}
 			visited[w.from] = there
 		}
-		res := visited[w.from].write(ctx, prefix, w)
+		res := visited[w.from].write(ctx, ghr.UID, w)
 		out.results = append(out.results, res)
 		r.metrics.written(res)
 		if general(res.err) {
@@ -408,9 +408,12 @@ func (w write) failed(err error) result {
 	return res
 }
 
-// prefixOf begins the markers of all that is written for a repository. It is of the
-// UID: nobody else writes it by chance, nor knows it before.
-func prefixOf(ghr *v1alpha1.GitHubRepository) string { return "feedback:" + string(ghr.UID) + ":" }
+// prefixOf begins the markers of all Deployments of a repository. Everybody who reads
+// them at GitHub reads it, and it does not give away the UID, which is the key of the
+// comments.
+func prefixOf(uid types.UID) string {
+	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))
+}
 
 // find gives records of the Deployments that were made, oldest first.
 func (a *access) find(ctx context.Context, prefix string, here site) ([]v1alpha1.FeedbackRecord, error) {
@@ -436,14 +439,14 @@ func (a *access) find(ctx context.Context, prefix string, here site) ([]v1alpha1
 	return records, nil
 }
 
-// write writes one Deployment or comment.
-func (a *access) write(ctx context.Context, prefix string, w write) result {
+// write writes one Deployment or comment for the repository of a UID.
+func (a *access) write(ctx context.Context, uid types.UID, w write) result {
 	if w.comment != nil {
 		kept, err := a.client.EnsureComment(ctx, a.repo, int(w.comment.PullRequest), commentState(w.comment),
-			github.Comment{Marker: marker(prefix, w.comment.PullRequest), Body: w.text})
+			github.Comment{Key: string(uid), Body: w.text})
 		return result{write: w, kept: kept, err: err}
 	}
-	id, err := a.writeDeployment(ctx, prefix, w)
+	id, err := a.writeDeployment(ctx, prefixOf(uid), w)
 	return result{write: w, id: id, err: err}
 }
 

@@ -66,7 +66,8 @@ type Client struct {
 	base      *url.URL
 	gate      *gate
 	anonymous bool
-	login     atomic.Pointer[string] // of the credential; nil while nobody knows
+	apps      *github.Client         // speaks as the GitHub App; nil without one
+	login     atomic.Pointer[string] // of the credential; nil while it is not known
 }
 
 // Host is the host of the API, with its port, as metrics name it.
@@ -91,7 +92,8 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 		}
 		// What the App asks for itself has limits of its own.
 		self := &authorize{next: newGate(transport, c), base: base, source: &signer{id: app.ID, key: key, clock: c}}
-		source = &installation{app: *app, clock: c, apps: newAPI(base, self)}
+		client.apps = newAPI(base, self)
+		source = &installation{app: *app, clock: c, apps: client.apps}
 	}
 	client.api = newAPI(base, &conditional{
 		next:  &authorize{next: client.gate, base: base, source: source},

@@ -89,6 +89,9 @@ func loopback(t testing.TB) *outbound.Policy {
 	return policy
 }
 
+// restart forgets all that the process knows.
+func (w *world) restart() { w.pool = NewPool(Options{Clock: w.clock, Outbound: loopback(w.t)}) }
+
 func (w *world) client(credential Credential) *Client {
 	w.t.Helper()
 	c, err := w.pool.Client(Config{BaseURL: w.front.URL, Credential: credential})

@@ -72,7 +72,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := answering(t, test.code, test.header, test.body).EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "x", Body: "b"})
+			_, err := answering(t, test.code, test.header, test.body).EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "x", Body: "b"})
 			isKind(t, err, test.want)
 			if !strings.Contains(err.Error(), test.words) {
 				t.Errorf("message %q does not name %q", err, test.words)
@@ -109,7 +109,7 @@ func TestSubmittedTooQuickly(t *testing.T) {
 	w.open(1)
 	w.Fail(githubtest.Fault{Route: commentRoute, Answer: githubtest.TooQuickly, Times: 1})
 	write := func() error {
-		_, err := w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "x", Body: "b"})
+		_, err := w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "x", Body: "b"})
 		return err
 	}
 	err := write()
@@ -120,7 +120,7 @@ func TestSubmittedTooQuickly(t *testing.T) {
 		t.Errorf("after the pause: %v", err)
 	}
 	w.Fail(githubtest.Fault{Route: editRoute, Answer: githubtest.Validation, Times: 1})
-	w.repo.Comment(1, "octocat", "<!-- heighliner y -->")
-	_, err = w.token().EnsureComment(t.Context(), shop, 1, CommentState{ID: w.repo.Comments(1)[0].ID}, Comment{Marker: "y", Body: "b"})
+	w.repo.Comment(1, "octocat", "old")
+	_, err = w.token().EnsureComment(t.Context(), shop, 1, CommentState{ID: w.repo.Comments(1)[0].ID}, Comment{Key: "y", Body: "b"})
 	isKind(t, err, Invalid)
 }

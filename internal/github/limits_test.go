@@ -73,7 +73,7 @@ func TestLastRequestOfTheHour(t *testing.T) {
 	if _, err := c.PullRequest(t.Context(), shop, 1); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: "b"})
+	_, err := c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: "b"})
 	isKind(t, err, RateLimited)
 	w.retryAt(err, 20*time.Minute)
 	w.counts(map[githubtest.Request]int{{Route: pullRoute, Status: 200}: 1})

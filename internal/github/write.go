@@ -3,6 +3,8 @@ package github
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -234,12 +236,20 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 
 // Comment is what EnsureComment writes.
 type Comment struct {
-	// Marker finds the comment again. It stands in the comment, hidden. Make it of
-	// something that others cannot know before, such as a UID, so that nobody puts a
-	// comment of his own in its place. Characters as for a deployment's.
-	Marker string
+	// Key is of one writer of comments, on any number of pull requests, and stays the
+	// same. No one at GitHub may know it: what finds a comment again is made of it, and
+	// stands in the comment, where everybody reads it.
+	Key string
 	// Body in Markdown, below 65 KB. Pass what people wrote through EscapeMarkdown.
 	Body string
+}
+
+// mark is the first line of the comment on a pull request, which is hidden when it is
+// shown. That of one says nothing about that of another, nor about the key.
+func (c Comment) mark(n int) string {
+	mac := hmac.New(sha256.New, []byte(c.Key))
+	fmt.Fprintf(mac, "comment on %d", n)
+	return fmt.Sprintf("<!-- heighliner %x -->", mac.Sum(nil)[:16])
 }
 
 // CommentState is what a caller keeps about a comment. The zero value is that of
@@ -253,22 +263,24 @@ type CommentState struct {
 	Dismissed bool
 }
 
-// EnsureComment writes the one comment of a marker on a pull request or issue: it
-// is edited in place, found by its marker when its ID is lost, and written once
+// EnsureComment writes the one comment of a key on a pull request or issue: it
+// is edited in place, found by its first line when its ID is lost, and written once
 // more when somebody deletes it, but not a third time. A comment that somebody else
-// made of a copy of ours is never taken for it. Nothing is written when it
-// is as it should be. It gives the state to keep, also beside an error. Every
-// error is an *Error.
+// made is never taken for it. Nothing is written when it is as it should be. It gives
+// the state to keep, also beside an error. Every error is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
 	what := c.call("write comment on", repo, number(n), "pull_requests=write")
-	if err := cmp.Or(repo.check(), checkMarker(what, comment.Marker)); err != nil {
+	if err := repo.check(); err != nil {
 		return state, err
+	}
+	if comment.Key == "" {
+		return state, &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "it has no key", mend: "give it the UID of the object that it is about"}
 	}
 	if state.Dismissed {
 		return state, nil
 	}
 	ctx = forWriting(ctx)
-	mark := "<!-- heighliner " + comment.Marker + " -->"
+	mark := comment.mark(n)
 	body := mark + "\n" + comment.Body
 	if len(body) > maxComment {
 		body = strings.ToValidUTF8(body[:maxComment], "")
@@ -290,7 +302,9 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 		if err != nil {
 			return state, classify(what, err)
 		}
-		c.signs(made)
+		if login := made.GetUser().GetLogin(); login != "" {
+			c.login.Store(&login)
+		}
 		return CommentState{ID: made.GetID(), Recreated: state.Recreated || lost}, nil
 	case current.GetBody() != body:
 		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.GetID(), &github.IssueComment{Body: &body}); err != nil {
@@ -301,22 +315,12 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// signs learns the login of the credential from a comment that it made.
-func (c *Client) signs(ours *github.IssueComment) {
-	if login := ours.GetUser().GetLogin(); login != "" {
-		c.login.Store(&login)
-	}
-}
-
 // comment gives the comment of an ID, or else the first one of our own that begins with
-// mark; nil when there is none on a pull request that can be seen. Before the ID was
-// ever known nobody else can know the mark; later whoever read the comment can, and one
-// counts only where our login is known to be its author.
+// mark; nil when there is none on a pull request that can be seen.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, id int64, mark string) (*github.IssueComment, error) {
 	if id != 0 {
 		known, _, err := c.api.Issues.GetComment(ctx, repo.Owner, repo.Name, id)
 		if err == nil && known.GetID() == id {
-			c.signs(known)
 			return known, nil
 		}
 		if err != nil {
@@ -331,16 +335,61 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, id in
 		if g.GetID() == 0 {
 			return nil, false, errUnusable
 		}
-		ours := id == 0
-		if login := c.login.Load(); login != nil {
-			ours = strings.EqualFold(g.GetUser().GetLogin(), *login)
-		}
-		return g, ours && strings.HasPrefix(g.GetBody(), mark), nil
+		return g, strings.HasPrefix(g.GetBody(), mark), nil
 	})
 	if err != nil || len(found.Items) == 0 {
 		return nil, err
 	}
-	return slices.MinFunc(found.Items, func(a, b *github.IssueComment) int { return cmp.Compare(a.GetID(), b.GetID()) }), nil
+	login, err := c.ownLogin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return firstBy(login, found.Items), nil
+}
+
+// firstBy gives the first comment of an author; nil when there is none, and when the
+// author is not known: everybody who read ours can copy its mark.
+func firstBy(login string, comments []*github.IssueComment) (first *github.IssueComment) {
+	for _, comment := range comments {
+		if login != "" && strings.EqualFold(comment.GetUser().GetLogin(), login) && (first == nil || comment.GetID() < first.GetID()) {
+			first = comment
+		}
+	}
+	return first
+}
+
+// ownLogin gives the login with which the credential writes, which GitHub is asked for
+// once; "" where GitHub does not say it. Every error is an *Error.
+func (c *Client) ownLogin(ctx context.Context) (string, error) {
+	if known := c.login.Load(); known != nil {
+		return *known, nil
+	}
+	login, err := c.askLogin(ctx)
+	if err != nil {
+		failure := classify(call{op: "get", object: "login of the credential", anonymous: c.anonymous, app: c.apps != nil}, err)
+		switch failure.Kind {
+		case Forbidden, Denied, NotFound: // a token of an installation, of which only its App could be asked
+			return "", nil
+		}
+		return "", failure
+	}
+	c.login.Store(&login)
+	return login, nil
+}
+
+func (c *Client) askLogin(ctx context.Context) (string, error) {
+	if c.apps != nil {
+		app, _, err := c.apps.Apps.Get(ctx, "")
+		if err == nil && app.GetSlug() == "" {
+			err = errUnusable
+		}
+		return app.GetSlug() + "[bot]", err
+	}
+	user, _, err := c.api.Users.Get(ctx, "")
+	if err == nil && user.GetLogin() == "" {
+		err = errUnusable
+	}
+	return user.GetLogin(), err
 }
 
 // EscapeMarkdown makes text of other people mean itself in a comment: on one line

@@ -161,10 +161,10 @@ func TestCommentIsOne(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
 	c := w.token()
-	w.repo.Comment(1, "ada", "Nice. <!-- heighliner shop/uid-1 --> is not ours")
+	w.repo.Comment(1, "ada", "Nice. "+Comment{Key: "uid-1"}.mark(1)+" is not ours")
 	write := func(state CommentState, body string) CommentState {
 		t.Helper()
-		return must(c.EnsureComment(t.Context(), shop, 1, state, Comment{Marker: "shop/uid-1", Body: body}))(t)
+		return must(c.EnsureComment(t.Context(), shop, 1, state, Comment{Key: "uid-1", Body: body}))(t)
 	}
 	ours := func() (bodies []string) {
 		for _, comment := range w.repo.Comments(1) {
@@ -176,7 +176,7 @@ func TestCommentIsOne(t *testing.T) {
 	}
 	want := func(body string, writes int) {
 		t.Helper()
-		if diff := cmp.Diff([]string{"<!-- heighliner shop/uid-1 -->\n" + body}, ours()); diff != "" {
+		if diff := cmp.Diff([]string{Comment{Key: "uid-1"}.mark(1) + "\n" + body}, ours()); diff != "" {
 			t.Errorf("comments (-want +got):\n%s", diff)
 		}
 		if got := w.Count(commentRoute, 0) + w.Count(editRoute, 0); got != writes {
@@ -226,11 +226,12 @@ func TestCommentOfAnother(t *testing.T) {
 			w := newWorld(t)
 			w.open(1)
 			c := w.token()
-			comment := Comment{Marker: "feedback:uid:1", Body: "ready"}
+			comment := Comment{Key: "uid", Body: "ready"}
 			state := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, comment))(t)
 			copied := w.repo.Comment(1, "mallory", w.repo.Comments(1)[0].Body)
 			w.repo.DeleteComment(state.ID)
 			if restarts {
+				w.restart()
 				c = w.token()
 			}
 			comment.Body = "ready again"
@@ -248,20 +249,98 @@ func TestCommentOfAnother(t *testing.T) {
 	}
 }
 
+// A stranger knows the form of our comments, and reads those on one pull request: that
+// is of no use on another, and what is not by us is not ours.
+func TestCommentOfAStranger(t *testing.T) {
+	credentials := map[string]func(*world) Credential{
+		"token": func(*world) Credential { return Credential{Token: "secret-a"} },
+		"App": func(w *world) Credential {
+			w.AddApp(7, &key().PublicKey)
+			w.Install(7, "acme", false, githubtest.Access{Login: "shop-bot[bot]"})
+			return Credential{App: &App{ID: 7, Owner: "acme", PrivateKey: keyPEM()}}
+		},
+	}
+	for name, credential := range credentials {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.open(3)
+			sent := credential(w)
+			ensure := func(n int, state CommentState, body string) CommentState {
+				t.Helper()
+				return must(w.client(sent).EnsureComment(t.Context(), shop, n, state, Comment{Key: "uid", Body: body}))(t)
+			}
+			ensure(1, CommentState{}, "ready")
+			first := w.repo.Comments(1)[0].Body
+			for n := 2; n <= 3; n++ {
+				w.repo.Comment(n, "mallory", strings.Replace(first, "1", "2", 1))
+				w.repo.Comment(n, "mallory", Comment{Key: "uid"}.mark(n)+"\nas if she knew it")
+			}
+			w.restart()
+			for n := 2; n <= 3; n++ {
+				state := ensure(n, CommentState{}, "table")
+				state = ensure(n, state, "table, later")
+				ensure(n, state, "table, last")
+				all := w.repo.Comments(n)
+				if len(all) != 3 || all[0].Author != "mallory" || all[1].Author != "mallory" || !strings.HasSuffix(all[2].Body, "table, last") {
+					t.Errorf("comments on %d: %+v", n, all)
+				}
+			}
+			if w.Count("GET /user", 0)+w.Count("GET /app", 0) != 1 {
+				t.Errorf("GitHub was asked for the login %d times, want once", w.Count("GET /user", 0)+w.Count("GET /app", 0))
+			}
+		})
+	}
+}
+
+// The comment that was written before a crash is found again by its author and its first line.
+func TestCommentIsFoundAfterACrash(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "uid", Body: "ready"}))(t)
+	w.restart()
+	if found := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "uid", Body: "ready"}))(t); found != state {
+		t.Errorf("state %+v, want %+v", found, state)
+	}
+	w.restart()
+	w.Fail(githubtest.Fault{Route: "GET /user", Answer: githubtest.Unavailable, Times: 1})
+	_, err := w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "uid", Body: "ready"})
+	isKind(t, err, Unreachable)
+	if all := w.repo.Comments(1); len(all) != 1 {
+		t.Errorf("comments %+v while the login cannot be asked for", all)
+	}
+}
+
+// What everybody reads in a comment gives away neither the key nor what stands on
+// another pull request.
+func TestMarksSayNothingOfEachOther(t *testing.T) {
+	seen := map[string]bool{}
+	for _, key := range []string{"uid", "uid2"} {
+		for _, n := range []int{1, 2, 12} {
+			mark := Comment{Key: key}.mark(n)
+			if seen[mark] || strings.Contains(mark, key) {
+				t.Errorf("mark %q", mark)
+			}
+			seen[mark] = true
+		}
+	}
+	_, err := newWorld(t).token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Body: "b"})
+	isKind(t, err, BadConfig)
+}
+
 func TestCommentNeedsThePullRequest(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
 	c := w.token()
-	state := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: "b"}))(t)
+	state := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: "b"}))(t)
 	w.Fail(githubtest.Fault{Answer: githubtest.NotFound}) // as when access is lost
-	got, err := c.EnsureComment(t.Context(), shop, 1, state, Comment{Marker: "m", Body: "c"})
+	got, err := c.EnsureComment(t.Context(), shop, 1, state, Comment{Key: "m", Body: "c"})
 	isKind(t, err, NotFound)
 	if got != state {
 		t.Errorf("state %+v beside an error, want %+v", got, state)
 	}
 	w.Heal()
 	w.Fail(githubtest.Fault{Route: commentRoute, Answer: githubtest.Gone, Times: 1})
-	_, err = c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "other", Body: "c"})
+	_, err = c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "other", Body: "c"})
 	isKind(t, err, NotFound)
 }
 
@@ -270,7 +349,7 @@ func TestMissingPermissionIsNamedByGitHub(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
 	w.AddToken("secret-b", githubtest.Access{Permissions: map[string]string{"issues": "read"}})
-	_, err := w.client(Credential{Token: "secret-b"}).EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: "b"})
+	_, err := w.client(Credential{Token: "secret-b"}).EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: "b"})
 	isKind(t, err, Forbidden)
 	if want := "issues=write; pull_requests=write"; !strings.Contains(err.Error(), want) {
 		t.Errorf("message %q does not name %q", err, want)
@@ -281,8 +360,8 @@ func TestCommentIsCut(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
 	body := strings.Repeat("é", maxComment)
-	state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Marker: "m", Body: body}))(t)
-	again := must(w.token().EnsureComment(t.Context(), shop, 1, state, Comment{Marker: "m", Body: body}))(t)
+	state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: body}))(t)
+	again := must(w.token().EnsureComment(t.Context(), shop, 1, state, Comment{Key: "m", Body: body}))(t)
 	if again != state || w.Count(editRoute, 0) != 0 {
 		t.Error("a comment that was cut is written again")
 	}
