@@ -46,7 +46,7 @@ func (r *Repository) seen() *Repository {
 
 func (r *Repository) clone() *Repository {
 	c := *r
-	c.past, c.commits, c.tags = nil, maps.Clone(r.commits), slices.Clone(r.tags)
+	c.past, c.commits, c.parents, c.tags = nil, maps.Clone(r.commits), maps.Clone(r.parents), slices.Clone(r.tags)
 	c.pulls, c.releases, c.deployments, c.comments = copies(r.pulls), copies(r.releases), copies(r.deployments), copies(r.comments)
 	return &c
 }
