@@ -2,6 +2,7 @@ package github
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,14 +26,15 @@ const (
 	requestTimeout = 30 * time.Second // of one request, its answer included
 	maxRedirects   = 3
 	perPage        = 100
-	maxPages       = 20
+	fewPerPage     = 10 // where as many as that are too large for one answer
+	maxPages       = 20 // of perPage
 )
 
 // Config says which client is wanted.
 type Config struct {
 	// BaseURL of the server: "" and https://github.com are github.com;
-	// https://ghe.example.com is a GitHub Enterprise Server, whose API is below
-	// /api/v3/. Plain http is for servers in the same cluster.
+	// https://ghe.example.com is a GitHub Enterprise Server,
+	// whose API is below /api/v3/. Plain http is for servers in the same cluster.
 	BaseURL string
 	// Credential that is sent; the zero value sends none.
 	Credential Credential
@@ -186,12 +188,17 @@ type List[T any] struct {
 	Unchanged bool
 }
 
-// pages reads all pages of a list, or fails as a whole.
+// pages reads all pages of a list, or fails as a whole. A page that is too large, as
+// people write long texts, is read in smaller ones.
 func pages[From, To any](ctx context.Context, c *Client, what call, get func(context.Context, github.ListOptions) ([]*From, *github.Response, error), convert func(*From) (To, bool, error)) (List[To], error) {
 	result := List[To]{Unchanged: true}
 	options := github.ListOptions{PerPage: perPage, Page: 1}
-	for range maxPages {
+	for read := 0; read < maxPages*perPage; {
 		items, response, err := get(ctx, options)
+		if options.PerPage == perPage && errors.As(err, new(*outbound.TooLargeError)) {
+			options = github.ListOptions{PerPage: fewPerPage, Page: (options.Page-1)*(perPage/fewPerPage) + 1}
+			items, response, err = get(ctx, options)
+		}
 		if err != nil {
 			return List[To]{}, classify(what, err)
 		}
@@ -210,10 +217,11 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 				result.Items = append(result.Items, converted)
 			}
 		}
+		read += options.PerPage
 		unchanged := response.Header.Get(headerUnchanged) != ""
 		result.Unchanged = result.Unchanged && unchanged
 		next, err := nextPage(c.base, response)
-		if err == nil && next == 0 && unchanged && len(items) == perPage {
+		if err == nil && next == 0 && unchanged && len(items) == options.PerPage {
 			// The tag of a page is of its items: a full last page stays the same when
 			// there is one more item, which only its Link tells. That may be an old one.
 			next = options.Page + 1
@@ -228,6 +236,9 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 			return result, nil
 		}
 		options.Page = next
+		if done := (next - 1) * options.PerPage; done%perPage == 0 {
+			options = github.ListOptions{PerPage: perPage, Page: done/perPage + 1}
+		}
 	}
 	result.Truncated = true
 	return result, nil

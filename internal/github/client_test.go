@@ -1,6 +1,8 @@
 package github
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -10,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -522,6 +525,77 @@ func TestUndocumentedAnswers(t *testing.T) {
 				t.Errorf("items %v beside an error", got.Items)
 			}
 		})
+	}
+}
+
+// A few bytes of text make kilobytes of memory once they are decoded: what has more
+// elements than GitHub's answers have is not decoded.
+func TestAnswerOfManyElements(t *testing.T) {
+	for name, objects := range map[string]int{"as many as there may be": maxElements/2 - 1, "more": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			var packed bytes.Buffer
+			z := gzip.NewWriter(&packed)
+			fmt.Fprint(z, "[", strings.Repeat("{},", objects-1), "{}]")
+			z.Close()
+			for _, code := range []int{http.StatusOK, http.StatusUnprocessableEntity} {
+				front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Encoding", "gzip")
+					w.WriteHeader(code)
+					w.Write(packed.Bytes())
+				}))
+				defer front.Close()
+				c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				_, err := c.OpenPullRequests(t.Context(), shop)
+				runtime.ReadMemStats(&after)
+				if KindOf(err) == "" {
+					t.Errorf("status %d: no error", code)
+				}
+				if taken := (after.TotalAlloc - before.TotalAlloc) >> 20; taken > 128 {
+					t.Errorf("status %d: %d MiB were taken for an answer of %d bytes", code, taken, packed.Len())
+				}
+			}
+		})
+	}
+}
+
+// Strangers may write long texts: 60 of them make a page that is too large, which loses
+// none of the list.
+func TestPullRequestsWithLongTexts(t *testing.T) {
+	const strangers = 60
+	long := strings.Repeat("😀", 65536)
+	var sizes []string
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(r.URL.Query().Get("per_page"))
+		page := max(1, func() int { n, _ := strconv.Atoi(r.URL.Query().Get("page")); return n }())
+		sizes = append(sizes, fmt.Sprintf("%d of %d", page, size))
+		const all = 230
+		if page*size < all {
+			w.Header().Set("Link", fmt.Sprintf(`<http://%s%s?per_page=%d&page=%d>; rel="next"`, r.Host, r.URL.Path, size, page+1))
+		}
+		var items []string
+		for n := (page-1)*size + 1; n <= min(page*size, all); n++ {
+			text := "short"
+			if n > 100 && n <= 100+strangers {
+				text = long
+			}
+			items = append(items, fmt.Sprintf(`{"number":%d,"state":"open","body":%q,"head":{"ref":"topic","sha":"%040x"}}`, n, text, n))
+		}
+		fmt.Fprint(w, "[", strings.Join(items, ","), "]")
+	}))
+	defer front.Close()
+	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
+	list := must(c.OpenPullRequests(t.Context(), shop))(t)
+	if len(list.Items) != 230 || list.Truncated {
+		t.Errorf("%d pull requests, truncated %t, want 230", len(list.Items), list.Truncated)
+	}
+	want := []string{"1 of 100", "2 of 100"}
+	for page := 11; page <= 20; page++ {
+		want = append(want, fmt.Sprintf("%d of 10", page))
+	}
+	if diff := cmp.Diff(append(want, "3 of 100"), sizes); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
 	}
 }
 

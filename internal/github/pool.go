@@ -94,7 +94,7 @@ func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	if len(ca) == 0 && p.shared != nil {
 		return p.shared, nil
 	}
-	client, err := p.options.Outbound.Client(outbound.Options{Timeout: requestTimeout, MaxBody: maxBody, CA: ca})
+	client, err := p.options.Outbound.Client(outbound.Options{Timeout: requestTimeout, MaxBody: maxBody, MaxElements: maxElements, CA: ca})
 	if err != nil {
 		return nil, &Error{Kind: BadConfig, Op: "read", Object: "certificates", detail: "there is none in PEM", mend: "write certificates in PEM into the Secret", cause: err}
 	}

@@ -13,7 +13,10 @@ import (
 // Bounds of the store of answers.
 const (
 	maxStored = 64 << 20 // bytes, packed; a page of 100 pull requests has some 100 KB
-	maxBody   = 16 << 20 // bytes of one answer, unpacked
+	maxBody   = 8 << 20  // bytes of one answer, unpacked
+	// maxElements are values of JSON in one answer. go-github makes a structure of up to a
+	// kilobyte of a few bytes of text; a full page of pull requests has some 40,000.
+	maxElements = 1 << 17
 )
 
 // headerUnchanged marks an answer out of the store.

@@ -31,13 +31,19 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("refuse %s: %s", what, e.Why)
 }
 
-// TooLargeError says that a body has more bytes than are read.
+// TooLargeError reports that a body has more bytes, or more values of JSON, than are
+// read.
 type TooLargeError struct {
-	// Limit in bytes.
+	// Limit in bytes, where that is what it has more of.
 	Limit int64
+	// Elements of JSON at most, where that is what it has more of.
+	Elements int
 }
 
 func (e *TooLargeError) Error() string {
+	if e.Elements > 0 {
+		return fmt.Sprintf("read body: it has more than %d elements", e.Elements)
+	}
 	return fmt.Sprintf("read body: it has more than %d bytes", e.Limit)
 }
 

@@ -93,6 +93,9 @@ type Options struct {
 	// MaxBody is the most bytes of an answer's body, unpacked. Reading beyond gives
 	// a *TooLargeError. Default: 1 MiB.
 	MaxBody int64
+	// MaxElements is the most values of a body of JSON. Reading beyond gives a
+	// *TooLargeError. Default: any number.
+	MaxElements int
 	// Redirects that are followed, on the same scheme, host and port only. Default:
 	// none; the redirecting answer is returned then.
 	Redirects int
@@ -138,7 +141,7 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 	}
 	return &http.Client{
 		Timeout:       o.Timeout,
-		Transport:     limited{next: transport, max: o.MaxBody},
+		Transport:     limited{next: transport, max: o.MaxBody, elements: o.MaxElements},
 		CheckRedirect: redirects(o.Redirects),
 	}, nil
 }
@@ -219,8 +222,9 @@ func (p *Policy) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 
 // limited bounds the bodies of answers.
 type limited struct {
-	next http.RoundTripper
-	max  int64
+	next     http.RoundTripper
+	max      int64
+	elements int // most of them; 0: any number
 }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -228,7 +232,7 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response.Body = &body{ReadCloser: response.Body, left: l.max, limit: l.max}
+	response.Body = &body{ReadCloser: response.Body, left: l.max, limit: l.max, maxElements: l.elements}
 	return response, nil
 }
 
@@ -239,15 +243,18 @@ func (l limited) CloseIdleConnections() {
 	}
 }
 
-// body gives at most limit bytes, and an error instead of the next one.
+// body gives at most limit bytes and, unless it is 0, maxElements values of JSON, and an
+// error instead of more.
 type body struct {
 	io.ReadCloser
 	left, limit int64
+	maxElements int
+	elements    elements
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	if b.left < 0 {
-		return 0, &TooLargeError{Limit: b.limit}
+		return 0, b.tooLarge()
 	}
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
@@ -255,9 +262,22 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 {
-		return n - 1, &TooLargeError{Limit: b.limit}
+		return n - 1, b.tooLarge()
+	}
+	if b.maxElements > 0 {
+		if b.elements.read(p[:n]); b.elements.count > b.maxElements {
+			b.left = -1
+			return 0, b.tooLarge()
+		}
 	}
 	return n, err
+}
+
+func (b *body) tooLarge() error {
+	if b.maxElements > 0 && b.elements.count > b.maxElements {
+		return &TooLargeError{Elements: b.maxElements}
+	}
+	return &TooLargeError{Limit: b.limit}
 }
 
 // Printable is the beginning of text that somebody else wrote, on one line and
