@@ -33,7 +33,8 @@ const (
 // Config says which client is wanted.
 type Config struct {
 	// BaseURL of the server: "" and https://github.com are github.com;
-	// https://ghe.example.com is a GitHub Enterprise Server,
+	// https://acme.ghe.com is GitHub Enterprise Cloud with data residency, whose API is
+	// https://api.acme.ghe.com; https://ghe.example.com is a GitHub Enterprise Server,
 	// whose API is below /api/v3/. Plain http is for servers in the same cluster.
 	BaseURL string
 	// Credential that is sent; the zero value sends none.
@@ -141,6 +142,10 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// dataResidency ends the host of an enterprise at GitHub Enterprise Cloud with data
+// residency.
+const dataResidency = ".ghe.com"
+
 // parseBase reads the address of a server.
 func parseBase(text string) (*url.URL, error) {
 	if text == "" {
@@ -164,6 +169,8 @@ func parseBase(text string) (*url.URL, error) {
 	switch host := u.Hostname(); {
 	case host == "github.com", host == "www.github.com", host == "api.github.com":
 		return url.Parse(PublicURL)
+	case strings.HasSuffix(host, dataResidency) && strings.Count(host, ".") == 2:
+		u.Host, u.Path = "api."+u.Host, ""
 	case !strings.HasPrefix(host, "api.") && !strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/api/v3"):
 		u.Path = strings.TrimSuffix(u.Path, "/") + "/api/v3"
 	}
