@@ -203,7 +203,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 		}
 		i.id = id
 	}
-	token, _, err := i.apps.Apps.CreateInstallationToken(ctx, i.id, nil)
+	token, _, err := i.apps.Apps.CreateInstallationToken(ctx, i.id, &github.InstallationTokenOptions{})
 	if err != nil {
 		e := classify(call{op: "sign in to", object: i.object(), app: true}, err)
 		if e.Kind == NotFound {
