@@ -175,7 +175,7 @@ func (r *Reconciler) pass(ctx context.Context, ghr *v1alpha1.GitHubRepository, k
 		if f, err = r.observe(ctx, ghr); err != nil {
 			return ctrl.Result{}, err
 		}
-		f.abandoned = known.abandoned()
+		f.abandoned, f.locked = known.abandoned(), known.locked()
 		p = makePlan(f)
 		if wrote, err := r.hold(ctx, before, f, &p); wrote || err != nil {
 			return status.Again(ctx, err) // The event of our own write brings the next pass.
@@ -240,6 +240,7 @@ func (r *Reconciler) begin(ghr *v1alpha1.GitHubRepository, p *plan, known *remem
 			}
 		} else if len(batch) < maxBatch {
 			batch = append(batch, *w)
+			batch[len(batch)-1].lost = known.lost(w.key, now)
 		}
 	}
 	if !search && len(batch) == 0 {

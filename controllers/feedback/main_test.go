@@ -68,6 +68,7 @@ type story struct {
 	client     client.WithWatch
 	patches    atomic.Int32 // of the status
 	hang       atomic.Pointer[chan struct{}]
+	answer     atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 	events     []string
 	pulls      int    // that were opened
 	race       func() // runs just before each patch of the status
@@ -90,6 +91,9 @@ func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
 			case <-r.Context().Done():
 				return
 			}
+		}
+		if answer := s.answer.Load(); answer != nil && (*answer)(w, r) {
+			return
 		}
 		s.server.ServeHTTP(w, r)
 	}))

@@ -26,6 +26,9 @@ type facts struct {
 	here site
 	// abandoned are the keys of writes to other repositories that are tried no more.
 	abandoned map[string]bool
+	// locked are the keys of comments that cannot be written, because the conversation is
+	// locked.
+	locked map[string]bool
 	// looked says that GitHub was asked for pull requests, and gave all of them: one
 	// that is missing is over.
 	looked       bool
@@ -79,6 +82,9 @@ type write struct {
 	// deployment: its record, and the verdict to write. nil for a comment.
 	deployment *v1alpha1.FeedbackRecord
 	verdict    verdict
+
+	// lost: GitHub has not found it for so long that it counts as deleted.
+	lost bool
 
 	// comment: its record, and the text to write. nil for a Deployment.
 	comment *v1alpha1.CommentRecord
@@ -420,6 +426,8 @@ func (p *planner) discussions() {
 			p.out.comments = append(p.out.comments, c)
 		case (p.feedback == nil || from != "") && (atRest(&c) || c.Deletions > 1):
 			// over, and not kept
+		case p.feedback == nil && p.locked[commentKey(from, c.PullRequest)]:
+			// it stays as it is: no one waits for the conversation to be unlocked
 		case p.forsakes(from, commentKey(from, c.PullRequest), c.Repository):
 		default:
 			p.out.comments = append(p.out.comments, c)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -85,6 +86,7 @@ func report(ghr *v1alpha1.GitHubRepository, p *plan, known *remembered, search b
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)
 	}
 	failed, count := worst(p, known)
+	locked := lockedOf(p, known)
 	switch {
 	case failed != nil:
 		message := failed.Error()
@@ -92,11 +94,13 @@ func report(ghr *v1alpha1.GitHubRepository, p *plan, known *remembered, search b
 			message += fmt.Sprintf(" (and %d more)", count-1)
 		}
 		set(metav1.ConditionFalse, reasonOf(failed), message)
-	case search || len(p.writes) > 0:
+	case search || len(p.writes) > len(locked):
 	case ghr.Spec.Feedback == nil:
 		status.Remove(&ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady)
 	case p.left > 0:
 		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d Deployments or comments are not written: there is room for %d Deployments and %d comments: let fewer pull requests be chosen", p.left, maxRecords, maxComments))
+	case len(locked) > 0:
+		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments that are left out, because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
 	case p.unknown > 0:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a Deployment, because their commit is not known: %d: give their images the label org.opencontainers.image.revision", p.unknown))
 	default:
@@ -104,14 +108,30 @@ func report(ghr *v1alpha1.GitHubRepository, p *plan, known *remembered, search b
 	}
 }
 
+// maxLocked is the length of the numbers of locked pull requests in a message.
+const maxLocked = 200
+
+// lockedOf are the pull requests whose comment waits, because the conversation is locked.
+// Who locked it wanted that; nothing is to be fixed.
+func lockedOf(p *plan, known *remembered) []string {
+	keys := known.locked()
+	var numbers []string
+	for i := range p.writes {
+		if w := &p.writes[i]; w.comment != nil && keys[w.key] {
+			numbers = append(numbers, fmt.Sprintf("#%d", w.comment.PullRequest))
+		}
+	}
+	return numbers
+}
+
 // worst gives the failure that is told of, the same one for the same failures, and
-// how many writes failed.
+// how many writes failed. Comments of locked conversations are not among them.
 func worst(p *plan, known *remembered) (error, int) {
 	var failed error
 	key, count := "", 0
 	for i := range p.writes {
 		f, ok := known.failures[p.writes[i].key]
-		if !ok {
+		if !ok || github.KindOf(f.err) == github.Locked {
 			continue
 		}
 		if count++; failed == nil || p.writes[i].key < key {

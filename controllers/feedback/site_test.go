@@ -169,14 +169,21 @@ func TestShutOut(t *testing.T) {
 	s.told("in the former one", envName+" "+short(sha)+": success")
 }
 
-// TestDeletedDeployment: of one that somebody deleted at GitHub nothing is recorded.
+// TestDeletedDeployment: of one that was deleted at GitHub nothing is recorded, once it
+// was not found for a minute.
 func TestDeletedDeployment(t *testing.T) {
 	s := begin(t)
 	s.ready()
 	s.repo.DeleteDeployment(s.repo.Deployments()[0].ID)
 	s.repo.Close(1, false)
 	s.look()
-	s.settle()
+	for range 20 {
+		wait := s.settle()
+		if s.recorded() == nil {
+			break
+		}
+		s.clock.Step(wait)
+	}
 	s.told("closed")
 	if got := s.recorded(); got != nil {
 		t.Errorf("records %q", got)

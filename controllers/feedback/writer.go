@@ -31,10 +31,13 @@ const (
 	// maxTask is the time of one task.
 	maxTask = time.Minute
 	// minBackoff and maxBackoff bound the wait after a failure; invalidBackoff is that
-	// after GitHub said that it does not accept the value.
+	// after GitHub said that it does not accept the value, or that the conversation is
+	// locked.
 	minBackoff     = 2 * time.Second
 	maxBackoff     = 5 * time.Minute
 	invalidBackoff = time.Hour
+	// lostAfter is how long GitHub must not find a Deployment until it counts as deleted.
+	lostAfter = time.Minute
 	// maxVisits is how often what is in another repository is tried to be taken back
 	// while GitHub answers that it is not there, or not for us.
 	maxVisits = 10
@@ -74,6 +77,8 @@ type failure struct {
 	checksum string
 	count    int
 	next     time.Time
+	// since is when it failed in this way for the first time in a row.
+	since time.Time
 }
 
 // remembered is what is known of one repository. A restart forgets it, which costs
@@ -259,14 +264,18 @@ func (m *remembered) note(key, sum string, err error, now time.Time) {
 		delete(m.failures, key)
 		return
 	}
-	f := failure{err: err, checksum: sum, count: m.failures[key].count + 1}
+	before := m.failures[key]
+	f := failure{err: err, checksum: sum, count: before.count + 1, since: now}
+	if before.err != nil && github.KindOf(before.err) == github.KindOf(err) {
+		f.since = before.since
+	}
 	f.next = now.Add(min(minBackoff<<min(f.count-1, 16), maxBackoff))
 	var failed *github.Error
 	if errors.As(err, &failed) {
 		switch {
 		case !failed.RetryAt.IsZero() && failed.RetryAt.After(now):
 			f.next = failed.RetryAt
-		case failed.Kind == github.Invalid:
+		case failed.Kind == github.Invalid, failed.Kind == github.Locked:
 			f.next = now.Add(invalidBackoff)
 		}
 	}
@@ -280,13 +289,31 @@ func (m *remembered) due(w *write, now time.Time) (bool, time.Time) {
 	return !failed || changed || !now.Before(f.next), f.next
 }
 
+// lost reports whether GitHub has not found what a write is about for so long that it
+// counts as deleted.
+func (m *remembered) lost(key string, now time.Time) bool {
+	f, failed := m.failures[key]
+	return failed && github.KindOf(f.err) == github.NotFound && now.Sub(f.since) >= lostAfter
+}
+
+// locked are the keys of the comments whose conversation is locked.
+func (m *remembered) locked() map[string]bool {
+	keys := map[string]bool{}
+	for key, f := range m.failures {
+		if github.KindOf(f.err) == github.Locked {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
 // abandoned are the keys of the writes to other repositories that were tried often
 // enough: nobody may ever be let in there again.
 func (m *remembered) abandoned() map[string]bool {
 	keys := map[string]bool{}
 	for key, f := range m.failures {
 		switch github.KindOf(f.err) {
-		case github.NotFound, github.Forbidden, github.Unauthorized, github.BadConfig, github.Invalid:
+		case github.NotFound, github.Forbidden, github.Blocked, github.Denied, github.Locked, github.Unauthorized, github.BadConfig, github.Invalid:
 			if f.count >= maxVisits {
 				keys[key] = true
 			}
@@ -298,7 +325,7 @@ func (m *remembered) abandoned() map[string]bool {
 // general says that a failure is one of all writes, and not of this one.
 func general(err error) bool {
 	switch github.KindOf(err) {
-	case github.Unauthorized, github.RateLimited, github.Reserved, github.Unreachable, github.Refused, github.BadConfig:
+	case github.Unauthorized, github.Blocked, github.RateLimited, github.Reserved, github.Unreachable, github.Refused, github.BadConfig:
 		return true
 	}
 	return false
@@ -460,26 +487,29 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 		SHA: record.Ref, Environment: record.Environment, Marker: marker(prefix, record.PullRequest),
 		Description: "Heighliner", Transient: record.PullRequest != 0, Production: record.PullRequest == 0,
 	}
+	status := github.DeploymentStatus{State: github.DeploymentState(w.verdict.state), Description: w.verdict.text, EnvironmentURL: w.verdict.url}
 	id := record.DeploymentID
-	for again := true; ; again = false {
-		if id == 0 {
-			made, err := a.client.EnsureDeployment(ctx, a.repo, wanted)
-			if err != nil {
-				return 0, err
-			}
-			id = made
-		}
-		_, err := a.client.SetDeploymentStatus(ctx, a.repo, id, github.DeploymentStatus{
-			State: github.DeploymentState(w.verdict.state), Description: w.verdict.text, EnvironmentURL: w.verdict.url,
-		})
-		if !again || github.KindOf(err) != github.NotFound {
+	if id != 0 {
+		_, err := a.client.SetDeploymentStatus(ctx, a.repo, id, status)
+		gone, err := a.gone(ctx, w, id, err)
+		if !gone {
 			return id, err
 		}
-		if gone, check := a.client.DeploymentGone(ctx, a.repo, id); check != nil || !gone {
-			return id, err
-		}
-		id = 0 // somebody deleted it at GitHub
 	}
+	return a.client.StartDeployment(ctx, a.repo, wanted, status)
+}
+
+// gone reports whether a Deployment was deleted, after an error of a write to it. GitHub's
+// replicas do not know for some seconds what was just made: it is gone when it was not
+// found for a while. Otherwise the error stays.
+func (a *access) gone(ctx context.Context, w write, id int64, err error) (bool, error) {
+	if github.KindOf(err) != github.NotFound || !w.lost {
+		return false, err
+	}
+	if gone, check := a.client.DeploymentGone(ctx, a.repo, id); check != nil || !gone {
+		return false, err
+	}
+	return true, nil
 }
 
 // deactivate ends a Deployment, if there is one: of one that was about to be made
@@ -493,14 +523,10 @@ func (a *access) deactivate(ctx context.Context, prefix string, w write) (int64,
 		}
 		id = made.Items[len(made.Items)-1].ID
 	}
-	wrote, err := a.client.Deactivate(ctx, a.repo, id, w.verdict.text)
-	if wrote || err != nil {
-		return id, err
-	}
-	// It said so already, or somebody deleted it: then there is nothing to say it of.
-	gone, err := a.client.DeploymentGone(ctx, a.repo, id)
+	_, err := a.client.SetDeploymentStatus(ctx, a.repo, id, github.DeploymentStatus{State: github.Inactive, Description: w.verdict.text})
+	gone, err := a.gone(ctx, w, id, err)
 	if gone {
-		return 0, nil
+		return 0, nil // there is nothing to say it of
 	}
 	return id, err
 }

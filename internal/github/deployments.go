@@ -2,9 +2,12 @@ package github
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/google/go-github/v57/github"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // MadeDeployment is a deployment that was made before.
@@ -34,4 +37,44 @@ func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, enviro
 		asked := (sha == "" || made.SHA == sha) && (environment == "" || made.Environment == environment)
 		return made, asked && made.Marker != "" && strings.HasPrefix(made.Marker, prefix), nil
 	})
+}
+
+// StartDeployment is EnsureDeployment, and then SetDeploymentStatus. A deployment that it
+// has made gets its first status without reading: GitHub's replicas may not know the
+// deployment for some seconds. It gives the ID also with an error; 0: there is none.
+// Every error is an *Error.
+func (c *Client) StartDeployment(ctx context.Context, repo Repo, d Deployment, s DeploymentStatus) (int64, error) {
+	id, made, err := c.ensureDeployment(ctx, repo, d)
+	switch {
+	case err != nil:
+		return 0, err
+	case made:
+		return id, c.addStatus(ctx, repo, id, s)
+	}
+	_, err = c.SetDeploymentStatus(ctx, repo, id, s)
+	return id, err
+}
+
+// setStatus describes that the status of a deployment is set.
+func (c *Client) setStatus(repo Repo, deployment int64) call {
+	return c.call("set status of deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=write")
+}
+
+// addStatus adds a status to a deployment. Every error is an *Error.
+func (c *Client) addStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) error {
+	description := outbound.Printable([]byte(s.Description), maxDescription)
+	request := &github.DeploymentStatusRequest{
+		State: github.String(string(s.State)), Description: &description, AutoInactive: github.Bool(false),
+	}
+	if s.EnvironmentURL != "" {
+		request.EnvironmentURL = &s.EnvironmentURL
+	}
+	if s.LogURL != "" {
+		request.LogURL = &s.LogURL
+	}
+	_, _, err := c.api.Repositories.CreateDeploymentStatus(forWriting(ctx), repo.Owner, repo.Name, deployment, request)
+	if err != nil {
+		return classify(c.setStatus(repo, deployment), err)
+	}
+	return nil
 }

@@ -61,38 +61,44 @@ type payload struct {
 // merges anything for it nor waits for checks. Every error is an *Error; Conflict
 // is to be tried again.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
+	id, _, err := c.ensureDeployment(ctx, repo, d)
+	return id, err
+}
+
+// ensureDeployment is EnsureDeployment, and reports whether it made the deployment.
+func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) (id int64, made bool, err error) {
 	what := c.call("create deployment of", repo, "@"+d.SHA, "deployments=write")
 	if err := cmp.Or(repo.check(), checkMarker(what, d.Marker)); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if !shaPattern.MatchString(d.SHA) || d.Environment == "" {
-		return 0, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no environment", mend: "name both"}
+		return 0, false, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no environment", mend: "name both"}
 	}
 	ctx = forWriting(ctx)
-	id, err := c.findDeployment(ctx, what, repo, d)
+	id, err = c.findDeployment(ctx, what, repo, d)
 	if id != 0 || err != nil {
-		return id, err
+		return id, false, err
 	}
-	made, _, err := c.api.Repositories.CreateDeployment(ctx, repo.Owner, repo.Name, &github.DeploymentRequest{
+	created, _, err := c.api.Repositories.CreateDeployment(ctx, repo.Owner, repo.Name, &github.DeploymentRequest{
 		Ref: &d.SHA, Environment: &d.Environment, Payload: payload{Marker: d.Marker},
 		Description:          github.String(outbound.Printable([]byte(d.Description), maxDescription)),
 		AutoMerge:            github.Bool(false), // GitHub's default would merge the base into the branch
 		RequiredContexts:     &[]string{},        // or GitHub refuses while checks run
 		TransientEnvironment: &d.Transient, ProductionEnvironment: &d.Production,
 	})
-	if err == nil && made.GetID() == 0 {
+	if err == nil && created.GetID() == 0 {
 		err = errUnusable
 	}
 	if err == nil {
-		return made.GetID(), nil
+		return created.GetID(), true, nil
 	}
 	failure := classify(what, err)
 	if failure.Kind == Conflict { // somebody, perhaps we before a crash, was faster
 		if id, err := c.findDeployment(ctx, what, repo, d); id != 0 && err == nil {
-			return id, nil
+			return id, false, nil
 		}
 	}
-	return 0, failure
+	return 0, false, failure
 }
 
 // findDeployment gives the first deployment with the marker, 0 without one.
@@ -154,7 +160,7 @@ type DeploymentStatus struct {
 // by it. Every error is an *Error; NotFound may mean that the deployment was
 // deleted, which [Client.DeploymentGone] tells.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
-	what := c.call("set status of deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=write")
+	what := c.setStatus(repo, deployment)
 	if err := repo.check(); err != nil {
 		return false, err
 	}
@@ -183,17 +189,8 @@ func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment 
 			return false, nil
 		}
 	}
-	request := &github.DeploymentStatusRequest{
-		State: github.String(string(s.State)), Description: &s.Description, AutoInactive: github.Bool(false),
-	}
-	if s.EnvironmentURL != "" {
-		request.EnvironmentURL = &s.EnvironmentURL
-	}
-	if s.LogURL != "" {
-		request.LogURL = &s.LogURL
-	}
-	if _, _, err := c.api.Repositories.CreateDeploymentStatus(ctx, repo.Owner, repo.Name, deployment, request); err != nil {
-		return false, classify(what, err)
+	if err := c.addStatus(ctx, repo, deployment, s); err != nil {
+		return false, err
 	}
 	return true, nil
 }

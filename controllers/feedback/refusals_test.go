@@ -1,0 +1,191 @@
+package feedback
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+)
+
+// on answers requests in the place of GitHub where answer reports true.
+func (s *story) on(answer func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&answer) }
+
+// A pull request whose conversation is locked takes no comment. The others do, and
+// nothing is to be fixed.
+func TestLockedConversation(t *testing.T) {
+	s := begin(t, func(g *v1alpha1.GitHubRepositorySpec) { g.Feedback.Deployments.PullRequests = ptr.To(false) })
+	for n := range 20 {
+		s.open(githubtest.PullRequest{HeadRef: fmt.Sprintf("feature-%d", n)})
+	}
+	s.repo.Lock(20, true) // the newest, which is written first
+	s.repo.Lock(7, true)
+	for range 10 {
+		s.clock.Step(s.settle() + time.Second)
+	}
+	for n := 1; n <= 20; n++ {
+		want := 1
+		if n == 20 || n == 7 {
+			want = 0
+		}
+		if got := len(s.repo.Comments(n)); got != want {
+			t.Errorf("pull request %d has %d comments, want %d", n, got, want)
+		}
+	}
+	if got, want := s.condition(), "True Succeeded: comments that are left out, because the conversation is locked: #20, #7"; got != want {
+		t.Errorf("condition %q, want %q", got, want)
+	}
+	if tries := s.server.Count(comments, 403); tries > 2*12 {
+		t.Errorf("%d tries at two locked conversations in %s", tries, "some hours")
+	}
+	s.repo.Lock(7, false)
+	s.clock.Step(invalidBackoff)
+	s.settle()
+	s.commented("unlocked", 7, "**queued**")
+	// Without feedback, no one waits for a conversation to be unlocked.
+	s.repo.Lock(3, true)
+	s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = nil })
+	for range 10 {
+		s.clock.Step(s.settle() + time.Second)
+	}
+	if ghr := s.get(); len(ghr.Finalizers)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
+		t.Errorf("traces stay: %q, %d comments, %s", ghr.Finalizers, len(ghr.Status.Comments), s.condition())
+	}
+	s.commented("unlocked", 7, "not reported any more")
+}
+
+// What GitHub does not let happen to anything is tried with one write, and not with each.
+func TestSuspendedCredential(t *testing.T) {
+	s := begin(t)
+	for n := range 8 {
+		s.open(githubtest.PullRequest{HeadRef: fmt.Sprintf("feature-%d", n)})
+	}
+	s.on(func(w http.ResponseWriter, r *http.Request) bool {
+		return refuse(w, http.StatusForbidden, `{"message":"This installation has been suspended","documentation_url":"https://docs.github.com/rest","status":"403"}`)
+	})
+	s.settle()
+	if got := s.condition(); !strings.HasPrefix(got, "False Blocked: ") {
+		t.Errorf("condition %q", got)
+	}
+	s.answer.Store(nil)
+	s.clock.Step(maxBackoff)
+	for range 20 {
+		s.clock.Step(s.settle() + time.Second)
+	}
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+}
+
+func refuse(w http.ResponseWriter, code int, body string) bool {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(code)
+	fmt.Fprint(w, body)
+	return true
+}
+
+// lagging makes reads of Deployments see nothing of one that was just made, as GitHub's
+// replicas do, until healed is called.
+func (s *story) lagging() (healed func()) {
+	var mu sync.Mutex
+	lag := false
+	s.on(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		_, thing, about := strings.Cut(r.URL.Path, "/deployments")
+		switch {
+		case !about:
+			return false
+		case r.Method == http.MethodPost && thing == "":
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return refuse(w, http.StatusInternalServerError, "{}")
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			made := httptest.NewRecorder()
+			s.server.ServeHTTP(made, r)
+			lag = true
+			return refuse(w, made.Code, made.Body.String())
+		case r.Method != http.MethodGet || !lag:
+			return false
+		case thing == "":
+			return refuse(w, http.StatusOK, `[]`)
+		}
+		return refuse(w, http.StatusNotFound, `{"message":"Not Found","documentation_url":"https://docs.github.com/rest","status":"404"}`)
+	})
+	return func() { mu.Lock(); defer mu.Unlock(); lag = false }
+}
+
+// GitHub's replicas know a new Deployment only after some seconds: it gets its first
+// status all the same, and no second one is made for it.
+func TestReplicaLag(t *testing.T) {
+	s := begin(t)
+	healed := s.lagging()
+	sha := s.open(feature())
+	s.settle()
+	s.told("made", envName+" "+short(sha)+": queued")
+	s.ledger(1, groupName, sha+" pending")
+	for range 3 {
+		wait := s.settle()
+		s.told("not known yet", envName+" "+short(sha)+": queued")
+		if got := s.condition(); !strings.HasPrefix(got, "False NotFound: ") || wait <= 0 || wait > 10*time.Second {
+			t.Errorf("condition %q, next pass in %s", got, wait)
+		}
+		s.clock.Step(wait)
+	}
+	healed()
+	s.settle()
+	s.told("known", envName+" "+short(sha)+": queued in_progress")
+}
+
+// A pull request that is closed before the replicas know its Deployment: that is made
+// inactive, and not taken for deleted.
+func TestClosedWhileReplicasLag(t *testing.T) {
+	s := begin(t)
+	healed := s.lagging()
+	sha := s.open(feature())
+	s.settle()
+	s.repo.Close(1, false)
+	s.look()
+	wait := s.settle()
+	s.told("closed", envName+" "+short(sha)+": queued")
+	healed()
+	s.clock.Step(wait)
+	s.settle()
+	s.told("known", envName+" "+short(sha)+": queued inactive")
+}
+
+// A Deployment that somebody deleted at GitHub is made again, after it was not found for
+// a minute.
+func TestDeploymentDeleted(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	s.repo.DeleteDeployment(s.repo.Deployments()[0].ID)
+	s.ledger(1, groupName, sha+" pending")
+	began := s.clock.Now()
+	for range 20 {
+		wait := s.settle()
+		if len(s.repo.Deployments()) > 0 {
+			break
+		}
+		s.clock.Step(wait)
+	}
+	s.told("made again", envName+" "+short(sha)+": in_progress")
+	if took := s.clock.Since(began); took < lostAfter || took > 3*lostAfter {
+		t.Errorf("made again after %s", took)
+	}
+	if diff := cmp.Diff(allWritten, s.condition()); diff != "" {
+		t.Errorf("condition (-want +got):\n%s", diff)
+	}
+}
