@@ -189,3 +189,27 @@ func TestDeploymentDeleted(t *testing.T) {
 		t.Errorf("condition (-want +got):\n%s", diff)
 	}
 }
+
+// Reads see GitHub as it was some seconds before: there is one Deployment and one
+// comment all the same, with all that happened.
+func TestEverythingLags(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.server.SetLag(5 * time.Second)
+	s.settle()
+	s.told("opened", envName+" "+short(sha)+": queued")
+	s.ledger(1, groupName, sha+" pending")
+	s.settle()
+	s.commented("a second later", 1, "**in progress**")
+	for range 5 {
+		s.clock.Step(10 * time.Second)
+		s.settle()
+	}
+	s.told("pending", envName+" "+short(sha)+": queued in_progress")
+	s.ledger(1, groupName, sha+" +active")
+	s.settle()
+	s.commented("ready", 1, "**ready**")
+	if c := s.get().Status.Comments; len(c) != 1 || c[0].Deletions != 0 {
+		t.Errorf("comments %+v", c)
+	}
+}

@@ -263,8 +263,10 @@ type CommentState struct {
 // EnsureComment writes the one comment of a key on a pull request or issue: it
 // is edited in place, found by its first line when its ID is lost, and written once
 // more when somebody deletes it, but not a third time. A comment that somebody else
-// made is never taken for it. Nothing is written when it is as it should be. It gives
-// the state to keep, also beside an error. Every error is an *Error.
+// made is never taken for it. Call it when the body is another one than before: with a
+// known ID the comment is edited without reading, because GitHub's replicas may not know
+// for some seconds what was just made. It gives the state to keep, also with an error.
+// Every error is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
 	what := c.call("write comment on", repo, number(n), "pull_requests=write")
 	if err := repo.check(); err != nil {
@@ -281,6 +283,15 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	body := mark + "\n" + comment.Body
 	if len(body) > maxComment {
 		body = strings.ToValidUTF8(body[:maxComment], "")
+	}
+	if state.ID != 0 {
+		_, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, state.ID, &github.IssueComment{Body: &body})
+		if err == nil {
+			return state, nil
+		}
+		if failure := classify(what, err); failure.Kind != NotFound {
+			return state, failure
+		}
 	}
 	current, err := c.comment(ctx, what, repo, n, state.ID, mark)
 	if err != nil {
@@ -312,27 +323,16 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// comment gives the comment of an ID, or else the first one of our own that begins with
-// mark; nil when there is none on a pull request that can be seen.
-func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, id int64, mark string) (*github.IssueComment, error) {
-	if id != 0 {
-		known, _, err := c.api.Issues.GetComment(ctx, repo.Owner, repo.Name, id)
-		if err == nil && known.GetID() == id {
-			return known, nil
-		}
-		if err != nil {
-			if failure := classify(what, err); failure.Kind != NotFound {
-				return nil, failure
-			}
-		}
-	}
+// comment gives the first comment of our own that begins with mark; nil when there is
+// none on a pull request that can be seen. The one of the ID was deleted.
+func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark string) (*github.IssueComment, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
 	}, func(g *github.IssueComment) (*github.IssueComment, bool, error) {
 		if g.GetID() == 0 {
 			return nil, false, errUnusable
 		}
-		return g, strings.HasPrefix(g.GetBody(), mark), nil
+		return g, g.GetID() != deleted && strings.HasPrefix(g.GetBody(), mark), nil
 	})
 	if err != nil || len(found.Items) == 0 {
 		return nil, err
