@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // upgrade plays a service's usual life, and calls check at each rest.
@@ -287,7 +288,7 @@ func TestProblems(t *testing.T) {
 				return nil
 			}
 			s.offer("1.1.0", "1.0.0")
-		}, `False Forbidden: create release "shop-1-1-0-`, 5 * time.Minute},
+		}, `False Forbidden: create release "shop-1-1-0-`, status.MaxBackoff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +95,8 @@ func Classify(err error) *Error {
 		return &Error{Class: Terminal, Reason: ReasonInvalid, After: afterRefused, Err: err}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), namespaceGone(err):
 		return &Error{Class: Waiting, Reason: ReasonTerminating, After: 0, Err: err}
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return &Error{Class: Terminal, Reason: ReasonForbidden, After: MaxBackoff, Err: err}
 	case apierrors.IsForbidden(err):
 		return &Error{Class: Terminal, Reason: ReasonForbidden, After: afterRefused, Err: err}
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

@@ -1,0 +1,54 @@
+package status
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// MaxBackoff is the longest time between two tries of an object that meets errors. A
+// rollout that waits for a cause to go continues within this time after it is gone.
+const MaxBackoff = 20 * time.Second
+
+// RateLimiter spaces the tries of an object that meets errors, up to MaxBackoff, and all
+// such tries of a controller.
+func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, MaxBackoff),
+		&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(10, 100)},
+	)
+}
+
+// Wakes keeps the time at which an object is to be reconciled again when a pass ends in
+// an error: a Reconciler that returns an error cannot ask for a time too. It is a Source
+// that the controller watches. The zero Wakes, which no controller watches, gives both
+// to its caller.
+type Wakes struct {
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// Start takes the queue of the controller.
+func (w *Wakes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.queue = queue
+	return nil
+}
+
+// Again ends a reconcile as the function Again does. The object is reconciled after wake
+// at the latest, whatever back-off err gets; 0: when it is woken.
+func (w *Wakes) Again(ctx context.Context, req reconcile.Request, wake time.Duration, err error) (reconcile.Result, error) {
+	if err == nil {
+		return reconcile.Result{RequeueAfter: wake}, nil
+	}
+	result, err := Again(ctx, err)
+	if err == nil || wake == 0 {
+		return result, err
+	}
+	if w.queue == nil {
+		return reconcile.Result{RequeueAfter: wake}, err
+	}
+	w.queue.AddAfter(req, wake)
+	return reconcile.Result{}, err
+}

@@ -1,0 +1,72 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// A pass that ends in an error with a long back-off, and that wants to be repeated at a
+// time of its own, is repeated at that time.
+func TestWakesKeepTheTimeOfAPassThatFails(t *testing.T) {
+	t.Parallel()
+	var wakes status.Wakes
+	var passes atomic.Int32
+	third := make(chan struct{})
+	c, err := controller.NewUnmanaged("wakes", controller.Options{
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](24*time.Hour, 24*time.Hour),
+		Reconciler: reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			if passes.Add(1) == 3 {
+				close(third)
+			}
+			result, err := wakes.Again(ctx, req, 10*time.Millisecond, errors.New("refused"))
+			if err == nil || !result.IsZero() {
+				t.Errorf("%v, %v: the error, and nothing that is ignored next to it, must come back", result, err)
+			}
+			return result, err
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+		return nil
+	})
+	if err := errors.Join(c.Watch(&wakes), c.Watch(first)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Start(ctx) }()
+	select {
+	case <-third:
+	case <-time.After(time.Minute):
+		t.Errorf("after a minute it has passed %d times", passes.Load())
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRateLimiterIsBounded(t *testing.T) {
+	t.Parallel()
+	limiter, req := status.RateLimiter(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "shop"}}
+	for range 40 {
+		if wait := limiter.When(req); wait > status.MaxBackoff {
+			t.Fatalf("an object waits %v for its next try", wait)
+		}
+	}
+}
