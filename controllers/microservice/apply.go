@@ -22,10 +22,12 @@ import (
 // bringUp makes, revives and enlarges releases: all that may come before the
 // ledger is written.
 //
-// refused says which releases could not be made. That holds up nothing else: a row
-// without an object is as safe as a crash, and a canary that fails must be taken
-// back though its successor is refused. err is any other failure: a release that
-// is revived must carry its stamp before the ledger names it (protocol rule 2).
+// refused says which releases could not be made, enlarged, or given their disruption
+// budget or autoscaler. That blocks nothing else: the planner counts the pods that are
+// there, and a canary that fails must lose its weight though its successor, or a write
+// to any release, is refused. err is the failure that ends the pass: a release that is
+// revived must carry its stamp before the ledger names it (protocol rule 2), and a plan
+// on old facts is dropped.
 func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {
@@ -38,14 +40,27 @@ func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error)
 				continue
 			}
 		}
-		if child := w.children[e.Release]; child != nil {
-			err = errors.Join(err, r.resize(ctx, w, e.Release, max(e.Replicas, int(child.Spec.Replicas)), e.Stamp))
+		child := w.children[e.Release]
+		if child == nil {
+			continue
+		}
+		failed := r.resize(ctx, w, e.Release, max(e.Replicas, int(child.Spec.Replicas)), e.Stamp)
+		if e.Stamp > 0 || outdated(failed) {
+			err = errors.Join(err, failed)
+		} else {
+			refused = errors.Join(refused, failed)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		if !planned(w.plan, name) { // for its disruption budget and autoscaler
-			err = errors.Join(err, r.resize(ctx, w, name, int(w.children[name].Spec.Replicas), 0))
+		if planned(w.plan, name) {
+			continue
 		}
+		// For its disruption budget and autoscaler.
+		failed := r.resize(ctx, w, name, int(w.children[name].Spec.Replicas), 0)
+		if outdated(failed) {
+			return nil, failed
+		}
+		refused = errors.Join(refused, failed)
 	}
 	return refused, err
 }
@@ -104,7 +119,9 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	}
 	child := before.DeepCopy()
 	child.Spec.Replicas = int32(replicas)
-	serves := serving(w.plan.Ledger, name)
+	// What the ledger is about to say is not yet what the routes do: a release keeps its
+	// autoscaler, and with it the pods that this added, until its traffic is gone.
+	serves := !slices.Contains(w.plan.Idle, name)
 	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serves)
 	child.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, child.Spec.Replicas, serves)
 	if stamp > 0 {
@@ -119,16 +136,6 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	}
 	w.children[name] = child
 	return nil
-}
-
-// serving says that a release has, or is about to have, traffic.
-func serving(l release.Ledger, name string) bool {
-	for _, g := range l.Groups {
-		if row := g.Row(name); row != nil {
-			return row.Status == release.Active || row.Status == release.Canary || row.Status == release.Pending
-		}
-	}
-	return true
 }
 
 // takeDown shrinks and deletes releases: all that must come after the ledger is

@@ -62,6 +62,8 @@ type Reconciler struct {
 	// restored is when Deployments of before were back, by UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
+	// wakes keeps what the plan waits for when a pass ends in an error.
+	wakes status.Wakes
 }
 
 // first remembers the time of the first call.
@@ -120,7 +122,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		WatchesRawSource(&r.wakes).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(r)
 }
 
@@ -165,21 +168,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return r.fail(ctx, err)
 	}
+	ended := r.end(ctx, w)
+	if outdated(ended) {
+		return r.fail(ctx, ended)
+	}
+	wake, failed := r.next(w, problem)
+	return r.wakes.Again(ctx, req, wake, errors.Join(failed, ended))
+}
+
+// end carries out what comes after the ledger.
+func (r *Reconciler) end(ctx context.Context, w *world) error {
 	if err := r.takeDown(ctx, w); err != nil {
-		return r.fail(ctx, err)
+		return err
 	}
 	if a := w.adoption; a != nil && a.scale != nil {
-		if err := r.scaleFormer(ctx, w.former, a.scale); err != nil {
-			return r.fail(ctx, err)
-		}
+		return r.scaleFormer(ctx, w.former, a.scale)
 	}
-	return r.next(w, problem)
+	return nil
 }
 
 // next is when to look again: when the plan wants to, and when what was refused may
-// be tried again.
-func (r *Reconciler) next(w *world, refused *status.Error) (ctrl.Result, error) {
-	wake := until(w.plan.Wake, r.clock.Now())
+// be tried again. err is what is to be tried again with back-off; the plan's time holds
+// all the same: pauses, deadlines and drains end, whatever is refused.
+func (r *Reconciler) next(w *world, refused *status.Error) (wake time.Duration, err error) {
+	wake = until(w.plan.Wake, r.clock.Now())
 	if a := w.adoption; a != nil && !a.wake.IsZero() {
 		look := until(a.wake, r.clock.Now())
 		wake = cmp.Or(min(wake, look), wake, look)
@@ -189,13 +201,12 @@ func (r *Reconciler) next(w *world, refused *status.Error) (ctrl.Result, error) 
 	}
 	switch {
 	case refused == nil:
-		return ctrl.Result{RequeueAfter: wake}, nil
 	case refused.Class == status.Transient:
-		return ctrl.Result{}, refused
+		return wake, refused
 	case wake == 0 || refused.After > 0 && refused.After < wake:
 		wake = refused.After
 	}
-	return ctrl.Result{RequeueAfter: wake}, nil
+	return wake, nil
 }
 
 // fail drops a plan: quietly where it was made on old facts.

@@ -238,6 +238,7 @@ func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	s.rest()
 	same(t, "active", s.active().Spec.SemVer.Version, "1.1.0")
 	same(t, "replicas", s.release("1.1.0").Spec.Replicas, int32(10))
+	s.play() // the drain of 1.0.0
 	if a := s.release("1.0.0").Spec.Availability.Autoscaling; a != nil {
 		t.Errorf("a release on standby has the autoscaler %v", a)
 	}

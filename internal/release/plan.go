@@ -20,6 +20,9 @@ type Plan struct {
 	Ensure []Ensure
 	// Retire: scale down and delete.
 	Retire []Retire
+	// Idle releases are not to have traffic, are in no route, and their drain is over.
+	// All others may answer requests, whatever the ledger says of them.
+	Idle []string
 	// Wake is when to plan again though nothing happened; zero: never.
 	Wake time.Time
 	// Notes give the reason of each decision and state.

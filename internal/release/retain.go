@@ -116,6 +116,9 @@ func (s *scope) size(p *Plan) {
 			continue
 		}
 		want := s.want(r, c)
+		if s.unused(r, c) {
+			p.Idle = append(p.Idle, r.Release)
+		}
 		switch {
 		case s.isTouched(r.Release):
 			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: max(want, c.Replicas), Stamp: s.next})
@@ -196,6 +199,16 @@ func (s *scope) want(r Row, c Child) int {
 		return s.full()
 	}
 	return min(s.o.Spec.Standby, s.full())
+}
+
+// unused says that a release is out of the routes for good, for what the ledger that the
+// plan was made on says.
+func (s *scope) unused(r Row, c Child) bool {
+	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.Ledger.Sequence {
+		return false
+	}
+	return !s.pinnedByDomain(r.Release) && s.drained(r)
 }
 
 // pressed says that a run waits for room in the cluster: kept releases give

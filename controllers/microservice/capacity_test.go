@@ -1,0 +1,161 @@
+package microservice
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+func autoscaled(ms *v1alpha1.Microservice) {
+	ms.Spec.Availability.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 20, Metrics: []autoscalingv2.MetricSpec{{
+		Type:     autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(60))}},
+	}}}
+	ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}}}
+}
+
+// half plays until 1.1.0 is a canary with half of the traffic, and 1.0.0 is active.
+func half(t *testing.T) *story {
+	t.Helper()
+	s := begin(t, autoscaled)
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	s.offer("1.1.0", "1.0.0")
+	s.play(s.until("1.1.0 canary 50%"))
+	s.gateway()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// grow is an autoscaler that answers to more load.
+func (s *story) grow(version string, replicas int32) {
+	s.Helper()
+	c := s.release(version)
+	before := c.DeepCopy()
+	c.Status.Replicas, c.Status.Available = replicas, replicas
+	s.report(c, before)
+}
+
+// keepsAutoscaler fails where a release has no autoscaler while the routes name it.
+func (s *story) keepsAutoscaler(version string) {
+	s.Helper()
+	c, p := s.release(version), &v1alpha1.NetworkPolicy{}
+	s.get("shop", p)
+	for _, g := range p.Status.Groups {
+		for _, name := range g.References {
+			if name == c.Name && c.Spec.Availability.Autoscaling == nil {
+				s.Errorf("%s is in the routes with %d pods, and has no autoscaler any more", version, c.Status.Replicas)
+			}
+		}
+	}
+}
+
+// A canary with half of the traffic, which its autoscaler has made larger, is aborted: it
+// keeps its autoscaler until no route names it and the drain is over.
+func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
+	t.Parallel()
+	s := half(t)
+	s.grow("1.1.0", 10)
+	c := s.release("1.1.0")
+	c.Spec.Decision = &v1alpha1.Decision{Action: "Deprecate", ID: "1"}
+	if err := env.Client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s.before = func(what string) error {
+		if what == "ledger" {
+			s.keepsAutoscaler("1.1.0")
+		}
+		return nil
+	}
+	s.passed = func() { s.keepsAutoscaler("1.1.0") }
+	s.play()
+	if c := s.release("1.1.0"); c.Spec.Replicas != 0 || c.Spec.Availability.Autoscaling != nil {
+		t.Errorf("in the end 1.1.0 has %d replicas, and autoscaling %v", c.Spec.Replicas, c.Spec.Availability.Autoscaling)
+	}
+}
+
+// At a promotion the release that was active has half of the traffic until the routes
+// follow: it keeps the pods that its autoscaler added during the last pause.
+func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
+	t.Parallel()
+	s := half(t)
+	s.grow("1.0.0", 10)
+	s.grow("1.1.0", 10)
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(2 * time.Hour)
+	s.passed = func() { s.keepsAutoscaler("1.0.0") }
+	s.play()
+	if !strings.Contains(s.ledger(), "1.1.0 active 100%") {
+		t.Errorf("1.1.0 is not active:\n%s", s.ledger())
+	}
+	if c := s.release("1.0.0"); c.Spec.Availability.Autoscaling != nil {
+		t.Error("1.0.0 stands by after its drain, and has an autoscaler")
+	}
+}
+
+// The server refuses to write to a canary that fails: the ledger is written all the same,
+// and takes its weight away.
+func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"by a webhook that is down": apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"by a policy":               apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), "shop", errors.New("denied by policy")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := half(t)
+			s.broken["1.1.0"] = true
+			s.kubelet()
+			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.Availability.Autoscaling.MaxReplicas = 30 })
+			refused := 0
+			s.before = func(what string) error {
+				if strings.HasPrefix(what, "patch ") {
+					refused++
+					return refusal
+				}
+				return nil
+			}
+			s.clock.Step(24 * time.Hour)
+			for range 20 {
+				_, _ = s.pass() // what is refused may come back as an error
+				s.gateway()
+				s.clock.Step(time.Hour)
+			}
+			if refused == 0 {
+				t.Error("no write was refused")
+			}
+			if got := s.ledger(); !strings.Contains(got, "1.1.0 error 0%") {
+				t.Errorf("a day after its deadline 1.1.0, which has no pods, is\n%s", got)
+			}
+			if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False ") {
+				t.Errorf("Ready is %q, and hides the refusal", got)
+			}
+		})
+	}
+}
+
+// While a write is refused for a cause that passes, the plan's own time holds: pauses,
+// deadlines and drains do not wait for the back-off.
+func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	w := &world{plan: release.Plan{Wake: s.clock.Now().Add(time.Second)}}
+	wake, err := s.reconciler.next(w, status.Classify(apierrors.NewInternalError(errors.New("failed calling webhook"))))
+	if wake != time.Second || err == nil {
+		t.Errorf("the next pass is after %v, with the error %v", wake, err)
+	}
+}
