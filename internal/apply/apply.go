@@ -76,6 +76,9 @@ type Writer struct {
 	Live client.Reader
 	// Owner is the field manager of all writes.
 	Owner string
+	// Deletions remembers what was deleted, so that a cache that lags costs no second
+	// deletion. Default: nothing is remembered.
+	Deletions *Deletions
 }
 
 // Apply makes the object that desired names carry all that desired says, and
@@ -112,10 +115,10 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 }
 
 // Delete deletes the object that obj names if owner's UID controls it and it is not
-// on its way out already. The UID of obj (read from the server's copy when obj has
-// none) and, when obj has one, its resourceVersion are preconditions of the
-// deletion. That there is no such object is no error; a foreign one is a
-// *ForeignError.
+// being deleted already. Its UID, and obj's resourceVersion where it has one, are
+// preconditions of the deletion: a caller whose decision holds for the object in any
+// state, as its controller writes its status, gives none. That there is no such object
+// is no error; a foreign one is a *ForeignError.
 func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	live, err := w.read(ctx, w.Client, obj)
 	if err != nil || live == nil {
@@ -131,12 +134,16 @@ func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	if pre.UID == nil {
 		pre.UID = uidOf(live)
 	}
+	if w.Deletions.have(*pre.UID) {
+		return nil
+	}
 	if v := obj.GetResourceVersion(); v != "" {
 		pre.ResourceVersion = &v
 	}
 	if err := w.Client.Delete(ctx, live, pre); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s %q: %w", w.kind(obj), obj.GetName(), err)
 	}
+	w.Deletions.note(*pre.UID)
 	return nil
 }
 

@@ -1,0 +1,45 @@
+package apply
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// remembered is how long a cache may be behind before that costs a second deletion.
+const remembered = time.Minute
+
+// Deletions are the objects that this process has deleted a short time ago. The zero
+// value remembers; nil does not.
+type Deletions struct {
+	mu   sync.Mutex
+	uids map[types.UID]time.Time
+}
+
+func (d *Deletions) have(uid types.UID) bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.uids[uid]
+	return ok && time.Since(at) < remembered
+}
+
+func (d *Deletions) note(uid types.UID) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.uids == nil {
+		d.uids = map[types.UID]time.Time{}
+	}
+	for old, at := range d.uids {
+		if time.Since(at) >= remembered {
+			delete(d.uids, old)
+		}
+	}
+	d.uids[uid] = time.Now()
+}
