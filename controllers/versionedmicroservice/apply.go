@@ -49,6 +49,16 @@ func (o outcome) transient() error {
 	return nil
 }
 
+// outdated is an error that says that what was observed is old; nil where there is none.
+func (o outcome) outdated() error {
+	for _, err := range o.errors() {
+		if err != nil && err.Reason == status.ReasonConflict {
+			return err
+		}
+	}
+	return nil
+}
+
 // apply carries the plan out. One child's fault does not keep another from being
 // written, but for one: as long as there is an autoscaler that is to go, the Deployment
 // is not made smaller, because it would be made larger again.
@@ -203,7 +213,10 @@ func (r *reconciler) applyBudget(ctx context.Context, o *observed, p plan) error
 		_, err := r.writer.Apply(ctx, o.release, p.budget)
 		return err
 	case p.retire != nil:
-		return r.writer.Delete(ctx, o.release, p.retire)
+		// In any state: its status is written with each pod.
+		budget := p.retire.DeepCopy()
+		budget.ResourceVersion = ""
+		return r.writer.Delete(ctx, o.release, budget)
 	}
 	return nil
 }
@@ -233,8 +246,16 @@ func classify(err error) *status.Error {
 		if f := refusal(err.Error()); f.reason != hlnr.FailurePodRejected {
 			class.Reason = f.reason
 		}
+	case class.Reason == status.ReasonFailed && unanswered(err):
+		class.Reason = hlnr.FailureAdmissionUnavailable
 	}
 	return class
+}
+
+// unanswered says that the server could not decide about a write.
+func unanswered(err error) bool {
+	return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
 }
 
 // noDryRun says that an admission webhook cannot be asked without effect.

@@ -38,6 +38,7 @@ import (
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;list
 
@@ -74,7 +75,9 @@ type reconciler struct {
 	events  status.Recorder
 	journal *status.Journal
 	ask     asker
-	now     func() time.Time
+	// wakes keeps the time of the next pass when one ends in an error.
+	wakes status.Wakes
+	now   func() time.Time
 }
 
 // SetupWithManager adds the controller to the manager. The manager's cache should be
@@ -90,7 +93,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &reconciler{
 		client:  mgr.GetClient(),
 		live:    mgr.GetAPIReader(),
-		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner},
+		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{}},
 		events:  status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
 		journal: &status.Journal{Interval: statusInterval},
 		ask:     asks,
@@ -103,9 +106,11 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
+		Watches(&corev1.ResourceQuota{}, r.roomToReleases(), builder.WithPredicates(roomGrew())).
 		Watches(&hlnr.Microservice{}, rowsToReleases()).
 		WatchesRawSource(asks.answers()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.MaxConcurrentReconciles}).
+		WatchesRawSource(&r.wakes).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.MaxConcurrentReconciles, RateLimiter: status.RateLimiter()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)
@@ -119,8 +124,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || seen == nil {
 		return ctrl.Result{}, err
 	}
-	did := r.apply(ctx, seen, decide(seen))
-	if err := did.transient(); err != nil {
+	todo := decide(seen, r.now())
+	did := r.apply(ctx, seen, todo)
+	if err := did.outdated(); err != nil {
 		return status.Again(ctx, err)
 	}
 	said := listen(r.ask, seen, r.now())
@@ -129,7 +135,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	return ctrl.Result{RequeueAfter: r.wake(did, paced, look, said.next)}, nil
+	return r.wakes.Again(ctx, req, r.wake(did, paced, look, said.next, todo.retry), did.transient())
 }
 
 // write writes the status if it differs, and says how long a difference that is no

@@ -28,6 +28,7 @@ type observed struct {
 	pods         []corev1.Pod                           // read only while they may explain something
 	answers      map[string]string                      // what failing probes got, by container
 	way          *underWay                              // nil: it has no row in the ledger
+	room         string                                 // what the quotas leave, while one refuses pods
 }
 
 // observe reads the release and what belongs to it; nil where there is nothing to do.
@@ -67,6 +68,9 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 			return nil, fmt.Errorf("list pods of release %q: %w", release.Name, err)
 		}
 		o.pods = pods.Items
+	}
+	if err := r.observeRoom(ctx, o); err != nil {
+		return nil, err
 	}
 	if f := diagnose(o, row, r.now()); f.reason == hlnr.FailureReadinessFailing && release.Status.Failure != f.reason {
 		o.answers = r.answers(ctx, o)

@@ -2,6 +2,7 @@ package versionedmicroservice
 
 import (
 	"cmp"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -23,6 +24,8 @@ type plan struct {
 	// restore is the Deployment with the template of the release, to be written if
 	// the server finds that this changes anything; else its template is taken for good.
 	restore *appsv1.Deployment
+	// retry is when the ReplicaSet is to be asked to try again; zero: not yet known.
+	retry time.Time
 	// scale is the number of replicas to set.
 	scale *int32
 	// budget is to be applied; retire is to be deleted.
@@ -33,15 +36,15 @@ type plan struct {
 }
 
 // decide is pure: what is observed alone gives the plan.
-func decide(o *observed) plan {
+func decide(o *observed, now time.Time) plan {
 	var p plan
-	decideDeployment(o, &p)
+	decideDeployment(o, &p, now)
 	decideBudget(o, &p)
 	decideAutoscaler(o, &p)
 	return p
 }
 
-func decideDeployment(o *observed, p *plan) {
+func decideDeployment(o *observed, p *plan, now time.Time) {
 	live := o.deployment
 	if live == nil {
 		p.create = resources.Deployment(o.release)
@@ -53,7 +56,12 @@ func decideDeployment(o *observed, p *plan) {
 	if edited(o.release, live) {
 		p.restore = resources.Restore(live, o.release)
 	}
-	if amended := resources.Amend(live, o.release); p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
+	amended := resources.Amend(live, o.release)
+	due, look := decideRetry(o, now)
+	if p.retry = look; due != nil {
+		resources.Annotate(amended, resources.AnnotationRetry, due.String())
+	}
+	if p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
 		p.amend = amended
 	}
 	if want := o.release.Spec.Replicas; !sized(o.release, live) {

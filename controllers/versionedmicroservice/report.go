@@ -33,7 +33,7 @@ func report(o *observed, did outcome, said heard, now time.Time) (hlnr.Versioned
 	row.into(&next)
 	next.Analysis, next.Hooks = said.analysis, said.hooks
 	f := fault(o, did, row, now)
-	if did.deployment == nil && (did.moved || !o.settled()) {
+	if o.unspoken(did) {
 		// The Deployment does not speak of this generation yet. A half-true report would
 		// be believed; the old one says by its generation that it is old. What is known of
 		// a release that has failed is said while there are pods that show it.
@@ -60,6 +60,17 @@ func report(o *observed, did outcome, said heard, now time.Time) (hlnr.Versioned
 	return next, f.look
 }
 
+// unspoken says that the Deployment does not speak of this generation: it was written in
+// this pass, or its controller has not seen it yet. One that cannot be written speaks for
+// itself, as far as its controller has seen it.
+func (o *observed) unspoken(did outcome) bool {
+	if did.deployment == nil {
+		return did.moved || !o.settled()
+	}
+	d := o.own()
+	return did.deployment.Class == status.Transient && d != nil && d.Status.ObservedGeneration < d.Generation
+}
+
 // fault is why the release is not available; the zero failure when it is, or when
 // only time is missing.
 func fault(o *observed, did outcome, row mirror, now time.Time) failure {
@@ -67,7 +78,11 @@ func fault(o *observed, did outcome, row mirror, now time.Time) failure {
 		if did.deployment != nil && did.deployment.Class == status.Terminal {
 			return failure{reason: did.deployment.Reason, message: did.deployment.Error()}
 		}
-		return diagnose(o, row, now)
+		f := diagnose(o, row, now)
+		if did.deployment != nil && did.deployment.Reason == hlnr.FailureAdmissionUnavailable && f.reason == "" {
+			f.reason, f.message = did.deployment.Reason, did.deployment.Error()
+		}
+		return f
 	}
 	if o.release.Spec.Replicas > 0 {
 		return failure{}

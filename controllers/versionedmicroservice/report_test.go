@@ -272,7 +272,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			deployment := test.seen.deployment.DeepCopy()
-			p := decide(test.seen)
+			p := decide(test.seen, noon)
 			var got []string
 			for word, there := range map[string]bool{
 				"create": p.create != nil, "amend": p.amend != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.retire != nil,

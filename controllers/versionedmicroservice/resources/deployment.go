@@ -18,6 +18,10 @@ import (
 // somebody edited the template.
 const AnnotationTemplate = "hlnr.io/template"
 
+// AnnotationRetry on a Deployment changes when its ReplicaSet is to try again to create
+// pods that were refused.
+const AnnotationRetry = "hlnr.io/retry"
+
 // history is the number of old ReplicaSets that are kept: there is one only where
 // somebody edited the template.
 const history = 1

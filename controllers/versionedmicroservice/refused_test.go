@@ -1,0 +1,176 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// serve makes a reconciler over a server that holds objects, and that a webhook which is
+// down keeps from taking some writes.
+func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reconciler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hlnr.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&hlnr.VersionedMicroservice{}).WithInterceptorFuncs(down).Build()
+	return &reconciler{
+		client: c, live: c, writer: apply.Writer{Client: c, Live: c, Owner: fieldOwner}, events: status.Recorder{Events: events.NewFakeRecorder(10)},
+		journal: &status.Journal{}, ask: &answers{}, now: func() time.Time { return noon },
+	}
+}
+
+var errWebhookDown = apierrors.NewInternalError(errors.New(`failed calling webhook "x": connection refused`))
+
+// The PodDisruptionBudget or the autoscaler of a release cannot be written because a
+// webhook is down, and all its pods go: the release reports that, and the write is tried
+// again with back-off.
+func TestStatusThoughAWriteIsRefused(t *testing.T) {
+	t.Parallel()
+	refuse := func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+		return errWebhookDown
+	}
+	one := intstr.FromInt32(1)
+	for name, edit := range map[string]func(*observed){
+		"of a budget": func(o *observed) {
+			o.release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
+		},
+		"of an autoscaler": autoscaled(2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := scene(2, 0) // all pods are gone
+			edit(o)
+			o.release.Status = hlnr.VersionedMicroserviceStatus{
+				ObservedGeneration: o.release.Generation, Available: 2, Replicas: 2,
+				Conditions: []metav1.Condition{{Type: hlnr.ConditionAvailable, Status: metav1.ConditionTrue, Reason: reasonAvailable, ObservedGeneration: o.release.Generation}},
+			}
+			r := serve(t, interceptor.Funcs{Apply: refuse}, o.release, o.deployment)
+			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.release)})
+			if !apierrors.IsInternalError(err) {
+				t.Errorf("the write is not tried again with back-off: %v", err)
+			}
+			var now hlnr.VersionedMicroservice
+			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(o.release), &now); err != nil {
+				t.Fatal(err)
+			}
+			if now.Status.Available != 0 {
+				t.Errorf("no pod is available, and the release reports %d", now.Status.Available)
+			}
+		})
+	}
+}
+
+// The Deployment of a new release cannot be created because a webhook is down: the
+// release reports that this is not its own fault.
+func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
+	t.Parallel()
+	o := scene(1, 0)
+	r := serve(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		return errWebhookDown
+	}}, o.release)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.release)}); !apierrors.IsInternalError(err) {
+		t.Errorf("the creation is not tried again with back-off: %v", err)
+	}
+	var now hlnr.VersionedMicroservice
+	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(o.release), &now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{hlnr.FailureAdmissionUnavailable, o.release.Generation}, []any{now.Status.Failure, now.Status.ObservedGeneration}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A Deployment that cannot be written, and of which the status is of before, is not
+// reported on.
+func TestUnspoken(t *testing.T) {
+	t.Parallel()
+	down, edited := status.Classify(errWebhookDown), scene(2, 2)
+	edited.deployment.Generation++
+	for name, test := range map[string]struct {
+		seen *observed
+		did  outcome
+		want bool
+	}{
+		"settled":                      {scene(2, 2), outcome{}, false},
+		"written":                      {scene(2, 2), outcome{moved: true}, true},
+		"not seen yet":                 {edited, outcome{}, true},
+		"refused":                      {scene(2, 2), outcome{deployment: down}, false},
+		"refused, not seen yet":        {edited, outcome{deployment: down}, true},
+		"refused, of another size":     {scene(2, 1), outcome{deployment: down, moved: true}, false},
+		"refused for good, not seen":   {edited, outcome{deployment: status.NewTerminal("Invalid", errWebhookDown)}, false},
+		"refused, with no Deployment ": {&observed{release: scene(1, 0).release}, outcome{deployment: down, moved: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := test.seen.unspoken(test.did); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// The status of a PodDisruptionBudget is written with each pod: its deletion meets no
+// conflict, and a cache that lags makes no second one.
+func TestBudgetIsDeletedOnce(t *testing.T) {
+	t.Parallel()
+	o := scene(2, 2)
+	o.budget = budgetOf(o, true)
+	o.budget.Name, o.budget.Namespace, o.budget.UID = o.release.Name, o.release.Namespace, "budget"
+	deletions := 0
+	var cached *policyv1.PodDisruptionBudget
+	r := serve(t, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			deletions++
+			return c.Delete(ctx, obj, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if budget, ok := obj.(*policyv1.PodDisruptionBudget); ok && cached != nil {
+				cached.DeepCopyInto(budget)
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}, o.release, o.deployment, o.budget)
+	r.writer.Deletions = &apply.Deletions{}
+	key := client.ObjectKeyFromObject(o.budget)
+	live := &policyv1.PodDisruptionBudget{}
+	if err := r.client.Get(t.Context(), key, live); err != nil {
+		t.Fatal(err)
+	}
+	cached = live.DeepCopy()
+	live.Status.CurrentHealthy = 2 // the disruption controller
+	if err := r.client.Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		o.budget = cached
+		if did := r.apply(t.Context(), o, decide(o, noon)); did.budget != nil {
+			t.Errorf("delete the budget: %v", did.budget)
+		}
+	}
+	if deletions != 1 {
+		t.Errorf("%d deletions, want 1", deletions)
+	}
+}

@@ -1,0 +1,219 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+)
+
+func TestDecideRetry(t *testing.T) {
+	t.Parallel()
+	const quota, webhook = `pods "x" is forbidden: exceeded quota: small`, `Internal error occurred: failed calling webhook "x"`
+	for name, test := range map[string]struct {
+		message string
+		since   time.Duration // how long the pods are refused
+		last    *retry
+		room    string
+		want    *retry
+		look    time.Time
+	}{
+		"nothing is refused":             {since: time.Hour},
+		"refused by a decision":          {message: `admission webhook "x" denied the request`, since: time.Hour},
+		"webhook just went down":         {message: webhook, since: time.Second, look: noon.Add(14 * time.Second)},
+		"webhook is down":                {message: webhook, since: retryEvery, want: &retry{at: noon}},
+		"webhook is down, just retried":  {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, look: noon.Add(10 * time.Second)},
+		"webhook is down, retried":       {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-retryEvery)}, want: &retry{at: noon}},
+		"webhook is down again":          {message: webhook, since: time.Second, last: &retry{at: noon.Add(-time.Hour)}, look: noon.Add(14 * time.Second)},
+		"the clock went back":            {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, look: noon.Add(retryEvery)},
+		"quota, just refused":            {message: quota, since: 0, room: "full", look: noon.Add(retryEvery)},
+		"quota, not retried yet":         {message: quota, since: time.Hour, room: "full", want: &retry{noon, "full"}},
+		"quota, nothing changed":         {message: quota, since: time.Hour, room: "full", last: &retry{noon.Add(-time.Hour), "full"}},
+		"quota, changed":                 {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Hour), "full"}, want: &retry{noon, "more"}},
+		"quota, changed again and again": {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Second), "full"}, look: noon.Add(14 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := scene(2, 0)
+			o.room = test.room
+			if test.message != "" {
+				o.deployment.Status.Conditions = []appsv1.DeploymentCondition{{
+					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: test.message,
+					LastTransitionTime: metav1.NewTime(noon.Add(-test.since)),
+				}}
+			}
+			if test.last != nil {
+				resources.Annotate(o.deployment, resources.AnnotationRetry, test.last.String())
+			}
+			due, look := decideRetry(o, noon)
+			if diff := cmp.Diff([]any{test.want, test.look}, []any{due, look}, cmp.AllowUnexported(retry{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// The same facts, with the retry that was decided, are at rest.
+			if due != nil {
+				resources.Annotate(o.deployment, resources.AnnotationRetry, due.String())
+				if again, _ := decideRetry(o, noon.Add(time.Second)); again != nil {
+					t.Errorf("a second retry a second later: %v", again)
+				}
+			}
+		})
+	}
+}
+
+func TestGrew(t *testing.T) {
+	t.Parallel()
+	quota := func(hard, used string) *corev1.ResourceQuota {
+		q := &corev1.ResourceQuota{}
+		if hard != "" {
+			q.Status.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse(hard)}
+			q.Status.Used = corev1.ResourceList{corev1.ResourcePods: resource.MustParse(used)}
+		}
+		return q
+	}
+	scoped := quota("2", "2")
+	scoped.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
+	for name, test := range map[string]struct {
+		before, now *corev1.ResourceQuota
+		want        bool
+	}{
+		"the same":          {quota("2", "2"), quota("2", "2"), false},
+		"raised":            {quota("2", "2"), quota("3", "2"), true},
+		"lowered":           {quota("3", "2"), quota("2", "2"), false},
+		"a pod went":        {quota("2", "2"), quota("2", "1"), true},
+		"a pod came":        {quota("2", "1"), quota("2", "2"), false},
+		"no limit any more": {quota("2", "2"), quota("", ""), true},
+		"enforced now":      {quota("", ""), quota("2", "0"), true},
+		"of other pods":     {quota("2", "2"), scoped, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := grew(test.before, test.now); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// asked waits until the ReplicaSet of a release was asked to try again, which it does at
+// once, whatever its back-off.
+func asked(t *testing.T, release *hlnr.VersionedMicroservice, unlike string) string {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		var sets appsv1.ReplicaSetList
+		if err := world.List(ctx, &sets, client.InNamespace(release.Namespace)); err != nil {
+			return false, err
+		}
+		for _, set := range sets.Items {
+			last = set.Annotations[resources.AnnotationRetry]
+		}
+		return last != "" && last != unlike, nil
+	})
+	if err != nil {
+		t.Fatalf("the ReplicaSet was not asked to try again: %q: %v", last, err)
+	}
+	return last
+}
+
+// running waits until a release has a pod.
+func running(t *testing.T, release *hlnr.VersionedMicroservice) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := world.List(ctx, &pods, client.InNamespace(release.Namespace))
+		return len(pods.Items) > 0, err
+	})
+	if err != nil {
+		t.Fatalf("no pod was created: %v", err)
+	}
+}
+
+// A quota leaves no room, and changes while the back-off of the ReplicaSet is long: it is
+// asked to try again, and once more only when there is more room of something. With room
+// for a pod the release runs.
+func TestRetryAfterAQuotaIsRaised(t *testing.T) {
+	t.Parallel()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace(t, nil)}}
+	quota.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("0"), "services": resource.MustParse("0")}
+	if err := world.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	raise := func(pods, services string) {
+		t.Helper()
+		quota.Status.Hard = corev1.ResourceList{"pods": resource.MustParse(pods), "services": resource.MustParse(services)}
+		quota.Status.Used = corev1.ResourceList{"pods": resource.MustParse("0"), "services": resource.MustParse("0")}
+		if err := world.Status().Update(t.Context(), quota); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raise("0", "0")
+	release := create(t, newRelease(quota.Namespace, 1))
+	reads(t, release, "0/1 "+failing(hlnr.FailureQuotaExceeded))
+	first := asked(t, release, "")
+	raise("0", "1")
+	if second := asked(t, release, first); retryOfText(second).room == retryOfText(first).room {
+		t.Errorf("it was asked again with the same room: %q, %q", first, second)
+	}
+	raise("1", "1")
+	running(t, release)
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+}
+
+func retryOfText(text string) retry {
+	d := &appsv1.Deployment{}
+	resources.Annotate(d, resources.AnnotationRetry, text)
+	return retryOf(d)
+}
+
+// An admission webhook is down, and answers again while the back-off of the ReplicaSet is
+// long: that is not the release's own fault, and it is asked to try again.
+func TestRetryWhileAWebhookIsDown(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, nil)
+	fail, none, address := admissionv1.Fail, admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
+	hook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "down-" + ns},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "pods.example.com", FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:      admissionv1.WebhookClientConfig{URL: &address},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
+		}},
+	}
+	if err := world.Create(t.Context(), hook); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = world.Delete(context.WithoutCancel(t.Context()), hook) })
+	// A webhook is asked some time after it was made.
+	eventually(t, func() string {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trial"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
+		if err := world.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			return ""
+		}
+		return "the webhook is not asked yet"
+	})
+	release := create(t, newRelease(ns, 1))
+	reads(t, release, "0/1 "+failing(hlnr.FailureAdmissionUnavailable))
+	asked(t, release, asked(t, release, ""))
+	if err := world.Delete(t.Context(), hook); err != nil {
+		t.Fatal(err)
+	}
+	running(t, release)
+	play(t, release, 1, readyPod)
+	reads(t, release, "1/1 "+isAvailable)
+}
