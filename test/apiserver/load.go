@@ -1,9 +1,12 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -55,21 +59,61 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 		if err := e.Client.List(ctx, &pods, client.InNamespace(namespace), labels); err != nil {
 			return err
 		}
-		var running []*corev1.Pod
+		running := map[string]*corev1.Pod{}
 		var errs []error
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if pod.DeletionTimestamp != nil {
 				continue
 			}
-			running = append(running, pod)
+			running[pod.Name] = pod
 			errs = append(errs, e.markPod(ctx, pod, true))
 		}
-		for _, pod := range running {
-			errs = append(errs, e.writeUsage(ctx, pod, load.Load()/int64(len(running))))
+		usage, err := e.usage(ctx, namespace)
+		if err != nil || len(running) == 0 {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, name := range spread(slices.Collect(maps.Keys(running)), usage) {
+			errs = append(errs, e.writeUsage(ctx, running[name], load.Load()/int64(len(running))))
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// spread orders pods that are to share a load evenly: those that use most come first, and
+// those without a usage last. An autoscaler that looks in between the writes never sees
+// more load than there is, or was; else it would ask for more pods than the load needs.
+func spread(pods []string, usage map[string]int64) []string {
+	of := func(pod string) int64 {
+		if u, ok := usage[pod]; ok {
+			return u
+		}
+		return -1
+	}
+	slices.SortFunc(pods, func(a, b string) int { return cmp.Or(cmp.Compare(of(b), of(a)), cmp.Compare(a, b)) })
+	return pods
+}
+
+// usage is what autoscalers read of the pods of a namespace, in millicores.
+func (e *Env) usage(ctx context.Context, namespace string) (map[string]int64, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(metricsVersion)
+	list.SetKind("PodMetricsList")
+	if err := e.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list usage of Pods: %w", err)
+	}
+	usage := map[string]int64{}
+	for i := range list.Items {
+		containers, _, _ := unstructured.NestedSlice(list.Items[i].Object, "containers")
+		for _, c := range containers {
+			fields, _ := c.(map[string]any)
+			text, _, _ := unstructured.NestedString(fields, "usage", "cpu")
+			if cpu, err := resource.ParseQuantity(text); err == nil {
+				usage[list.Items[i].GetName()] += cpu.MilliValue()
+			}
+		}
+	}
+	return usage, nil
 }
 
 func (e *Env) writeUsage(ctx context.Context, pod *corev1.Pod, millicores int64) error {

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"slices"
+	"testing"
+)
+
+// While a load moves to more or fewer pods, or changes, the usage that is written never
+// adds up to more than the greater of what it was and what it becomes: an autoscaler
+// that looks in between would ask for a pod too many.
+func TestSpreadNeverInventsLoad(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pods  []string
+		usage map[string]int64
+		load  int64
+	}{
+		"more pods":           {[]string{"a", "b", "c", "d", "e", "f"}, map[string]int64{"c": 75, "d": 75, "e": 75, "f": 75}, 300},
+		"more pods, in parts": {[]string{"a", "b", "c", "d", "e", "f"}, map[string]int64{"a": 50, "c": 50, "d": 50, "f": 150}, 300},
+		"fewer pods":          {[]string{"a", "c"}, map[string]int64{"a": 50, "c": 50}, 300},
+		"more load":           {[]string{"a", "b"}, map[string]int64{"a": 50, "b": 50}, 300},
+		"less load":           {[]string{"a", "b", "c"}, map[string]int64{"a": 50, "b": 50}, 60},
+		"all new":             {[]string{"a", "b"}, nil, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sum := func() (total int64) {
+				for _, u := range test.usage {
+					total += u
+				}
+				return total
+			}
+			if test.usage == nil {
+				test.usage = map[string]int64{}
+			}
+			most := max(sum(), test.load)
+			order := spread(slices.Clone(test.pods), test.usage)
+			for _, pod := range order {
+				test.usage[pod] = test.load / int64(len(test.pods))
+				if now := sum(); now > most {
+					t.Errorf("after %q of %q the pods use %d, of a load of %d", pod, order, now, most)
+				}
+			}
+		})
+	}
+}
