@@ -25,7 +25,6 @@ func (r *reporter) domainReports() []v1alpha1.DomainStatus {
 // userReports are the rules in routes of others: that of the specification, with a
 // domain for each of its hosts, and those that the policy still has rules in.
 func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
-	before := now.Routes
 	now.Routes = nil
 	named := ""
 	for _, row := range r.out.rows {
@@ -34,17 +33,11 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 		}
 		named = row.user
 		kind, name, _ := strings.Cut(row.user, "/")
-		var prev *v1alpha1.DomainStatus
-		for _, p := range before {
-			if p.Kind == kind && p.Name == name {
-				prev = &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
-			}
-		}
 		is := v1alpha1.DomainStatus{Reason: row.reason, Message: status.Line(row.message)}
 		if row.group != nil {
 			is.Group = row.group.Slug
 		}
-		is = r.routed(row, is, prev, nil)
+		is = r.routed(row, is, nil)
 		if p := r.view.Referent(); p != nil && is.Reason == "" {
 			is.Reason, is.Message = p.Reason, status.Line(p.Message)
 		}
@@ -86,17 +79,11 @@ func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 		if row.listener == "" {
 			continue
 		}
-		var prev *v1alpha1.DomainStatus
-		for _, p := range r.policy.Status.Listeners {
-			if p.Name == row.listener {
-				prev = &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
-			}
-		}
 		now := v1alpha1.DomainStatus{Reason: row.reason, Message: status.Line(row.message)}
 		if row.group != nil {
 			now.Group = row.group.Slug
 		}
-		now = r.routed(row, now, prev, nil)
+		now = r.routed(row, now, nil)
 		out = append(out, v1alpha1.ListenerStatus{
 			Name: row.listener, Group: now.Group, Backends: now.Backends, Programmed: now.Programmed, Reason: now.Reason, Message: now.Message,
 		})
@@ -122,12 +109,12 @@ func (r *reporter) domainReport(row *row) v1alpha1.DomainStatus {
 	if row.group != nil {
 		out.Group = row.group.Slug
 	}
-	return r.routed(row, out, r.previous(out.Domain, out.Path, row.port.Protocol == v1alpha1.ProtocolTLS), unserved)
+	return r.routed(row, out, unserved)
 }
 
 // routed completes the report of a row by what is known of its route.
-func (r *reporter) routed(row *row, out v1alpha1.DomainStatus, prev *v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
-	route := r.routeOf(row)
+func (r *reporter) routed(row *row, out v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
+	route, prev := r.routeOf(row), r.before(row)
 	if route == nil {
 		if out.Reason == "" {
 			out.Reason, out.Message = r.whyUnrouted(row)
@@ -143,27 +130,52 @@ func (r *reporter) routed(row *row, out v1alpha1.DomainStatus, prev *v1alpha1.Do
 			v.Reason = cmp.Or(v.Late, v.Reason)
 		}
 		out.Reason, out.Message = v.Reason, status.Line(v.Message)
+		if prev != nil {
+			out.Backends = prev.Backends // They are what it carries, as far as is known.
+		}
 		return out
+	}
+	for _, b := range route.Backends {
+		release := r.releases[b.Service]
+		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.ledger.versionOf(release), Weight: b.Weight})
 	}
 	if unserved != nil {
 		out.Reason, out.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
 		return out
 	}
 	out.Programmed = true
-	for _, b := range route.Backends {
-		release := r.releases[b.Service]
-		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.ledger.versionOf(release), Weight: b.Weight})
-	}
 	if g := r.groupDecision(row.group); g != nil && row.pinned == "" && g.reason == reasonNoReadyEndpoints {
 		out.Reason, out.Message = g.reason, g.message
 	}
 	return out
 }
 
-func (r *reporter) previous(domain, path string, tls bool) *v1alpha1.DomainStatus {
-	for i := range r.policy.Status.Domains {
-		p := &r.policy.Status.Domains[i]
-		if p.Domain == domain && p.Path == path && strings.HasPrefix(p.URL, "tls:") == tls {
+// before is what the last report says of a row; nil: nothing.
+func (r *reporter) before(row *row) *v1alpha1.DomainStatus {
+	now := &r.policy.Status
+	if row.user != "" {
+		for _, p := range now.Routes {
+			if providers.UserRoute(p.Kind, p.Name) == row.user {
+				return &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
+			}
+		}
+		return nil
+	}
+	if row.listener != "" {
+		for _, p := range now.Listeners {
+			if p.Name == row.listener {
+				return &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
+			}
+		}
+		return nil
+	}
+	path := row.path
+	if path == "/" {
+		path = ""
+	}
+	for i := range now.Domains {
+		p := &now.Domains[i]
+		if p.Domain == row.host && p.Path == path && strings.HasPrefix(p.URL, "tls:") == (row.port.Protocol == v1alpha1.ProtocolTLS) {
 			return p
 		}
 	}

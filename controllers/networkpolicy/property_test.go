@@ -18,7 +18,7 @@ import (
 func TestPropertiesOverHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		history{t, w, map[string]int64{}, 7}.play()
+		history{t, w, map[string]int64{}, 7, map[string][]string{}}.play()
 	})
 }
 
@@ -26,7 +26,7 @@ func TestPropertiesOverHistories(t *testing.T) {
 func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		history{t, w, map[string]int64{}, 10}.play()
+		history{t, w, map[string]int64{}, 10, map[string][]string{}}.play()
 	})
 }
 
@@ -36,6 +36,9 @@ type history struct {
 	revision map[string]int64
 	// last of the events.
 	last int
+	// served are the releases to which the gateway routes, by the name of the route: what it
+	// took over last. It may be far behind what is written.
+	served map[string][]string
 }
 
 func (h history) play() {
@@ -43,6 +46,10 @@ func (h history) play() {
 		v1alpha1.NetworkPort{Name: "calls", Port: 81, Protocol: v1alpha1.ProtocolGRPC}, v1alpha1.NetworkPort{Name: "secret", Port: 443, Protocol: v1alpha1.ProtocolTLS},
 		v1alpha1.NetworkPort{Name: "tcp", Port: 5432, Protocol: v1alpha1.ProtocolTCP}, v1alpha1.NetworkPort{Name: "udp", Port: 53, Protocol: v1alpha1.ProtocolUDP})
 	h.w.policy.Spec.Domains[0].Port = "http"
+	h.w.policy.Spec.Domains = append(h.w.policy.Spec.Domains, v1alpha1.Domain{Domain: "shop.example.com", Port: "http"})
+	if rapid.Bool().Draw(h.T, "late") {
+		delete(h.w.gateways, "infra/public") // It comes later, or never.
+	}
 	h.write()
 	for range rapid.IntRange(1, 25).Draw(h.T, "length") {
 		switch rapid.IntRange(0, h.last).Draw(h.T, "event") {
@@ -52,6 +59,7 @@ func (h history) play() {
 			h.w.ready[h.release()] = rapid.IntRange(0, 2).Draw(h.T, "ready")
 		case 3, 4:
 			h.w.accept()
+			h.serve()
 		case 5:
 			h.w.now = h.w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(h.T, "seconds")) * time.Second)
 		case 6:
@@ -299,6 +307,52 @@ func (h history) pass() {
 	h.canariesAreCanaries(f, out)
 	h.bothLeadToTheSame(out)
 	h.allIsReported(now)
+	h.servedIsReported(now)
+	h.nothingIsWithheldBefore(now)
+}
+
+// serve takes over what is written, as far as the gateway of a route exists.
+func (h history) serve() {
+	d := newDecider(h.w.facts())
+	for name, route := range h.w.routes {
+		if len(answersOf(route)) > 0 {
+			h.served[name] = d.releasesOf(readRoute(route).Services)
+		}
+	}
+}
+
+// servedIsReported: a release to which the gateway still routes is in the references, however
+// much has been written meanwhile: without them its pods go.
+func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
+	d := newDecider(h.w.facts())
+	for name, releases := range h.served {
+		if h.w.routes[name] == nil {
+			delete(h.served, name)
+			continue
+		}
+		for _, release := range releases {
+			g := d.ledger.groupOf[release]
+			if g == nil || find(now.Groups, g.Slug).ConfirmedTime == nil {
+				continue // It has no row, or no gateway ever answered for the group.
+			}
+			if !slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return slices.Contains(g.References, release) }) {
+				h.Fatalf("the gateway routes to %s by route %s, and it is in no references: %s", release, name, mustJSON(now.Groups))
+			}
+		}
+	}
+}
+
+// nothingIsWithheldBefore: a policy of which no gateway has taken anything keeps traffic
+// from no release.
+func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
+	if slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return g.ConfirmedTime != nil }) {
+		return
+	}
+	for _, g := range now.Groups {
+		if len(g.Masked) > 0 {
+			h.Fatalf("%v of group %s are masked, and nothing was ever confirmed", g.Masked, g.Slug)
+		}
+	}
 }
 
 // noWeightWithoutEndpoint: nothing goes to a release without a ready endpoint while
@@ -356,6 +410,9 @@ func (h history) bothLeadToTheSame(out *decision) {
 		for _, route := range out.routes {
 			if !slices.Contains(route.Hostnames, live.Hostnames[0]) || !samePath(route.Path, live.Path) || d.live[route.Name] == nil {
 				continue
+			}
+			if !d.former(live) && live.Group() != d.live[route.Name].Group() {
+				continue // A host that goes from one group to another, of one provider.
 			}
 			for name, weight := range d.backendsOf(d.live[route.Name]) {
 				if alone := len(weights) == 1 && len(live.Objects) == 1 && live.Provider == "ingress"; weights[name] != weight && !alone {

@@ -138,11 +138,18 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		}
 		return out
 	}
+	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // Else it is of another ledger.
+		out.Revision = prev.Revision
+	}
 	// Until it is confirmed, everything counts that was or is written.
 	out.References = union(prev.References, written)
-	out.Masked = union(prev.Masked, g.masked)
-	if prev.Revision <= g.group.TrafficRevision { // Else it is of another ledger.
-		out.Revision, out.ConfirmedTime = prev.Revision, prev.ConfirmedTime
+	switch {
+	case out.Revision > 0 || r.cameFrom(g):
+		out.Masked = union(prev.Masked, g.masked)
+	case out.ConfirmedTime == nil && !r.inGrace(g):
+		// No gateway ever took these routes, and the time to take them is over: they lead to
+		// what is written now, and would keep the pods of one release after another.
+		out.References = written
 	}
 	out.Reason, out.Message = v.Reason, status.Line(v.Message)
 	switch {
@@ -204,7 +211,7 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		if len(written) > 0 || r.carriedSlugs()[g.slug] {
 			return verdict{Pending: true, Reason: reasonPending, Message: "the routes and Services of the group are being deleted"}
 		}
-		return verdict{Accepted: true}
+		return r.leftVerdict(written, prev)
 	}
 	if g.absent && (len(written) > 0 || r.carriedSlugs()[g.slug]) {
 		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, and something still leads to one that was turned down", g.group.Name)}
@@ -217,12 +224,28 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 			return v
 		}
 	}
-	if left := difference(prev.References, written); len(left) > 0 {
-		if v := r.sharedVerdict(); !v.Accepted {
-			return v
+	return r.leftVerdict(written, prev)
+}
+
+// cameFrom says whether domains are on their way to a group from one of which a revision
+// is confirmed: then a gateway is known to keep them from its releases.
+func (r *reporter) cameFrom(g *groupDecision) bool {
+	for way := range r.out.moves {
+		if way.to == g.slug && r.report(way.from).Revision > 0 {
+			return true
 		}
 	}
-	return verdict{Accepted: true}
+	return false
+}
+
+// leftVerdict is about releases that no written object of a group names any more: what
+// moved them to another group has to be accepted first.
+func (r *reporter) leftVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
+	left := difference(prev.References, written)
+	if len(left) == 0 {
+		return verdict{Accepted: true}
+	}
+	return r.sharedVerdict(left)
 }
 
 // routesVerdict is about the routes of a group: those that are to be, and those
@@ -295,9 +318,9 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 
 // sharedVerdict is about what moves between groups: releases that it has left are
 // named until it is where it should be.
-func (r *reporter) sharedVerdict() verdict {
+func (r *reporter) sharedVerdict(left []string) verdict {
 	for _, route := range r.out.routes {
-		if v := r.routeState(route); route.rows[0].shared && !v.Accepted {
+		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.ledTo(route, left) {
 			return v
 		}
 	}
@@ -309,7 +332,21 @@ func (r *reporter) sharedVerdict() verdict {
 			return verdict{Pending: true, Reason: reasonPending, Message: v.Message}
 		}
 	}
+	for _, route := range r.out.former {
+		if v := r.formerVerdict(route.Name); !v.Accepted {
+			return v
+		}
+	}
 	return verdict{Accepted: true}
+}
+
+// ledTo says whether a route is known to have led to one of some releases when it was
+// programmed last. One that never was leads nowhere, and nothing waits for it.
+func (r *reporter) ledTo(route *routeDecision, releases []string) bool {
+	return slices.ContainsFunc(route.rows, func(row *row) bool {
+		before := r.before(row)
+		return before != nil && slices.ContainsFunc(before.Backends, func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
+	})
 }
 
 // inGrace says whether the routes of a group were written so lately that no answer

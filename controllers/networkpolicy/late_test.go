@@ -1,0 +1,158 @@
+package networkpolicy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// Policies that are confirmed late, or never.
+
+// A policy sees no endpoints in its first pass, because it makes the Services. Nothing was
+// programmed by then, so that it keeps traffic from no release.
+func TestUnconfirmedPolicyMasksNothing(t *testing.T) {
+	for name, gateways := range map[string]map[string]*gatewayv1.Gateway{
+		"its gateway has not answered yet": newWorld(t).gateways,
+		"its gateway does not exist":       {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			w.ready = map[string]int{"a": 4, "b": 1}
+			there := w.gateways["infra/public"]
+			w.gateways = gateways
+			for i := range 4 {
+				w.pass()
+				if got := w.traffic("1-x"); got.Revision != 0 || got.Masked != nil {
+					t.Errorf("pass %d: revision %d, masked %v, and no gateway has answered", i, got.Revision, got.Masked)
+				}
+			}
+			w.ready["a"] = 0
+			w.pass()
+			want(t, "masked while no gateway has answered", len(w.traffic("1-x").Masked), 0)
+			w.gateways = map[string]*gatewayv1.Gateway{"infra/public": there}
+			w.settle()
+			want(t, "confirmed", w.traffic("1-x").Revision, 2)
+			want(t, "masked once it has", cmp.Diff([]string{"a"}, w.traffic("1-x").Masked), "")
+		})
+	}
+}
+
+// What a policy wrote before counts only where a gateway may serve it: else one that names
+// a Gateway which does not exist would keep the pods of release after release.
+func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
+	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway went": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+			there := w.gateways
+			if !confirmed {
+				w.gateways = map[string]*gatewayv1.Gateway{}
+			}
+			w.settle()
+			w.gateways = map[string]*gatewayv1.Gateway{}
+			w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.settle()
+			want(t, "the gateway may still take it", cmp.Diff([]string{"a", "b"}, w.traffic("1-x").References), "")
+			f := w.facts()
+			_, wake := report(f, decide(f), writes{})
+			want(t, "it is looked at again", wake > 0 && wake <= providers.Grace, !confirmed)
+			w.now = w.now.Add(providers.Grace)
+			w.ledger(group("1-x", 3, "c 1.2.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"))
+			w.settle()
+			w.now = w.now.Add(providers.Grace)
+			w.settle()
+			named := []string{"c"}
+			if confirmed {
+				named = []string{"a", "b", "c"} // It may serve any of them.
+			}
+			want(t, "named", cmp.Diff(named, w.traffic("1-x").References), "")
+			want(t, "why it is not confirmed", w.traffic("1-x").Reason, reasonParentNotFound)
+			w.gateways = there
+			w.settle()
+			want(t, "confirmed", w.traffic("1-x").Revision, 3)
+			want(t, "named then", cmp.Diff([]string{"c"}, w.traffic("1-x").References), "")
+		})
+	}
+}
+
+// A Gateway that goes away, and comes back: the policy says which one is missing, claims
+// nothing of what was asked for meanwhile, and confirms it as soon as it is accepted.
+func TestGatewayIsAwayForAWhile(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	there := w.gateways
+	w.gateways = map[string]*gatewayv1.Gateway{}
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.settle()
+	w.now = w.now.Add(providers.Grace)
+	w.settle()
+	got := w.traffic("1-x")
+	want(t, "revision", got.Revision, 1)
+	want(t, "reason", got.Reason, reasonParentNotFound)
+	want(t, "message "+got.Message, strings.Contains(got.Message, `Gateway "infra/public" does not exist`), true)
+	want(t, "masked", len(got.Masked), 0)
+	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
+	want(t, "what it carried last", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
+	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
+	w.gateways = there
+	w.settle()
+	want(t, "revision once it is back", w.traffic("1-x").Revision, 2)
+	want(t, "reason once it is back", w.traffic("1-x").Reason, "")
+}
+
+// groupBy is changed, and a domain moves from the group that closes to the one that takes
+// its place. Until the gateway has taken the route, it serves the group that closes.
+func TestGroupClosesBehindASharedRoute(t *testing.T) {
+	for name, domain := range map[string]v1alpha1.Domain{
+		"newest": {Domain: newestHost},
+		"named":  {Domain: newestHost, Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"2-x", "1-x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{domain}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			want(t, "before", w.split(newestHost), "2.0.0=100")
+			closing := group("2-x", 3, "b 2.0.0 deprecated 0")
+			closing.Phase = v1alpha1.GroupClosing
+			w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+			for i := range 6 {
+				w.pass() // The gateway does not answer on what is written.
+				if got := w.traffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
+					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
+				}
+				w.now = w.now.Add(providers.Grace / 2)
+			}
+			want(t, "written", w.split(newestHost), "1.9.0=100")
+			w.settle()
+			want(t, "confirmed", w.traffic("2-x").Revision, 3)
+			want(t, "references", len(w.traffic("2-x").References), 0)
+		})
+	}
+}
+
+// A group ends although a route between groups is refused that never led to it.
+func TestGroupClosesBesideARefusedRoute(t *testing.T) {
+	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{
+		{Domain: "{{.ReleaseGroupName}}.shop.example.com"},
+		{Domain: newestHost, ParentRefs: []v1alpha1.ParentReference{{Name: "missing"}}},
+	}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	closing := group("2-x", 3, "b 2.0.0 deprecated 0")
+	closing.Phase = v1alpha1.GroupClosing
+	w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+	w.settle()
+	w.now = w.now.Add(providers.Grace)
+	w.settle()
+	want(t, "references", len(w.traffic("2-x").References), 0)
+	want(t, "confirmed", w.traffic("2-x").Revision, 3)
+}
