@@ -21,9 +21,10 @@ import (
 )
 
 // write carries out a decision: Services and what else routes rest on, then the routes
-// that name them, then deletions of routes, then those of what they rested on. What one object is refused does not
-// keep the others from being written; after an error that passes by itself nothing
-// more is done in this pass.
+// that name them, then deletions of routes, then those of what they rested on. What one
+// object is refused does not keep the others from being written: where something that a
+// route rests on could not be, only the weights of what is live change. Nothing is deleted
+// in a pass in which a write failed that may succeed when it is repeated.
 func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes, error) {
 	w := writes{changed: map[string]bool{}, refused: map[string]*status.Error{}}
 	var failed []error
@@ -67,9 +68,6 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 	for _, s := range out.shared {
 		put(sharedKey(s), s.Object)
 	}
-	if len(failed) > 0 {
-		return w, errors.Join(failed...)
-	}
 	user := func(name string, next client.Object) {
 		wrote, err := r.putUser(ctx, f, name, next)
 		if class := status.Classify(err); class != nil {
@@ -99,23 +97,38 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 		return refused
 	}
+	rests := len(failed)
 	for _, route := range slices.Concat(out.routes, out.former) {
-		if live := f.live[route.Name]; live != nil && live.User {
+		if err := ctx.Err(); err != nil {
+			return w, errors.Join(append(failed, err)...)
+		}
+		live := f.live[route.Name]
+		cause, missing := f.restsOnFailed(route, out, w)
+		switch {
+		case missing:
+		case live != nil && live.User:
 			if len(route.objects) > 0 {
 				user(route.Name, route.objects[0])
 			}
-			continue
-		}
-		if refused := putRoute(route.Name, route.objects); refused != nil && refused.Class == status.Terminal {
-			delete(w.refused, routeName(route.Name))
-			putRoute(route.Name, f.weightsAlone(route))
-			w.refused[routeName(route.Name)] = refused // What was asked for is not there.
+		case cause != nil:
+			as := *route
+			as.Port = 0 // The Services have the ports that they had.
+			putRoute(route.Name, f.weightsAlone(&as))
+		default:
+			if refused := putRoute(route.Name, route.objects); refused != nil && refused.Class == status.Terminal {
+				cause = refused
+				delete(w.refused, routeName(route.Name))
+				putRoute(route.Name, f.weightsAlone(route))
+			}
 		}
 		if w.changed[routeName(route.Name)] {
 			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: route.Name}, f.now)
 		}
+		if cause != nil {
+			w.refused[routeName(route.Name)] = cause // What was asked for is not there.
+		}
 	}
-	if len(failed) > 0 {
+	if len(failed) > rests {
 		return w, errors.Join(failed...)
 	}
 	for _, name := range out.deleteRoutes {
@@ -138,6 +151,24 @@ func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes
 		}
 	}
 	return w, nil
+}
+
+// restsOnFailed is why a route cannot be written as decided: a Service that it names, or
+// another object on which it rests, failed to be written in a way that may pass; nil: it
+// can. missing says that a Service is not there at all, so that nothing may name it.
+func (f *facts) restsOnFailed(route *routeDecision, out *decision, w writes) (cause *status.Error, missing bool) {
+	for _, name := range route.services() {
+		if err := w.refused[serviceKey(name)]; err != nil && err.Class == status.Transient {
+			cause, missing = err, missing || f.service(name) == nil
+		}
+	}
+	for _, s := range out.shared {
+		err := w.refused[sharedKey(s)]
+		if err != nil && err.Class == status.Transient && slices.ContainsFunc(s.Hosts, func(host string) bool { return slices.Contains(route.Hostnames, host) }) {
+			cause = err
+		}
+	}
+	return cause, missing
 }
 
 // classify the error of a write. A definition that was taken away while the manager runs

@@ -145,7 +145,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	out.References = union(prev.References, written)
 	switch {
 	case out.Revision > 0 || r.cameFrom(g):
-		out.Masked = union(prev.Masked, g.masked)
+		out.Masked = union(prev.Masked, slices.DeleteFunc(slices.Clone(g.masked), func(release string) bool { return r.unseen(release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
 		// No gateway ever took these routes, and the time to take them is over: they lead to
 		// what is written now, and would keep the pods of one release after another.
@@ -196,7 +196,8 @@ func (r *reporter) written(slug string) []string {
 		}
 	}
 	for _, s := range r.out.services {
-		if !s.OfRelease && r.writes.refused[serviceKey(s.Name)] == nil {
+		// A write that failed in passing may have been carried out all the same.
+		if err := r.writes.refused[serviceKey(s.Name)]; !s.OfRelease && (err == nil || err.Class == status.Transient) {
 			add(s.Release, s.Stamp.Group)
 		}
 	}
@@ -219,12 +220,33 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 	if g.reason != "" {
 		return verdict{Reason: g.reason, Message: g.message}
 	}
+	for _, release := range g.masked {
+		if v := r.unseen(release); v != nil {
+			return *v
+		}
+	}
 	for _, check := range []func(*groupDecision) verdict{r.routesVerdict, r.servicesVerdict} {
 		if v := check(g); !v.Accepted {
 			return v
 		}
 	}
 	return r.leftVerdict(written, prev)
+}
+
+// unseen is why nothing is known of the endpoints of a release: its Service was not there
+// when this pass began, and is to be. nil: something is.
+func (r *reporter) unseen(release string) *verdict {
+	name := r.releaseService(release)
+	if r.services[name] != nil {
+		return nil
+	}
+	if err := r.writes.refused[serviceKey(name)]; err != nil {
+		return &verdict{Reason: err.Reason, Message: err.Error()}
+	}
+	if r.writes.changed[serviceKey(name)] {
+		return &verdict{Pending: true, Reason: reasonPending, Message: fmt.Sprintf("Service %q is being made", name)}
+	}
+	return nil
 }
 
 // cameFrom says whether domains are on their way to a group from one of which a revision

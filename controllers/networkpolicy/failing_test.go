@@ -1,0 +1,137 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+)
+
+// hooked is a Writer for which writes of Services end at an admission webhook that is down.
+type hooked struct {
+	// refuses says which Services it does not let through.
+	refuses func(name string) bool
+	wrote   map[string]client.Object
+	deleted []string
+}
+
+func (h *hooked) Apply(_ context.Context, _, desired client.Object) (apply.Outcome, error) {
+	if _, service := desired.(*corev1.Service); service && h.refuses(desired.GetName()) {
+		return "", fmt.Errorf("apply Service %q: %w", desired.GetName(), apierrors.NewInternalError(errors.New(`failed calling webhook "services.example.com": connection refused`)))
+	}
+	h.wrote[desired.GetName()] = desired
+	return apply.Updated, nil
+}
+
+func (h *hooked) Delete(_ context.Context, _, o client.Object) error {
+	h.deleted = append(h.deleted, o.GetName())
+	return nil
+}
+
+// passHooked makes one pass whose writes end at the webhook.
+func (w *world) passHooked(ctx context.Context, refuses func(name string) bool) (*hooked, v1alpha1.NetworkPolicyStatus, error) {
+	h := &hooked{refuses: refuses, wrote: map[string]client.Object{}}
+	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
+	f := w.facts()
+	out := decide(f)
+	done, err := r.write(ctx, f, out)
+	now, _ := report(f, out, done)
+	return h, now, err
+}
+
+// weightsIn are the weights of an HTTPRoute by version.
+func weightsIn(w *world, o client.Object) string {
+	route, ok := o.(*gatewayv1.HTTPRoute)
+	if !ok {
+		return ""
+	}
+	d := newDecider(w.facts())
+	var parts []string
+	for service, weight := range readRoute(route).Weights {
+		parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(d.releases[service]), weight))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// A canary at half of the traffic is bad, and its author pushes a fix. A webhook for Services
+// is down, so that the Service of the fix cannot be made: the bad canary goes all the same.
+func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
+	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.settle()
+	route := onlyRoute(t, w).Name
+	w.ledger(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	missing := func(name string) bool { return w.services[name] == nil }
+	h, _, err := w.passHooked(t.Context(), missing)
+	want(t, "the pass is repeated", err != nil, true)
+	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
+	want(t, "deleted", len(h.deleted), 0)
+
+	w.ledger(group("1-x", 4, "c 1.1.1 canary 10", "b 1.1.0 error 0", "a 1.0.0 active 90"))
+	_, now, _ := w.passHooked(t.Context(), missing)
+	got := find(now.Groups, "1-x")
+	want(t, "confirmed without the canary", got.Revision, 2)
+	want(t, "message "+got.Message, strings.Contains(got.Message, "failed calling webhook"), true)
+	want(t, "the canary has no endpoints to be missed", slices.Contains(got.Masked, "c"), false)
+	want(t, "references", cmp.Diff([]string{"a", "b"}, got.References), "")
+
+	w.settle()
+	want(t, "once the webhook is back", w.split(host), "1.0.0=90 1.1.1=10")
+	want(t, "confirmed", w.traffic("1-x").Revision, 4)
+}
+
+// The ports of a policy change while the webhook is down: what names Services that are as
+// they were keeps its port, and gets its weights.
+func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
+	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	route := onlyRoute(t, w).Name
+	w.policy.Spec.Ports[0].Port = 8888
+	w.policy.Generation++
+	w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	h, now, err := w.passHooked(t.Context(), func(string) bool { return true })
+	want(t, "the pass is repeated", err != nil, true)
+	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
+	for _, rule := range h.wrote[route].(*gatewayv1.HTTPRoute).Spec.Rules {
+		for _, b := range rule.BackendRefs {
+			want(t, "port", *b.Port, 80)
+		}
+	}
+	want(t, "confirmed", find(now.Groups, "1-x").Revision, 2)
+	want(t, "still named", slices.Contains(find(now.Groups, "1-x").References, "b"), true)
+}
+
+// A new domain of a pinned release waits for its Service, and others do not wait for it.
+func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready = map[string]int{"a": 1}
+	w.settle()
+	gone := w.facts().releaseService("a")
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com"})
+	f := w.facts()
+	out := decide(f)
+	delete(f.services, gone) // It was deleted by hand, after it was read.
+	h := &hooked{refuses: func(name string) bool { return name == gone }, wrote: map[string]client.Object{}}
+	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
+	done, err := r.write(t.Context(), f, out)
+	want(t, "the pass is repeated", err != nil, true)
+	for _, route := range out.routes {
+		want(t, "route "+route.Name+" is written", h.wrote[route.Name] != nil, false)
+		want(t, "and says why", done.refused[routeName(route.Name)] != nil, true)
+	}
+	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
+}
