@@ -156,3 +156,28 @@ func TestGroupClosesBesideARefusedRoute(t *testing.T) {
 	want(t, "references", len(w.traffic("2-x").References), 0)
 	want(t, "confirmed", w.traffic("2-x").Revision, 3)
 }
+
+// Where traffic moves as a whole, a canary stands in for an active release that has no
+// endpoints, as it does elsewhere: nothing would confirm the release that is the fix.
+func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Provider = &byPlain
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.settle()
+	split := func() string { return splitOfEntry(newDecider(w.facts()), newestHost, "ingress") }
+	want(t, "of a dead release", split(), "")
+	w.ready["b"] = 1
+	w.ledger(group("1-x", 2, "b 1.0.1 canary 10", "a 1.0.0 active 90"))
+	w.settle()
+	want(t, "the fix", split(), "1.0.1=100")
+	want(t, "confirmed", w.traffic("1-x").Revision, 2)
+	want(t, "masked", cmp.Diff([]string{"a"}, w.traffic("1-x").Masked), "")
+	want(t, "mode", w.traffic("1-x").Split, v1alpha1.SplitWhole)
+	w.ready["a"] = 1
+	w.settle()
+	want(t, "the active release is back", split(), "1.0.0=100")
+	want(t, "masked then", len(w.traffic("1-x").Masked), 0)
+	w.ready["a"] = 0
+	w.settle()
+	want(t, "and gone again", split(), "1.0.1=100")
+}

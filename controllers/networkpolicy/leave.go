@@ -171,10 +171,22 @@ func (d *decider) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	for i := range out.Status.ReleaseGroups {
 		g := &out.Status.ReleaseGroups[i]
 		if a := activeOf(g); live(g) && a != nil && d.ready(a.VersionedMicroservice) {
-			*g = *moved(g)
+			*g = *aborted(g)
 		}
 	}
 	return &out
+}
+
+// aborted is a group whose active release has it all, and whose canary is none any more.
+func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
+	out := moved(g)
+	out.Run = nil
+	for i := range out.Releases {
+		if r := &out.Releases[i]; r.Status == v1alpha1.ReleaseCanary {
+			r.Status = v1alpha1.ReleasePending
+		}
+	}
+	return out
 }
 
 // onlyLive leaves of a decision on a policy that is being deleted what changes objects

@@ -361,7 +361,7 @@ func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
 	for _, g := range out.groups {
 		serves := false
 		eligible := func(r v1alpha1.Release) bool {
-			return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && !g.moves
+			return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary
 		}
 		for _, r := range g.group.Releases {
 			serves = serves || eligible(r) && f.ready(r.VersionedMicroservice)

@@ -55,7 +55,7 @@ func TestWholeMoves(t *testing.T) {
 		"a canary":              {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
 		"a canary of all":       {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
 		"a promotion":           {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
-		"the active is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.0.0=100"},
+		"the active is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // It stands in.
 		"the next is unready":   {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
 	} {
 		t.Run(name, func(t *testing.T) {

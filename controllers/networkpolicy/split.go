@@ -168,22 +168,16 @@ func (d *decider) carriedBetween(slug string) map[string]int {
 }
 
 // moved is a group whose traffic cannot be split: its active release has it all, and
-// steps of a canary are waits.
+// steps of a canary are waits. While the active release answers nothing, the canary stands
+// in for it, as ever: it may be the fix.
 func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := *g
 	out.Releases = slices.Clone(g.Releases)
 	for i := range out.Releases {
 		r := &out.Releases[i]
 		r.Weight, r.Match, r.MirrorPercent = 0, false, 0
-		switch r.Status {
-		case v1alpha1.ReleaseActive:
+		if r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && activeOf(g) == nil {
 			r.Weight = 100
-		case v1alpha1.ReleaseCanary:
-			if activeOf(g) == nil {
-				r.Weight = 100 // There is no other.
-				continue
-			}
-			r.Status = v1alpha1.ReleasePending // It stands in for nobody either.
 		}
 	}
 	return &out
