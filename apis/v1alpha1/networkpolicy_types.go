@@ -922,7 +922,8 @@ type NetworkPolicySummary struct {
 	// domains that are programmed, of all.
 	// +optional
 	Domains string `json:"domains,omitempty"`
-	// split as programmed, as in "1.1.0=90 1.2.0=10".
+	// split as programmed, as in "1.1.0=90 1.2.0=10". Where hosts differ, each split
+	// follows the first host that has it, that of url first.
 	// +optional
 	Split string `json:"split,omitempty"`
 }
@@ -954,7 +955,8 @@ type NetworkPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// url of the first domain that is programmed.
+	// url of the first domain that is programmed and leads to a group with an active
+	// release; where none does, of the first that is programmed.
 	// +optional
 	URL string `json:"url,omitempty"`
 

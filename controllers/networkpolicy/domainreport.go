@@ -222,59 +222,128 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
-// split is what the newest groups are known to carry. It stays as it was while
-// something is on its way.
-func (r *reporter) split(prev string) string {
-	var parts []string
-	groups := 0
-	for _, g := range r.out.groups {
-		if !live(g.group) || activeOf(g.group) == nil {
+// foremost is the domain of status.url: the first one that is programmed and leads to a
+// group with an active release, so that it does not change to a group that is on trial; else
+// the first one that is programmed. nil: none is.
+func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
+	for i := range domains {
+		if !domains[i].Programmed || domains[i].URL == "" {
 			continue
 		}
-		if groups++; groups > splitGroups {
-			continue
+		if g := r.ledger.bySlug[domains[i].Group]; g != nil && activeOf(g) != nil {
+			return &domains[i]
 		}
-		text, known := r.groupSplit(g)
-		if !known {
-			return prev
-		}
-		if text != "" {
-			parts = append(parts, text)
+		if out == nil {
+			out = &domains[i]
 		}
 	}
-	if groups > splitGroups {
-		parts = append(parts, fmt.Sprintf("+%d", groups-splitGroups))
-	}
-	return strings.Join(parts, "; ")
+	return out
 }
 
-func (r *reporter) groupSplit(g *groupDecision) (text string, known bool) {
-	if !g.routed {
-		for _, s := range r.out.services {
-			if !s.OfRelease && s.Group == g.slug {
-				return r.ledger.versionOf(s.Release) + "=100", true
-			}
+// splitParts is how many different splits the summary shows.
+const splitParts = 3
+
+// split is what hosts are known to get, the foremost first: hosts with the same split are
+// one part, and a host is named where parts differ. It stays as it was while something is
+// on its way.
+func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
+	var parts []splitPart
+	add := func(host, text string) {
+		if text == "" {
+			return
 		}
-		return "", true
+		if i := slices.IndexFunc(parts, func(p splitPart) bool { return p.text == text }); i >= 0 {
+			parts[i].more++
+			return
+		}
+		parts = append(parts, splitPart{host: host, text: text})
 	}
-	for _, route := range r.out.routes {
-		if route.slug != g.slug || route.rows[0].pin || route.rows[0].canary {
+	for _, row := range r.splitRows(foremost) {
+		route := r.routeOf(row)
+		if route == nil {
 			continue
 		}
-		v := r.routeState(route)
-		if v.Pending {
-			return "", false
+		switch v := r.routeState(route); {
+		case v.Pending:
+			return prev
+		case v.Accepted:
+			add(r.callers(row), r.weightsOf(route))
 		}
-		if !v.Accepted {
-			return "", true
-		}
-		var parts []string
-		for _, b := range slices.SortedFunc(slices.Values(route.Backends), func(a, b providers.Backend) int {
-			return strings.Compare(r.ledger.versionOf(r.releases[a.Service]), r.ledger.versionOf(r.releases[b.Service]))
-		}) {
-			parts = append(parts, fmt.Sprintf("%s=%d", r.ledger.versionOf(r.releases[b.Service]), b.Weight))
-		}
-		return strings.Join(parts, " "), true
 	}
-	return "", true
+	for _, g := range r.out.groups {
+		if g.routed || !live(g.group) || activeOf(g.group) == nil {
+			continue
+		}
+		for _, s := range r.out.services {
+			if !s.OfRelease && s.Group == g.slug {
+				add(s.Name, r.ledger.versionOf(s.Release)+"=100")
+			}
+		}
+	}
+	return join(parts)
+}
+
+// splitPart is a split, the first host that has it, and how many more have.
+type splitPart struct {
+	host, text string
+	more       int
+}
+
+func join(parts []splitPart) string {
+	if len(parts) == 1 {
+		return parts[0].text
+	}
+	var out []string
+	for _, p := range parts[:min(len(parts), splitParts)] {
+		host := p.host
+		if p.more > 0 {
+			host += fmt.Sprintf(" +%d", p.more)
+		}
+		out = append(out, host+": "+p.text)
+	}
+	if more := len(parts) - splitParts; more > 0 {
+		out = append(out, fmt.Sprintf("+%d", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// splitRows are the rows that follow the weights of groups, that of the foremost domain
+// first.
+func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*row {
+	var first, rest []*row
+	for _, row := range r.out.rows {
+		switch {
+		case row.pin || row.canary:
+		case foremost != nil && row.host == foremost.Domain && strings.TrimSuffix(row.path, "/") == foremost.Path:
+			first = append(first, row)
+		default:
+			rest = append(rest, row)
+		}
+	}
+	return slices.Concat(first, rest)
+}
+
+// callers says what callers of a row name: its host, and its path where it has one; a
+// listener; or a route of a user.
+func (r *reporter) callers(row *row) string {
+	switch {
+	case row.listener != "":
+		return row.listener
+	case row.user != "":
+		if live := r.live[row.user]; live != nil && len(live.Hostnames) > 0 {
+			return live.Hostnames[0]
+		}
+		return row.user
+	}
+	return row.host + strings.TrimSuffix(row.path, "/")
+}
+
+// weightsOf a route by version, such as "1.1.0=90 1.2.0=10".
+func (r *reporter) weightsOf(route *routeDecision) string {
+	var parts []string
+	for _, b := range route.Backends {
+		parts = append(parts, fmt.Sprintf("%s=%d", r.ledger.versionOf(r.releases[b.Service]), b.Weight))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
 }

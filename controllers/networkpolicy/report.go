@@ -55,7 +55,11 @@ func report(f *facts, out *decision, w writes) (v1alpha1.NetworkPolicyStatus, ti
 		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
 		r.userReports(&now)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
-		now.Summary.Split = r.split(now.Summary.Split)
+		foremost := r.foremost(now.Domains)
+		if foremost != nil {
+			now.URL = foremost.URL
+		}
+		now.Summary.Split = r.split(foremost, now.Summary.Split)
 	} else {
 		now.Domains = f.withdrawn(now.Domains)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
@@ -419,9 +423,6 @@ func (r *reporter) groupDecision(g *v1alpha1.ReleaseGroup) *groupDecision {
 	}
 	return nil
 }
-
-// splitGroups is how many groups the summary of the split names.
-const splitGroups = 3
 
 // objectName is the kind and name of an object that was read or built.
 func objectName(o client.Object) string {
