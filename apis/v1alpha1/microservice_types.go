@@ -459,7 +459,8 @@ type ReleaseRun struct {
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
-	// gateTime is when the run came to gate.
+	// gateTime is since when hooks are asked at gate. At PreRollout it is absent until all
+	// domains with release.status canary route to the release.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
 

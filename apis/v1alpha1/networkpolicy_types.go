@@ -694,7 +694,8 @@ type DomainRelease struct {
 	Version string `json:"version,omitempty"`
 
 	// status of the release that the domain leads to: the canary of the group, whatever
-	// its weight, while it has a ready endpoint.
+	// its weight, while it has a ready endpoint; before that, the release that hooks of
+	// type PreRollout are to try.
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
@@ -905,6 +906,15 @@ type GroupTraffic struct {
 	// them.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
+	// canaryDomains says that there are domains or listeners with release.status canary
+	// which belong to the canary of this group.
+	// +optional
+	CanaryDomains bool `json:"canaryDomains,omitempty"`
+	// canary is the release of this group to which all of them route, as accepted: the
+	// canary, or the release about which hooks of type PreRollout are to be asked.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Canary string `json:"canary,omitempty"`
 	// split says whether weights are applied.
 	Split SplitMode `json:"split"`
 	// reason in one CamelCase word, where the revision is not confirmed.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -82,6 +83,108 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 			want(t, "confirmed without it", w.traffic("1-x").Revision, 3)
 		})
 	}
+}
+
+// asked lets hooks of PreRollout be asked about a release of a group.
+func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
+	g.Run = &v1alpha1.ReleaseRun{Release: release, Gate: v1alpha1.GatePreRollout}
+	return g
+}
+
+// A release answers at the domain of the canary while hooks try it, before it has traffic.
+func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
+	const try = "try.example.com"
+	waits := func(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
+		g.Run = &v1alpha1.ReleaseRun{Release: "b", Gate: v1alpha1.GateConfirmRollout}
+		return g
+	}
+	pending := group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100")
+	for name, tc := range map[string]struct {
+		absent        v1alpha1.WhenAbsent
+		group         v1alpha1.ReleaseGroup
+		ready         string
+		split, canary string
+	}{
+		"before":                    {"", waits(pending), "a b", "1.0.0=100", ""},
+		"while they try it":         {"", asked(pending, "b"), "a b", "1.1.0=100", "b"},
+		"else not found":            {v1alpha1.AbsentNotFound, asked(pending, "b"), "a b", "1.1.0=100", "b"},
+		"it has no endpoint":        {"", asked(pending, "b"), "a", "1.0.0=100", ""},
+		"they try another one":      {"", asked(pending, "c"), "a b", "1.0.0=100", ""},
+		"it failed":                 {"", asked(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"), "b"), "a b", "1.0.0=100", ""},
+		"it is the canary at last":  {"", group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"), "a b", "1.1.0=100", "b"},
+		"it was superseded by one":  {"", asked(group("1-x", 1, "c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), "c"), "a b c", "1.2.0=100", "c"},
+		"it is active, none other":  {"", group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), "a b", "1.1.0=100", ""},
+		"none, and nothing instead": {v1alpha1.AbsentNotFound, waits(pending), "a b", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: try, Release: canaryOf(tc.absent)})
+			for release := range strings.FieldsSeq(tc.ready) {
+				w.ready[release] = 1
+			}
+			w.settle()
+			w.ledger(tc.group)
+			w.pass()      // Services are made.
+			for range 3 { // The gateway has not answered yet.
+				w.pass()
+				if tc.split != w.split(try) {
+					t.Errorf("written: %q, want %q", w.split(try), tc.split)
+				}
+				want(t, "not reported before it is accepted", w.traffic("1-x").Canary, "")
+			}
+			w.settle()
+			want(t, "domains", w.traffic("1-x").CanaryDomains, true)
+			want(t, "canary", w.traffic("1-x").Canary, tc.canary)
+			want(t, "other callers", strings.Contains(w.split("1-x.shop.example.com"), "1.0.0") || tc.canary == "" && tc.split == "1.1.0=100", true)
+			named := tc.canary != "" && !slices.Contains(w.traffic("1-x").References, tc.canary)
+			want(t, "pods may go before the route", named, false)
+		})
+	}
+}
+
+// A release that hooks reject keeps its pods until the domain of the canary let it go.
+func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
+	const try = "try.example.com"
+	w := newWorld(t, asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf(v1alpha1.AbsentNotFound)}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	want(t, "tried at", w.split(try), "1.1.0=100")
+	want(t, "others", w.split(newestHost), "1.0.0=100")
+	w.policy.Spec.Domains[1].Release = canaryOf("")
+	w.settle()
+	w.ledger(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+		want(t, "named until the gateway took it out", slices.Contains(w.traffic("1-x").References, "b"), true)
+	}
+	before := w.traffic("1-x").ConfirmedTime
+	w.now = w.now.Add(time.Second)
+	w.settle()
+	want(t, "named then", cmp.Diff([]string{"a"}, w.traffic("1-x").References), "")
+	want(t, "a drain begins", w.traffic("1-x").ConfirmedTime.After(before.Time), true)
+}
+
+// The first release of a newer group is tried at the domain of the newest canary.
+func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
+	const try = "try.example.com"
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf("")}, {Domain: "try-{{.ReleaseGroupName}}.e.com", Release: canaryOf(v1alpha1.AbsentNotFound)}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	w.ledger(asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "tried at", w.split(try), "2.0.0=100")
+	want(t, "and at its own", w.split("try-2-x.e.com"), "2.0.0=100")
+	want(t, "others", w.split(newestHost), "1.0.0=100")
+	want(t, "the newer group", w.traffic("2-x").Canary, "b")
+	want(t, "of the older one", w.traffic("1-x").Canary, "")
+	want(t, "the older one is confirmed", w.traffic("1-x").Revision, 1)
+	want(t, "named", slices.Contains(w.traffic("2-x").References, "b"), true)
+	w.ledger(group("2-x", 2, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "turned down", w.split(try), "1.0.0=100")
+	want(t, "named then", len(w.traffic("2-x").References), 0)
 }
 
 func TestDomainsOfCanariesOfGroups(t *testing.T) {

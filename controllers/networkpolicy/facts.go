@@ -157,6 +157,19 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
+// triable is the release of a group to which domains of the canary route: the canary, or
+// one that is available and about which hooks of PreRollout are asked; nil: there is none.
+func triable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		asked := g.Run != nil && g.Run.Release == r.VersionedMicroservice && g.Run.Gate == v1alpha1.GatePreRollout
+		if r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleasePending && asked {
+			return r
+		}
+	}
+	return nil
+}
+
 // turnedDown says that nothing of a group is to serve, and that none of the releases
 // ever was active: what leads to them goes.
 func turnedDown(g *v1alpha1.ReleaseGroup, releases ...string) bool {

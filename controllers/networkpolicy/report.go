@@ -134,6 +134,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		Slug: g.slug, Split: g.mode, Pinned: g.pinned, Newest: g.newest,
 		Active: r.selected(resources.GroupServiceName(r.policy.Name, g.slug)),
 	}
+	out.CanaryDomains, out.Canary = r.canaryReport(g.group)
 	if v.Accepted {
 		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
 		out.ConfirmedTime = prev.ConfirmedTime
@@ -235,6 +236,31 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		}
 	}
 	return r.leftVerdict(written, prev)
+}
+
+// canaryReport says whether there are domains of the canary of a group, and to which of its
+// releases all of them route; "": to none, or not all do.
+func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release string) {
+	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *row) bool { return !r.ofCanary(row, g) }) {
+		route := r.routeOf(row)
+		if row.pinned == "" || route == nil || !r.routeState(route).Accepted || i > 0 && row.pinned != release {
+			return true, ""
+		}
+		domains, release = true, row.pinned
+	}
+	return domains, release
+}
+
+// ofCanary says whether a row belongs to the canary of a group: where domains are on their
+// way to a newer group, to that of the newer one. One that is at fault itself does not.
+func (r *reporter) ofCanary(row *row, g *v1alpha1.ReleaseGroup) bool {
+	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
+		return false
+	}
+	if of := r.ledger.groupOf[row.pinned]; of != nil {
+		return of == g
+	}
+	return row.newer == g || row.newer == nil && row.group == g
 }
 
 // unseen is why nothing is known of the endpoints of a release: its Service was not there

@@ -257,25 +257,46 @@ func (d *decider) releaseRows(base row, entry v1alpha1.Domain) []*row {
 }
 
 // leadToCanary turns the row of a group into one of its canary: while there is one that
-// has a ready endpoint it gets all, whatever its weight.
+// has a ready endpoint it gets all, whatever its weight. So does a release from the moment
+// on in which hooks are to try it, before it is the canary.
 func (d *decider) leadToCanary(r *row, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
 	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
 	if r.group == nil {
 		return
 	}
+	if r.newest && r.newer == nil {
+		r.newer = d.tried(r.group)
+	}
 	for _, g := range []*v1alpha1.ReleaseGroup{r.newer, r.group} {
-		for i := 0; g != nil && i < len(g.Releases); i++ {
-			x := &g.Releases[i]
-			if x.Status == v1alpha1.ReleaseCanary && d.ready(x.VersionedMicroservice) {
-				r.pinned = x.VersionedMicroservice
-				return
-			}
+		if g == nil {
+			continue
+		}
+		if x := triable(g); x != nil && d.ready(x.VersionedMicroservice) {
+			r.pinned = x.VersionedMicroservice
+			return
 		}
 	}
 	if absent == v1alpha1.AbsentNotFound {
 		r.fail(reasonNoCanary, fmt.Sprintf("release group %q has no canary with a ready endpoint: there is no route until it has one", r.group.Name))
 	}
+}
+
+// tried is the group above base whose first release hooks are to try, before newest domains
+// are on their way to it; nil: there is none.
+func (d *decider) tried(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
+	if orphans(d.policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+		return nil
+	}
+	for _, g := range d.liveGroups() {
+		if g == base {
+			return nil
+		}
+		if g.Level != v1alpha1.LevelPreview && activeOf(g) == nil && triable(g) != nil {
+			return g
+		}
+	}
+	return nil
 }
 
 // groupRows are the rows of a domain that leads to groups.

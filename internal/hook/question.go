@@ -186,9 +186,10 @@ func (p *Place) question(h hlnr.Hook, known []hlnr.HookStatus) (Question, bool) 
 	return Question{}, false
 }
 
-// gate at which the run waits, as the type of its hooks.
+// gate at which the run waits, as the type of its hooks; "": none, or its hooks are not to
+// be asked yet.
 func (p *Place) gate() hlnr.HookType {
-	if p.Run == nil {
+	if p.Run == nil || p.Run.GateTime == nil {
 		return ""
 	}
 	return hlnr.HookType(p.Run.Gate)

@@ -302,6 +302,10 @@ type Report struct {
 	Active string
 	// Newest: domains of the policy that lead to the newest group lead to this one.
 	Newest bool
+	// CanaryDomains: there are domains of the canary of this group, and Canary is the release
+	// to which all of them route, as accepted.
+	CanaryDomains bool
+	Canary        string
 	// Reason and Message where the revision is not confirmed.
 	Reason, Message string
 

@@ -3,6 +3,7 @@ package release
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // asks says that hooks have to agree at a point.
@@ -45,7 +46,16 @@ func (s *scope) gated(run *Run, r *Row, c Child) bool {
 	points := s.points(run, r)
 	for _, p := range points[max(0, slices.Index(points, run.Gate)):] {
 		if run.Gate != p {
-			run.Gate, run.GateTime = p, s.now
+			run.Gate, run.GateTime = p, noTime
+		}
+		if p == PreRollout && run.GateTime.IsZero() {
+			if waits := s.unreachable(r); waits != "" {
+				s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, waits))
+				return true
+			}
+		}
+		if run.GateTime.IsZero() {
+			run.GateTime = s.now // It is asked from here on.
 		}
 		if p == Together {
 			if s.behind(run, r) {
@@ -57,6 +67,22 @@ func (s *scope) gated(run *Run, r *Row, c Child) bool {
 		}
 	}
 	return false
+}
+
+// unreachable says which policy has domains of the canary that do not route to a release
+// yet; "": none. Hooks that try a release come to it by them, and must not meet another one.
+// A policy that does not count holds nothing up (rule 10).
+func (s *scope) unreachable(r *Row) string {
+	var out []string
+	for _, rep := range s.reports {
+		if rep.CanaryDomains && rep.Canary != r.Release && rep.Revision > 0 && rep.Revision >= s.g.SettledRevision {
+			out = append(out, fmt.Sprintf("the domains of the canary of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
+			if rep.Message != "" {
+				out[len(out)-1] += ": " + rep.Message
+			}
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // points are the gates before what comes next, in order.

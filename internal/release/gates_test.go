@@ -1,6 +1,7 @@
 package release
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,6 +86,71 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			if got := stands(observe(Run{}, Spec{Steps: []Step{{Weight: 10}}}, Child{Rollback: &RollbackFact{Run: test.run}})); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestPreRolloutWaitsForDomainsOfTheCanary asks that hooks which try a release are asked when
+// the domains of the canary route to it, where there are any.
+func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
+	t.Parallel()
+	const slug = "1-x"
+	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
+	plan := func(settled int64, reports ...Report) Plan {
+		o := Observed{
+			Spec: spec,
+			Children: []Child{
+				{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1},
+				{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
+			},
+			Ledger: Ledger{Sequence: 9, Groups: []Group{{
+				Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, SettledRevision: settled, Target: Target{Release: "new", Reason: "Latest"},
+				Run: &Run{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1},
+				Releases: []Row{
+					{Release: "new", Version: "1.1.0", Status: Pending},
+					{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
+				},
+			}}},
+		}
+		for _, r := range reports {
+			r.Slug = slug
+			o.Policies = append(o.Policies, Policy{Name: "shop", Groups: []Report{r}})
+		}
+		return Make(o, t0)
+	}
+	for name, test := range map[string]struct {
+		settled int64
+		reports []Report
+		asked   bool
+	}{
+		"no policy":                    {0, nil, true},
+		"no such domains":              {0, []Report{{Revision: 8}}, true},
+		"they route to it":             {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}}, true},
+		"they do not yet":              {0, []Report{{Revision: 8, CanaryDomains: true}}, false},
+		"they route to another one":    {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "old"}}, false},
+		"those of one of two do":       {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 8, CanaryDomains: true}}, false},
+		"of a policy never confirmed":  {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {CanaryDomains: true}}, true},
+		"of a policy that was left":    {8, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 5, CanaryDomains: true}}, true},
+		"of a policy, which says why":  {0, []Report{{Revision: 8, CanaryDomains: true, Message: "no listener"}}, false},
+		"of a policy without revision": {0, []Report{{Revision: 8}, {CanaryDomains: true}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := plan(test.settled, test.reports...)
+			g := p.Ledger.Groups[0]
+			if g.Run == nil || g.Run.Gate != PreRollout || g.Row("new").Status != Pending {
+				t.Fatalf("run %+v", g.Run)
+			}
+			if got := !g.Run.GateTime.IsZero(); got != test.asked {
+				t.Errorf("hooks are asked: %t, want %t", got, test.asked)
+			}
+			said := false
+			for _, n := range p.Notes {
+				said = said || n.Reason == "AwaitingGate" && strings.Contains(n.Message, "do not route to it yet")
+			}
+			if said == test.asked {
+				t.Errorf("it says that it waits to be reached: %t", said)
 			}
 		})
 	}

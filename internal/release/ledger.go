@@ -99,7 +99,8 @@ type Run struct {
 	// Grace is until when the step may be unhealthy beyond its deadline, because the
 	// manager was away when that passed; zero: it was not.
 	Grace time.Time
-	// Gate is the point at which the run waits for hooks, since GateTime; "": none.
+	// Gate is the point at which the run waits for hooks, since GateTime; "": none. Without
+	// GateTime hooks are not asked yet.
 	Gate     Point
 	GateTime time.Time
 	// From is the slug of the group from which the newest domains move to this release;
