@@ -113,16 +113,16 @@ func (b *builder) checkout() string { return filepath.Dir(filepath.Dir(b.source)
 // key is the hash of everything that a binary is made from.
 func (b *builder) key(bin binary) (string, error) {
 	folder := filepath.Join(b.source, bin.folder)
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	var files []string // in lexical order
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && (filepath.Ext(path) == ".go" || slices.Contains([]string{"go.mod", "go.sum"}, entry.Name())) {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("list sources of %s: %w", bin.name, err)
 	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		if path := filepath.Join(folder, name); exists(path) {
-			files = append(files, path)
-		}
-	}
-	slices.Sort(files)
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, bin.pkg, bin.flags, bin.env)
 	for _, path := range files {
@@ -130,7 +130,11 @@ func (b *builder) key(bin binary) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read sources of %s: %w", bin.name, err)
 		}
-		fmt.Fprintln(hash, filepath.Base(path), len(content))
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return "", fmt.Errorf("read sources of %s: %w", bin.name, err)
+		}
+		fmt.Fprintln(hash, filepath.ToSlash(name), len(content))
 		hash.Write(content)
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:8]), nil

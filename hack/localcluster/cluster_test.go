@@ -152,7 +152,7 @@ func TestPartArguments(t *testing.T) {
 	c := testConfig(t, func(c *Config) { c.GatewayThrottle = 2 * time.Second })
 	tests := map[string][]string{
 		"traefik": {"--providers.providersthrottleduration=2s", "--entrypoints.web.address=:8000", "--entrypoints.tcp.address=:9000", "--entrypoints.metrics.address=10.250.0.1:8082", "--metrics.prometheus.addserviceslabels=true", "--providers.kubernetesgateway.experimentalchannel=true",
-			"--entrypoints.https.address=:8443", "--entrypoints.tls.address=:8444", "--entrypoints.tcp-2.address=:9001", "--providers.kubernetesingress=true"},
+			"--entrypoints.https.address=:8443", "--entrypoints.tls.address=:8444", "--entrypoints.tcp-2.address=:9001", "--providers.kubernetesingress=true", "--providers.kubernetesingressnginx=true"},
 		"kube-controller-manager": {"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false"},
 		"kube-apiserver":          {"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--audit-log-path=" + c.auditLog(), "--kubelet-preferred-address-types=InternalIP"},
 		"etcd":                    {"--unsafe-no-fsync", "--listen-client-urls=http://127.0.0.1:2379"},
@@ -228,11 +228,13 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	record(binaries[0])
 	write("kubernetes/go.sum", "x")
 	record(binaries[0])
+	write("kubernetes/beside/beside.go", "package beside")
+	record(binaries[0])
 	flagged := binaries[0]
 	flagged.flags = append(slices.Clone(flagged.flags), "-race")
 	record(flagged)
-	if len(keys) != 4 {
-		t.Errorf("three changes gave %d keys, want 4", len(keys))
+	if len(keys) != 5 {
+		t.Errorf("four changes gave %d keys, want 5", len(keys))
 	}
 }
 

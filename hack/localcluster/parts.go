@@ -283,6 +283,13 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesingress=true",
 			"--providers.kubernetesingress.strictprefixmatching=true",
 			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
+			// Ingresses of the class nginx, by the annotations of ingress-nginx. It reads its configuration as often as the others.
+			"--providers.kubernetesingressnginx=true",
+			"--providers.kubernetesingressnginx.ingressclass=nginx",
+			"--providers.kubernetesingressnginx.controllerclass=k8s.io/ingress-nginx",
+			"--providers.kubernetesingressnginx.publishstatusaddress=" + nodeAddress,
+			"--providers.kubernetesingressnginx.httpentrypoint=web",
+			"--providers.kubernetesingressnginx.httpsentrypoint=https",
 		},
 		Env:     []string{"KUBECONFIG=" + c.path("pki", "traefik.kubeconfig")},
 		Ready:   "http://" + gatewayAPI + "/ping",

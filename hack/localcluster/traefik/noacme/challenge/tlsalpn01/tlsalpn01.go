@@ -1,0 +1,22 @@
+// Package tlsalpn01 holds the options of challenges by TLS.
+package tlsalpn01
+
+import (
+	"time"
+
+	"github.com/go-acme/lego/v5/acme"
+)
+
+// ACMETLS1Protocol is the protocol of RFC 8737.
+const ACMETLS1Protocol = "acme-tls/1"
+
+// ChallengeOption of a challenge.
+type ChallengeOption struct{}
+
+// SetDelay gives an option.
+func SetDelay(time.Duration) ChallengeOption { return ChallengeOption{} }
+
+// ChallengeBlocks fails with [acme.ErrNotBuilt].
+func ChallengeBlocks(string, string) (certificate, key []byte, err error) {
+	return nil, nil, acme.ErrNotBuilt
+}

@@ -1,0 +1,10 @@
+// Package dns knows no DNS provider.
+package dns
+
+import (
+	"github.com/go-acme/lego/v5/acme"
+	"github.com/go-acme/lego/v5/challenge"
+)
+
+// NewDNSChallengeProviderByName fails with [acme.ErrNotBuilt].
+func NewDNSChallengeProviderByName(string) (challenge.Provider, error) { return nil, acme.ErrNotBuilt }
