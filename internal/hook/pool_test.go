@@ -259,7 +259,7 @@ func TestCA(t *testing.T) {
 	}{
 		"trusted":   {ca, "HTTP 200"},
 		"untrusted": {nil, "certificate"},
-		"no PEM":    {[]byte("none"), "there is none in PEM"},
+		"no PEM":    {[]byte("none"), "there is no certificate in PEM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
