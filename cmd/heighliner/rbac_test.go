@@ -27,7 +27,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +40,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var env *apiserver.Env
@@ -305,14 +305,13 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "scraper"}},
 	})
 	scraper := "Bearer " + serviceAccount(t, namespace, "scraper")
-	var missing []string
 	// The manager's cache hears of the last deletion a moment after the API server.
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	await.Nil(t, func(context.Context) error {
 		code, body := get(scraper)
 		if code != http.StatusOK {
-			return false, fmt.Errorf("metrics for a scraper: %d %s", code, body)
+			return fmt.Errorf("metrics for a scraper: %d %s", code, body)
 		}
-		missing = slices.DeleteFunc([]string{
+		missing := slices.DeleteFunc([]string{
 			`heighliner_releases{status="active"} 1`, `heighliner_releases{status="deprecated"} 0`,
 			`heighliner_release_events_total{reason="Promoted"} 2`, `heighliner_release_promotion_seconds_count 2`,
 			`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 1`, `heighliner_hook_call_duration_seconds_count`,
@@ -320,11 +319,11 @@ func TestShippedRightsSuffice(t *testing.T) {
 			`heighliner_github_reads_total{operation="PullRequest",result="Ok"} 1`, `heighliner_github_rate_limit_remaining{host="127.0.0.1:`,
 			`heighliner_webhook_total{result="Accepted"} 1`, `heighliner_webhook_total{result="Unauthorized"} 1`,
 		}, func(line string) bool { return strings.Contains(body, line) })
-		return len(missing) == 0, nil
+		if len(missing) > 0 {
+			return fmt.Errorf("metrics lack %q", missing)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("metrics lack %q: %v", missing, err)
-	}
 }
 
 // installTLS installs the kinds of certificates and listeners.
@@ -374,7 +373,7 @@ func encrypted(t *testing.T, namespace string) {
 	}
 	count := func(want int) {
 		t.Helper()
-		apiserver.Eventually(t, func(ctx context.Context) error {
+		await.Nil(t, func(ctx context.Context) error {
 			for _, gvk := range []schema.GroupVersionKind{
 				{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}, {Group: "gateway.networking.k8s.io", Version: "v1", Kind: "ListenerSet"},
 				{Group: "apisix.apache.org", Version: "v2", Kind: "ApisixTls"},
@@ -393,7 +392,7 @@ func encrypted(t *testing.T, namespace string) {
 	}
 	count(1)
 	for _, p := range policies {
-		apiserver.Eventually(t, func(ctx context.Context) error {
+		await.Nil(t, func(ctx context.Context) error {
 			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 				return err
 			}
@@ -454,7 +453,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	}
 	known := func(want string) {
 		t.Helper()
-		apiserver.Eventually(t, func(ctx context.Context) error {
+		await.Nil(t, func(ctx context.Context) error {
 			got := &v1alpha1.GitHubRepository{}
 			if err := env.Client.Get(ctx, key, got); err != nil {
 				return err
@@ -485,37 +484,30 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 // and those of former releases are collected.
 func copied(t *testing.T, namespace, content string) {
 	t.Helper()
-	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = func() error {
-			var releases v1alpha1.VersionedMicroserviceList
-			var configMaps corev1.ConfigMapList
-			var secrets corev1.SecretList
-			in, copies := client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease}
-			if err := errors.Join(env.Client.List(ctx, &releases, in), env.Client.List(ctx, &configMaps, in, copies), env.Client.List(ctx, &secrets, in, copies)); err != nil {
-				return err
-			}
-			if len(releases.Items) != 1 || len(configMaps.Items) != 1 || len(secrets.Items) != 1 {
-				return fmt.Errorf("%d releases have %d ConfigMaps and %d Secrets", len(releases.Items), len(configMaps.Items), len(secrets.Items))
-			}
-			release, c, s := &releases.Items[0], &configMaps.Items[0], &secrets.Items[0]
-			if !metav1.IsControlledBy(c, release) || !metav1.IsControlledBy(s, release) {
-				return fmt.Errorf("the copies are owned by %v and %v", c.OwnerReferences, s.OwnerReferences)
-			}
-			if c.Data["file"] != content || string(s.Data["file"]) != content {
-				return errors.New("the copies hold something else")
-			}
-			from := release.Spec.Template.Spec.Containers[0].EnvFrom
-			if from[0].ConfigMapRef.Name != c.Name || from[1].SecretRef.Name != s.Name {
-				return fmt.Errorf("the pods do not name the copies: %v", from)
-			}
-			return nil
-		}()
-		return last == nil, nil
+	await.Nil(t, func(ctx context.Context) error {
+		var releases v1alpha1.VersionedMicroserviceList
+		var configMaps corev1.ConfigMapList
+		var secrets corev1.SecretList
+		in, copies := client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease}
+		if err := errors.Join(env.Client.List(ctx, &releases, in), env.Client.List(ctx, &configMaps, in, copies), env.Client.List(ctx, &secrets, in, copies)); err != nil {
+			return err
+		}
+		if len(releases.Items) != 1 || len(configMaps.Items) != 1 || len(secrets.Items) != 1 {
+			return fmt.Errorf("%d releases have %d ConfigMaps and %d Secrets", len(releases.Items), len(configMaps.Items), len(secrets.Items))
+		}
+		release, c, s := &releases.Items[0], &configMaps.Items[0], &secrets.Items[0]
+		if !metav1.IsControlledBy(c, release) || !metav1.IsControlledBy(s, release) {
+			return fmt.Errorf("the copies are owned by %v and %v", c.OwnerReferences, s.OwnerReferences)
+		}
+		if c.Data["file"] != content || string(s.Data["file"]) != content {
+			return errors.New("the copies hold something else")
+		}
+		from := release.Spec.Template.Spec.Containers[0].EnvFrom
+		if from[0].ConfigMapRef.Name != c.Name || from[1].SecretRef.Name != s.Name {
+			return fmt.Errorf("the pods do not name the copies: %v", from)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("wait for copies: %v", last)
-	}
 }
 
 // serviceAccount makes one, and gives a token of it.
@@ -549,12 +541,15 @@ func borrowed(t *testing.T, namespace string) {
 	create(t, policy)
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
-			return ok(), client.IgnoreNotFound(env.Client.Get(ctx, client.ObjectKeyFromObject(route), route))
+		await.Nil(t, func(ctx context.Context) error {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
+				return err
+			}
+			if !ok() {
+				return fmt.Errorf("not %s: the rule leads to %v", what, route.Spec.Rules[0].BackendRefs)
+			}
+			return nil
 		})
-		if err != nil {
-			t.Fatalf("%s: not within 90s: the rule leads to %v", what, route.Spec.Rules[0].BackendRefs)
-		}
 	}
 	leads := func(service string) bool {
 		refs := route.Spec.Rules[0].BackendRefs
@@ -573,27 +568,20 @@ func borrowed(t *testing.T, namespace string) {
 // serves waits until a version alone is there, active and routed.
 func serves(t *testing.T, namespace, version string) {
 	t.Helper()
-	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = func() error {
-			ms, hnp := &v1alpha1.Microservice{}, &v1alpha1.NetworkPolicy{}
-			key := client.ObjectKey{Namespace: namespace, Name: "shop"}
-			if err := errors.Join(env.Client.Get(ctx, key, ms), env.Client.Get(ctx, key, hnp)); err != nil {
-				return err
-			}
-			var releases v1alpha1.VersionedMicroserviceList
-			if err := env.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
-				return err
-			}
-			s := ms.Status.Summary
-			if s.Active != version || len(releases.Items) != 1 || hnp.Status.Summary.Domains != "1/1" {
-				return fmt.Errorf("active %q, canary %q, %d releases, domains %q, conditions %v", s.Active, s.Canary, len(releases.Items), hnp.Status.Summary.Domains, ms.Status.Conditions)
-			}
-			return nil
-		}()
-		return last == nil, nil
+	await.Nil(t, func(ctx context.Context) error {
+		ms, hnp := &v1alpha1.Microservice{}, &v1alpha1.NetworkPolicy{}
+		key := client.ObjectKey{Namespace: namespace, Name: "shop"}
+		if err := errors.Join(env.Client.Get(ctx, key, ms), env.Client.Get(ctx, key, hnp)); err != nil {
+			return err
+		}
+		var releases v1alpha1.VersionedMicroserviceList
+		if err := env.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		s := ms.Status.Summary
+		if s.Active != version || len(releases.Items) != 1 || hnp.Status.Summary.Domains != "1/1" {
+			return fmt.Errorf("wait for %s: active %q, canary %q, %d releases, domains %q, conditions %v", version, s.Active, s.Canary, len(releases.Items), hnp.Status.Summary.Domains, ms.Status.Conditions)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("wait for %s: %v", version, last)
-	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // asManager, when it is set, makes the test binary the manager of that version.
@@ -254,9 +255,9 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		if v > 0 {
 			images.Push(t, "team/shop", version)
 		}
-		waitFor(t, version, 3*time.Minute, func() string { return missing(t, namespace, version, services*(v+1)) })
+		waitFor(t, version, 15*time.Minute, func() string { return missing(t, namespace, version, services*(v+1)) })
 	}
-	waitFor(t, "rest", time.Minute, func() string {
+	waitFor(t, "rest", await.Limit, func() string {
 		if writes := proxy.clear(); len(writes) > 0 || !proxy.quiet(2*time.Second) {
 			return fmt.Sprintf("%d writes since the last look", len(writes))
 		}
@@ -268,7 +269,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	proxy.clear()
 	began := time.Now()
 	another := startManager(t, "v2.0.0-rc.1", kubeconfig, namespace)
-	waitFor(t, "the other build to look at everything", 2*time.Minute, func() string {
+	waitFor(t, "the other build to look at everything", 15*time.Minute, func() string {
 		ms, releases := another.reconciled("microservice"), another.reconciled("versionedmicroservice")
 		if ms < services || releases < services*versions || another.reconciled("imagepolicy") < 1 || !proxy.quiet(3*time.Second) {
 			return fmt.Sprintf("it looked at %d Microservices and %d releases", ms, releases)

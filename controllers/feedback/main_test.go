@@ -33,6 +33,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var env *apiserver.Env
@@ -354,18 +355,15 @@ func (s *story) remembered() *remembered {
 }
 
 // settle reconciles until nothing more happens without a change or the clock, and
-// gives the time until the next pass.
+// gives the time until the next pass. A task that a pass began may be over when the
+// pass is: that it was there shows in its outcome.
 func (s *story) settle() time.Duration {
 	s.Helper()
 	for range 200 {
-		before := s.get()
+		before, known := s.get(), s.remembered().outcome
 		next := s.once()
-		if s.remembered().task != nil {
-			for end := time.Now().Add(30 * time.Second); s.remembered().task != nil; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					s.Fatal("the task does not end")
-				}
-			}
+		await.Until(s, "the task to end", func() bool { return s.remembered().task == nil })
+		if outcome := s.remembered().outcome; outcome != nil && outcome != known {
 			continue
 		}
 		after := s.get()

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
-	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // run starts a manager with the controller for the namespaces.
@@ -59,7 +59,7 @@ func (s *story) run(namespaces ...string) {
 // eventually waits for the Deployments at GitHub.
 func (s *story) eventually(want ...string) {
 	s.Helper()
-	apiserver.Eventually(s, func(context.Context) error {
+	await.Nil(s, func(context.Context) error {
 		if got := s.deployments(); fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("deployments %q, want %q, condition %q", got, want, s.condition())
 		}
@@ -116,7 +116,7 @@ func TestEventsAlone(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)
 	}
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		if s.get() != nil {
 			return fmt.Errorf("the GitHubRepository stays")
 		}

@@ -31,6 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var env *apiserver.Env
@@ -229,11 +230,7 @@ func (s *story) once(name string) time.Duration {
 	if err != nil {
 		s.Fatalf("reconcile %s: %v", name, err)
 	}
-	for end := time.Now().Add(30 * time.Second); s.reconciler.looks.of(s.key(name)).task != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("the look of %s does not end", name)
-		}
-	}
+	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.looks.of(s.key(name)).task == nil })
 	return result.RequeueAfter
 }
 

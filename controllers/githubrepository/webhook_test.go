@@ -19,7 +19,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
-	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // door is the hooks of a story, served.
@@ -254,7 +254,7 @@ func TestSlowDeliveries(t *testing.T) {
 	for range maxDeliveriesForOne {
 		go slow()
 	}
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		if n := d.hooks.places.count("for " + d.key("other").String()); n != maxDeliveriesForOne {
 			return fmt.Errorf("%d deliveries are under way", n)
 		}
@@ -290,7 +290,7 @@ func TestReplicasAskTheLeader(t *testing.T) {
 	same(t, "answer", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
 	d.send(d.repo.PackageEvent("package", "shop"), "signs")
 	same(t, "passed on here", d.after(coalesce), []string(nil))
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
 			return errors.New("nobody asked for a look")
 		}

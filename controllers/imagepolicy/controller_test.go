@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 func container(name string) corev1.Container { return corev1.Container{Name: name} }
@@ -448,7 +449,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		s.clock.Step(time.Minute)
 		_, next := s.once("shop")
 		same(t, "next: the look wakes it", next, time.Duration(0))
-		receive(t, "asked", entered)
+		await.Receive(t, "asked", entered)
 		writes := s.writes
 		s.once("shop")
 		same(t, "writes while it looks", s.writes, writes)
@@ -471,7 +472,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		entered := hang(s)
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"1.1.0"} })
 		p, _ := s.once("shop")
-		receive(t, "asked", entered)
+		await.Receive(t, "asked", entered)
 		same(t, "offered", offered(p), []string(nil))
 		same(t, "Reconciling", condition(p, "Reconciling"), "True Looking: the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
 	})
@@ -481,7 +482,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		entered := hang(s)
 		s.policy("shop")
 		p, next := s.once("shop")
-		receive(t, "asked", entered)
+		await.Receive(t, "asked", entered)
 		same(t, "writes at first", s.writes, 0)
 		same(t, "next", next, slowLook)
 		s.clock.Step(slowLook)

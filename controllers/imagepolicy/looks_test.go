@@ -10,6 +10,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // crowd is looks that do not end by themselves.
@@ -48,24 +49,15 @@ func (c *crowd) begin(namespace, name, image, user string) {
 	})
 }
 
-func receive[T any](t testing.TB, what string, from <-chan T) (got T) {
-	t.Helper()
-	select {
-	case got = <-from:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("not %s", what)
-	}
-	return got
-}
-
 // size waits until so many looks wait and run.
 func (c *crowd) size(waiting, running int) {
 	c.Helper()
-	w, r := c.looks.size()
-	for end := time.Now().Add(10 * time.Second); (w != waiting || r != running) && time.Now().Before(end); w, r = c.looks.size() {
-		time.Sleep(time.Millisecond)
-	}
-	same(c, "waiting and running", []int{w, r}, []int{waiting, running})
+	await.Nil(c, func(context.Context) error {
+		if w, r := c.looks.size(); w != waiting || r != running {
+			return fmt.Errorf("%d looks wait and %d run, want %d and %d", w, r, waiting, running)
+		}
+		return nil
+	})
 }
 
 // One tenant, one registry, and one credential take a part of the looks only; who
@@ -108,11 +100,11 @@ func TestSharesOfLooks(t *testing.T) {
 				test.many(c, i)
 			}
 			for range test.running {
-				receive(t, "as many as may begin", c.began)
+				await.Receive(t, "as many as may begin", c.began)
 			}
 			c.size(50-test.running, test.running)
 			test.other(c)
-			same(t, "begins", receive(t, "the other one", c.began).Name, "good")
+			same(t, "begins", await.Receive(t, "the other one", c.began).Name, "good")
 			c.size(50-test.running, test.running+1)
 		})
 	}
@@ -129,7 +121,7 @@ func TestLooksAreBounded(t *testing.T) {
 	c.size(24, 16)
 	first := map[string]bool{}
 	for range 16 {
-		first[receive(t, "begun", c.began).Name] = true
+		first[await.Receive(t, "begun", c.began).Name] = true
 	}
 	for i := range 16 {
 		if !first[fmt.Sprint(i)] {
@@ -138,12 +130,12 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 	for i := range 24 {
 		c.finish <- struct{}{}
-		receive(t, "woken", c.woken)
+		await.Receive(t, "woken", c.woken)
 		c.size(23-i, 16)
 	}
 	for range 16 {
 		c.finish <- struct{}{}
-		receive(t, "woken", c.woken)
+		await.Receive(t, "woken", c.woken)
 	}
 	c.size(0, 0)
 	same(t, "places that are kept", len(c.looks.running), 0)
@@ -157,19 +149,19 @@ func TestTasksEnd(t *testing.T) {
 	c.start()
 	evil := types.NamespacedName{Namespace: "evil", Name: "p"}
 	c.begin("evil", "p", "a.example/x", "")
-	receive(t, "begun", c.began)
+	await.Receive(t, "begun", c.began)
 	c.begin("evil", "p", "b.example/x", "")
-	same(t, "ended", receive(t, "ended", c.ended), evil)
-	receive(t, "begun again", c.began)
+	same(t, "ended", await.Receive(t, "ended", c.ended), evil)
+	await.Receive(t, "begun again", c.began)
 	same(t, "present task", c.looks.of(evil).task.look.question.repository, "b.example/x")
 	c.finish <- struct{}{}
-	receive(t, "woken", c.woken)
+	await.Receive(t, "woken", c.woken)
 	same(t, "present look", c.looks.of(evil).look.question.repository, "b.example/x")
 
 	c.begin("evil", "p", "c.example/x", "")
-	receive(t, "begun", c.began)
+	await.Receive(t, "begun", c.began)
 	c.looks.forget(evil)
-	receive(t, "ended when forgotten", c.ended)
+	await.Receive(t, "ended when forgotten", c.ended)
 	c.size(0, 0)
 	same(t, "remembered", len(c.looks.policies), 0)
 
@@ -184,7 +176,7 @@ func TestTasksEnd(t *testing.T) {
 		t.Errorf("%d wait that were stopped", waiting)
 	}
 	for range 2 {
-		receive(t, "ended when stopped", c.ended)
+		await.Receive(t, "ended when stopped", c.ended)
 	}
 	select {
 	case policy := <-c.woken:

@@ -29,6 +29,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var env *apiserver.Env
@@ -217,11 +218,7 @@ func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 // await the end of a policy's look.
 func (s *story) await(name string) {
 	s.Helper()
-	for end := time.Now().Add(30 * time.Second); s.reconciler.looks.of(s.key(name)).task != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("the look of %s does not end", name)
-		}
-	}
+	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.looks.of(s.key(name)).task == nil })
 }
 
 // look passes when the policy is due again.

@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
-	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // run starts a manager with the controller for the story's namespace.
@@ -85,11 +85,11 @@ func TestSlowRegistryStopsNobodyElse(t *testing.T) {
 	}
 	s.run()
 	for range 2 {
-		receive(t, "asked", asked)
+		await.Receive(t, "asked", asked)
 	}
 	s.push("1.0.0")
 	s.policy("good")
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		p := &v1alpha1.ImagePolicy{}
 		s.get("good", p)
 		if len(p.Status.Releases) == 0 {
@@ -98,7 +98,7 @@ func TestSlowRegistryStopsNobodyElse(t *testing.T) {
 		return nil
 	})
 	s.edit("slow-7", func(p *v1alpha1.ImagePolicy) { p.Spec.Versioning.Range = "nonsense" })
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		p := &v1alpha1.ImagePolicy{}
 		s.get("slow-7", p)
 		if !strings.HasPrefix(condition(p, "Stalled"), "True InvalidSpec") {
@@ -117,7 +117,7 @@ func TestWatches(t *testing.T) {
 	s.run()
 	eventually := func(want ...string) {
 		t.Helper()
-		apiserver.Eventually(t, func(context.Context) error {
+		await.Nil(t, func(context.Context) error {
 			p := &v1alpha1.ImagePolicy{}
 			s.get("shop", p)
 			if diff := cmp.Diff(want, offered(p)); diff != "" {
@@ -172,7 +172,7 @@ func TestGitHubRepositoryWakesPolicies(t *testing.T) {
 	s.run()
 	offers := func(want ...string) {
 		t.Helper()
-		apiserver.Eventually(t, func(context.Context) error {
+		await.Nil(t, func(context.Context) error {
 			p := &v1alpha1.ImagePolicy{}
 			s.get("shop", p)
 			if diff := cmp.Diff(want, previews(p)); diff != "" {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestServerKindsInstalledLater routes by kinds that the API server learns of while the
@@ -213,10 +213,10 @@ func (s *onServer) remove() {
 	if err := server.Delete(s.t.Context(), &policy); err != nil {
 		s.t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return len(s.objects()) == 0, nil
+	await.Nil(s.t, func(context.Context) error {
+		if left := s.objects(); len(left) > 0 {
+			return fmt.Errorf("still there: %v", left)
+		}
+		return nil
 	})
-	if err != nil {
-		s.t.Errorf("still there after 30s: %v", s.objects())
-	}
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -24,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
-	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 func TestServerRollout(t *testing.T) {
@@ -82,14 +81,14 @@ func TestServerRollout(t *testing.T) {
 // endpoints waits until a Service has a ready one.
 func (p *place) endpoints(service string) {
 	p.t.Helper()
-	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	await.Nil(p.t, func(ctx context.Context) error {
 		var slices discoveryv1.EndpointSliceList
 		err := server.List(ctx, &slices, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
-		return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 && serving(slices.Items[0].Endpoints[0]), nil
+		if err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 && serving(slices.Items[0].Endpoints[0]) {
+			return nil
+		}
+		return fmt.Errorf("Service %s has no ready endpoint: %w", service, err)
 	})
-	if err != nil {
-		p.t.Fatalf("Service %s has no ready endpoint", service)
-	}
 }
 
 // atMost bounds the writes since there were so many.
@@ -115,12 +114,16 @@ func (p *place) route() *gatewayv1.HTTPRoute {
 func (p *place) gone(o client.Object) {
 	p.t.Helper()
 	o.SetNamespace(p.namespace)
-	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		return client.IgnoreNotFound(server.Get(ctx, client.ObjectKeyFromObject(o), o)) == nil && server.Get(ctx, client.ObjectKeyFromObject(o), o) != nil, nil
+	await.Nil(p.t, func(ctx context.Context) error {
+		switch err := server.Get(ctx, client.ObjectKeyFromObject(o), o); {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		default:
+			return fmt.Errorf("%s is still there", o.GetName())
+		}
 	})
-	if err != nil {
-		p.t.Fatalf("%s is still there", o.GetName())
-	}
 }
 
 // watchServices holds that no Service is deleted while a route names it. The
@@ -396,7 +399,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		return routes.Items[0], out
 	}
 	filter := v1alpha1.RouteFilter{RequestHeaderModifier: &v1alpha1.HeaderModifier{Set: []v1alpha1.HeaderValue{{Name: header, Value: "a"}}}}
-	apiserver.Eventually(t, func(ctx context.Context) error { // The server takes a moment to know its rules.
+	await.Nil(t, func(ctx context.Context) error { // The server takes a moment to know its rules.
 		route, _ := backends()
 		route.Spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{
 			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: header, Value: "a"}}},
@@ -407,7 +410,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		return nil
 	})
 	var policy v1alpha1.NetworkPolicy
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		p.get("shop", &policy)
 		policy.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{filter}
 		return server.Update(ctx, &policy)
@@ -418,7 +421,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		if _, left := backends(); len(left) != 1 {
 			return fmt.Errorf("shares without a pod of the canary: %q", left)
 		}
@@ -429,7 +432,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	})
 	time.Sleep(time.Second) // The pass that its own report wakes tries what is refused once more.
 	p.quiet()
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		p.get("shop", &policy)
 		policy.Spec.Provider.Gateway.Filters = nil
 		return server.Update(ctx, &policy)

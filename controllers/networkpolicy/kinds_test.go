@@ -22,6 +22,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // watched are kinds whose API server has what the mapper knows, and the watches that
@@ -255,7 +256,7 @@ func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	if err := env.Client.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		var now v1alpha1.NetworkPolicy
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(policy), &now); err != nil {
 			return err

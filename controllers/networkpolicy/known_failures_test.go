@@ -1,6 +1,8 @@
 package networkpolicy
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestKnownFailures plays what other controllers got wrong about routes and Services.
@@ -465,13 +468,12 @@ func TestServerDriftIsRepairedAtOnce(t *testing.T) {
 		}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		deadline := time.Now().Add(5 * time.Second)
-		for mustJSON(p.route().Spec) != mustJSON(carried) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not put back within 5s: %s", name, cmp.Diff(carried, p.route().Spec))
+		await.Nil(t, func(context.Context) error {
+			if now := p.route().Spec; mustJSON(now) != mustJSON(carried) {
+				return fmt.Errorf("%s: not put back: %s", name, cmp.Diff(carried, now))
 			}
-			time.Sleep(20 * time.Millisecond)
-		}
+			return nil
+		})
 	}
 	p.quiet()
 }

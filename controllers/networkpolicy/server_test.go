@@ -35,6 +35,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // The package's tests share an API server with a real controller-manager, which
@@ -336,13 +337,15 @@ func (p *place) pod(release string, ports ...corev1.ContainerPort) *corev1.Pod {
 func (p *place) eventually(name, what string, ok func(*v1alpha1.NetworkPolicy) bool) *v1alpha1.NetworkPolicy {
 	p.t.Helper()
 	var policy v1alpha1.NetworkPolicy
-	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		err := server.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, &policy)
-		return err == nil && ok(&policy), nil
+	await.Nil(p.t, func(ctx context.Context) error {
+		if err := server.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, &policy); err != nil {
+			return err
+		}
+		if !ok(&policy) {
+			return fmt.Errorf("%s: status is %s", what, mustJSON(policy.Status))
+		}
+		return nil
 	})
-	if err != nil {
-		p.t.Fatalf("%s: not within 30s; status is %s", what, mustJSON(policy.Status))
-	}
 	return &policy
 }
 
@@ -364,13 +367,12 @@ func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
 // before the last write that follows from it.
 func (p *place) quiet() {
 	p.t.Helper()
-	var writes []string
-	for range 4 {
+	await.Nil(p.t, func(context.Context) error {
 		before := requests.in(p.namespace)
 		time.Sleep(1500 * time.Millisecond) // Not for luck: the time is what is tested.
-		if writes = requests.in(p.namespace)[len(before):]; len(writes) == 0 {
-			return
+		if writes := requests.in(p.namespace)[len(before):]; len(writes) > 0 {
+			return fmt.Errorf("writes at rest: %q", writes)
 		}
-	}
-	p.t.Errorf("writes at rest: %q", writes)
+		return nil
+	})
 }

@@ -2,16 +2,17 @@ package networkpolicy
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestServerMendsTampering edits a route or Service by hand so that it would lead
@@ -69,12 +70,12 @@ func tamper(t *testing.T, read func(*place) client.Object, edit func(client.Obje
 	if err := server.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		return sum(read(p)) == before, nil
+	await.Nil(t, func(context.Context) error {
+		if now := sum(read(p)); now != before {
+			return fmt.Errorf("not undone: %s, want %s", now, before)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("not undone within 20s: %s, want %s", sum(read(p)), before)
-	}
 }
 
 // TestServerClaimsNeedARoute lets an older policy name a host that no Gateway serves

@@ -2,7 +2,9 @@ package networkpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // webRoute is the route of somebody else in a namespace of the server.
@@ -67,13 +69,12 @@ func refs(u *unstructured.Unstructured, name string) string {
 func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructured {
 	p.t.Helper()
 	var u *unstructured.Unstructured
-	err := wait.PollUntilContextTimeout(p.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		u = p.readWeb()
-		return refs(u, rule) == wanted, nil
+	await.Nil(p.t, func(context.Context) error {
+		if u = p.readWeb(); refs(u, rule) != wanted {
+			return fmt.Errorf("%s: rule %q leads to %q, want %q: %s", what, rule, refs(u, rule), wanted, mustJSON(u))
+		}
+		return nil
 	})
-	if err != nil {
-		p.t.Fatalf("%s: rule %q leads to %q, want %q: %s", what, rule, refs(u, rule), wanted, mustJSON(u))
-	}
 	return u
 }
 
@@ -315,26 +316,33 @@ func TestServerLeavesARuleThatIsSetBack(t *testing.T) {
 	p.pod("a")
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
 	u := p.eventuallyWeb("taken", "main", "shop/a=100")
-	before := len(requests.in(p.namespace))
-	until := time.Now().Add(6 * time.Second)
-	for time.Now().Before(until) {
+	before, began := len(requests.in(p.namespace)), time.Now()
+	wrote := func() (n int) {
+		for _, line := range requests.in(p.namespace)[before:] {
+			if strings.Contains(line, "/httproutes/web") {
+				n++
+			}
+		}
+		return n
+	}
+	var now *v1alpha1.NetworkPolicy
+	await.Nil(t, func(ctx context.Context) error { // The other one is as fast as this is called.
 		if u = p.readWeb(); refs(u, "main") == "shop/a=100" {
 			p.editWeb(func(rules []any) {
 				rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080)}}
 			})
 		}
-		time.Sleep(20 * time.Millisecond) // How fast the other one is.
-	}
-	wrote := 0
-	for _, line := range requests.in(p.namespace)[before:] {
-		if strings.Contains(line, "/httproutes/web") {
-			wrote++
+		now = &v1alpha1.NetworkPolicy{}
+		p.get("shop", now)
+		if n := wrote(); n <= setBackFree || !has("Ready", "RuleConflict")(now) {
+			return fmt.Errorf("%d writes to the route, status %s", n, mustJSON(now.Status))
 		}
+		return nil
+	})
+	// After the free ones it waits for 1 s, 2 s, 4 s, and so on.
+	if n, took := wrote(), time.Since(began); n > setBackFree+2+bits.Len(uint(took.Seconds())) {
+		t.Errorf("%d writes to the route in %s", n, took)
 	}
-	if wrote < setBackFree || wrote > setBackFree+3 {
-		t.Errorf("%d writes to the route in 6 s", wrote)
-	}
-	now := p.eventually("shop", "told", has("Ready", "RuleConflict"))
 	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" sets the rules of HTTPRoute "web" back`) {
 		t.Errorf("message is %q", c.Message)
 	}
@@ -361,14 +369,11 @@ func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 		kinds: &kinds{seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
 	}
 	// The running controller writes to it too: a conflict is tried again, as by a queue.
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+	await.Nil(t, func(ctx context.Context) error {
 		if err := server.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
-			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+			return client.IgnoreNotFound(err)
 		}
 		_, err := late.leave(ctx, policy)
-		return false, err
+		return errors.Join(errors.New("the policy is still there"), err)
 	})
-	if err != nil {
-		t.Errorf("the policy is still there: %v", err)
-	}
 }

@@ -156,11 +156,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	}
 
 	// The writes of a pass would be seen, and the load changes nothing.
-	written = len(world.writes.in(release.Namespace))
-	pass(t, release, 5)
-	if n := len(world.writes.in(release.Namespace)); n != written {
-		t.Errorf("steady state: %v", world.writes.in(release.Namespace)[written:])
-	}
+	steady(t, release)
 
 	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
 	eventually(t, func() string {

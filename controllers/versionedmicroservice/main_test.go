@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +28,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // world is an API server with the controllers of Deployments and ReplicaSets, and
@@ -147,23 +147,41 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 	})
 }
 
+// cached waits until the manager's cache has an object as the server has it. Both are
+// read each time: another write may come meanwhile.
+func cached(t *testing.T, obj client.Object) {
+	t.Helper()
+	eventually(t, func() string {
+		if text := fetch(t, obj); text != "" {
+			return text
+		}
+		live := obj.GetResourceVersion()
+		if err := world.manager.GetClient().Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(live, obj.GetResourceVersion())
+	})
+}
+
+// steady waits until passes write nothing: what a test waited for may be seen before the
+// last write that follows from it. A pass that writes each time is never steady.
+func steady(t *testing.T, release *hlnr.VersionedMicroservice) {
+	t.Helper()
+	eventually(t, func() string {
+		before := world.writes.in(release.Namespace)
+		pass(t, release, 5)
+		if now := world.writes.in(release.Namespace); len(now) > len(before) {
+			return fmt.Sprintf("five passes over a steady state wrote %v", now[len(before):])
+		}
+		return ""
+	})
+}
+
 // pass reconciles one release n times outside of the queue, over the manager's cache.
 func pass(t *testing.T, release *hlnr.VersionedMicroservice, n int) {
 	t.Helper()
-	for _, obj := range []client.Object{&hlnr.VersionedMicroservice{}, deploymentOf(release)} {
-		eventually(t, func() string {
-			obj.SetNamespace(release.Namespace)
-			obj.SetName(release.Name)
-			if text := fetch(t, obj); text != "" {
-				return text
-			}
-			live := obj.GetResourceVersion()
-			if err := world.manager.GetClient().Get(t.Context(), client.ObjectKeyFromObject(release), obj); err != nil {
-				return err.Error()
-			}
-			return cmp.Diff(live, obj.GetResourceVersion())
-		})
-	}
+	cached(t, &hlnr.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: release.Namespace, Name: release.Name}})
+	cached(t, deploymentOf(release))
 	r := &reconciler{
 		client: world.manager.GetClient(), live: world.manager.GetAPIReader(),
 		writer:  apply.Writer{Client: world.manager.GetClient(), Live: world.manager.GetAPIReader(), Owner: fieldOwner},
@@ -191,14 +209,12 @@ func namespace(t *testing.T, labels map[string]string) string {
 // eventually waits until check finds nothing to say.
 func eventually(t *testing.T, check func() string) {
 	t.Helper()
-	last := "never checked"
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == "", nil
+	await.Nil(t, func(context.Context) error {
+		if text := check(); text != "" {
+			return errors.New(text)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("still after 30s: %s", last)
-	}
 }
 
 // fetch reads into obj, or says why not.

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"context"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // Row 56 of the known failures: whatever a provider answers, its connections are used
@@ -63,13 +65,12 @@ func TestConnectionsDoNotPileUp(t *testing.T) {
 				for range questions {
 					s.send(t.Context(), q)
 				}
-				deadline := time.Now().Add(5 * time.Second)
-				for open.Load() > most && time.Now().Before(deadline) {
-					time.Sleep(10 * time.Millisecond) // the server hears of it a little later
-				}
-				if n := open.Load(); n > most {
-					t.Errorf("%d connections are open after %d questions", n, questions)
-				}
+				await.Nil(t, func(context.Context) error { // the server hears of it a little later
+					if n := open.Load(); n > most {
+						return fmt.Errorf("%d connections are open after %d questions", n, questions)
+					}
+					return nil
+				})
 			})
 		}
 	}
@@ -107,11 +108,7 @@ func TestSeriesDoNotGrow(t *testing.T) {
 		})
 		key := types.NamespacedName{Namespace: fmt.Sprint("n", i), Name: fmt.Sprint("r", i)}
 		m.Ask(key, Request{At: time.Now().Truncate(time.Second), Spec: *spec, Canary: Target{Namespace: key.Namespace, Release: key.Name}})
-		select {
-		case <-woken:
-		case <-time.After(10 * time.Second):
-			t.Fatal("no round")
-		}
+		await.Receive(t, "a round", woken)
 		if i == 0 {
 			now = series()
 		}

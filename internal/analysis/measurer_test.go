@@ -18,6 +18,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // clock that a test moves.
@@ -72,13 +73,7 @@ func keyOf(release string) types.NamespacedName {
 
 func wait(t *testing.T, woken <-chan types.NamespacedName) types.NamespacedName {
 	t.Helper()
-	select {
-	case key := <-woken:
-		return key
-	case <-time.After(20 * time.Second):
-		t.Fatal("no round ended within 20 seconds")
-		return types.NamespacedName{}
-	}
+	return await.Receive(t, "the end of a round", woken)
 }
 
 // TestAsk: a round begins without blocking, wakes once, and is there until
@@ -343,7 +338,7 @@ func TestThrottled(t *testing.T) {
 	p := newPool(t.Context(), 4, 1000, c.Now)
 	asked := map[string]int{}
 	ask := func(address string, at int64, a answer) answer {
-		return p.do(t.Context(), query{address: address, at: at}, time.Second, func(context.Context) answer {
+		return p.do(t.Context(), query{address: address, at: at}, await.Limit, func(context.Context) answer {
 			asked[address]++
 			return a
 		})
@@ -402,10 +397,10 @@ func TestPoolForgets(t *testing.T) {
 	c := &clock{now: start}
 	p := newPool(t.Context(), 4, 1000, c.Now)
 	for i := range 100 {
-		p.do(t.Context(), query{address: fmt.Sprintf("http://host-%d", i)}, time.Second, func(context.Context) answer { return answer{value: 1} })
+		p.do(t.Context(), query{address: fmt.Sprintf("http://host-%d", i)}, await.Limit, func(context.Context) answer { return answer{value: 1} })
 	}
 	c.add(keepEndpoints + time.Second)
-	p.do(t.Context(), query{address: "http://last"}, time.Second, func(context.Context) answer { return answer{value: 1} })
+	p.do(t.Context(), query{address: "http://last"}, await.Limit, func(context.Context) answer { return answer{value: 1} })
 	if len(p.calls) != 1 || len(p.endpoints) != 1 {
 		t.Errorf("%d answers and %d endpoints are kept, want 1 and 1", len(p.calls), len(p.endpoints))
 	}
@@ -586,11 +581,7 @@ func TestStart(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the question goes on")
-	}
+	await.Receive(t, "the end of the question", ended)
 	select {
 	case key := <-woken:
 		t.Errorf("woken for %s", key)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // secrets by namespace/name.
@@ -154,7 +155,7 @@ func TestPrometheusAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := serve(t, answers(test.status, test.body))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 			defer cancel()
 			got := openSender(t, nil).send(ctx, query{provider: providerPrometheus, address: address, text: "up", at: start.UnixNano()})
 			check(t, test.want, got)
@@ -267,7 +268,7 @@ func TestUnreachable(t *testing.T) {
 		} {
 			t.Run(string(provider)+" "+name, func(t *testing.T) {
 				t.Parallel()
-				limit := 5 * time.Second
+				limit := await.Limit
 				if test.reason == Timeout {
 					limit = 300 * time.Millisecond
 				}
@@ -554,9 +555,10 @@ func TestConnections(t *testing.T) {
 		}
 		s.send(t.Context(), q)
 	}
-	for deadline := time.Now().Add(20 * time.Second); open.Load() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are left open", open.Load())
+	await.Nil(t, func(context.Context) error {
+		if n := open.Load(); n > 0 {
+			return fmt.Errorf("%d connections are left open", n)
 		}
-	}
+		return nil
+	})
 }

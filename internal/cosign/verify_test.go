@@ -2,6 +2,7 @@ package cosign
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/elliptic"
@@ -21,6 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 const path = "acme/web"
@@ -197,13 +199,15 @@ func TestErrorsAreNoVerdict(t *testing.T) {
 		when   func(*http.Request) bool
 		answer http.HandlerFunc
 		want   registry.Kind
+		// timeout of the request, where it is what ends it.
+		timeout time.Duration
 	}{
-		"tag fails":          {sig, registrytest.Status(http.StatusBadGateway, "X"), registry.Unreachable},
-		"tag is forbidden":   {sig, registrytest.Status(http.StatusForbidden, "DENIED"), registry.Unauthorized},
-		"too many requests":  {sig, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS"), registry.RateLimited},
-		"referrers fail":     {referrers, registrytest.Status(http.StatusServiceUnavailable, "X"), registry.Unreachable},
-		"content fails":      {blobs, registrytest.Status(http.StatusInternalServerError, "X"), registry.Unreachable},
-		"content never ends": {blobs, registrytest.Slow(), registry.Unreachable},
+		"tag fails":          {sig, registrytest.Status(http.StatusBadGateway, "X"), registry.Unreachable, 0},
+		"tag is forbidden":   {sig, registrytest.Status(http.StatusForbidden, "DENIED"), registry.Unauthorized, 0},
+		"too many requests":  {sig, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS"), registry.RateLimited, 0},
+		"referrers fail":     {referrers, registrytest.Status(http.StatusServiceUnavailable, "X"), registry.Unreachable, 0},
+		"content fails":      {blobs, registrytest.Status(http.StatusInternalServerError, "X"), registry.Unreachable, 0},
+		"content never ends": {blobs, registrytest.Slow(), registry.Unreachable, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +216,7 @@ func TestErrorsAreNoVerdict(t *testing.T) {
 			digest := server.Push(t, path, "1.0.0")
 			key.SignAsBundle(t, server, path, digest)
 			server.FailWhen(tc.when, -1, tc.answer)
-			r := registry.Request{Repository: server.Repository(path), Timeout: 2 * time.Second}
+			r := registry.Request{Repository: server.Repository(path), Timeout: cmp.Or(tc.timeout, await.Limit)}
 			got, err := New(scanner()).Verify(t.Context(), r, digest, keysOf(t, key))
 			if registry.KindOf(err) != tc.want || got != (Result{}) {
 				t.Fatalf("Verify = %+v, %v; want %q", got, err, tc.want)

@@ -3,16 +3,17 @@ package hook
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // Row 60 of the known failures: whoever waits for the end of a release is told of it,
@@ -162,13 +163,12 @@ func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 				}
 			}
 			const most = 8
-			deadline := time.Now().Add(5 * time.Second)
-			for open.Load() > most && time.Now().Before(deadline) {
-				time.Sleep(10 * time.Millisecond) // the server hears of it a little later
-			}
-			if n := open.Load(); n > most {
-				t.Errorf("%d connections are open after 60 calls", n)
-			}
+			await.Nil(t, func(context.Context) error { // the server hears of it a little later
+				if n := open.Load(); n > most {
+					return fmt.Errorf("%d connections are open after 60 calls", n)
+				}
+				return nil
+			})
 		})
 	}
 }

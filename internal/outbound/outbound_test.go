@@ -22,6 +22,7 @@ import (
 
 	"github.com/heighliner/heighliner/internal/certs"
 	"github.com/heighliner/heighliner/internal/certs/certstest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // names resolves what a test says, and nothing else.
@@ -50,7 +51,7 @@ func policy(t *testing.T, config Config) *Policy {
 func client(t *testing.T, p *Policy, o Options) *http.Client {
 	t.Helper()
 	if o.Timeout == 0 {
-		o.Timeout = 5 * time.Second
+		o.Timeout = await.Limit
 	}
 	c, err := p.Client(o)
 	if err != nil {

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// fits says whether there is a place now.
+// fits says whether there is a place now. It needs the time of a bubble, which passes
+// only when all that is in it waits.
 func fits(t *testing.T, p *Places, namespace, address string) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	leave, ok := p.Enter(ctx, namespace, address)
 	if ok {
@@ -56,30 +58,32 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := NewPlaces(test.bounds)
-			var leave []func()
-			for _, a := range test.taken {
-				gone, ok := p.Enter(t.Context(), a.namespace, a.address)
-				if !ok {
-					t.Fatalf("no place for %+v", a)
+			synctest.Test(t, func(t *testing.T) {
+				p := NewPlaces(test.bounds)
+				var leave []func()
+				for _, a := range test.taken {
+					gone, ok := p.Enter(t.Context(), a.namespace, a.address)
+					if !ok {
+						t.Fatalf("no place for %+v", a)
+					}
+					leave = append(leave, gone)
 				}
-				leave = append(leave, gone)
-			}
-			if got := fits(t, p, test.next.namespace, test.next.address); got != test.want {
-				t.Errorf("a place: %t, want %t", got, test.want)
-			}
-			if got := p.Taken(); got != len(test.taken) {
-				t.Errorf("%d places are taken, want %d", got, len(test.taken))
-			}
-			for _, gone := range leave {
-				gone()
-			}
-			if !fits(t, p, test.next.namespace, test.next.address) {
-				t.Error("no place after all have left")
-			}
-			if len(p.shares) != 0 {
-				t.Errorf("%d shares are left behind", len(p.shares))
-			}
+				if got := fits(t, p, test.next.namespace, test.next.address); got != test.want {
+					t.Errorf("a place: %t, want %t", got, test.want)
+				}
+				if got := p.Taken(); got != len(test.taken) {
+					t.Errorf("%d places are taken, want %d", got, len(test.taken))
+				}
+				for _, gone := range leave {
+					gone()
+				}
+				if !fits(t, p, test.next.namespace, test.next.address) {
+					t.Error("no place after all have left")
+				}
+				if len(p.shares) != 0 {
+					t.Errorf("%d shares are left behind", len(p.shares))
+				}
+			})
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // An answer below the floor ends, one that is slow and above it does not.
@@ -43,22 +44,22 @@ func TestPaceOfABody(t *testing.T) {
 			sent := 0
 			for i, n := range tc.windows {
 				if i > 0 {
-					eventually(t, "the body is watched", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
+					await.Until(t, "the body is watched", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
 					clock.Step(paceWindow)
-					eventually(t, "the window is judged", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
+					await.Until(t, "the window is judged", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
 				}
 				if _, err := io.WriteString(in, strings.Repeat(" ", n)); err != nil {
 					break
 				}
 				sent += n
-				eventually(t, "the bytes are read", func() bool { return int(body.total.Load()) == sent })
+				await.Until(t, "the bytes are read", func() bool { return int(body.total.Load()) == sent })
 			}
 			in.Close()
 			if err := <-done; !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 			body.Close()
-			eventually(t, "nothing is watched", func() bool { return !clock.HasWaiters() })
+			await.Until(t, "nothing is watched", func() bool { return !clock.HasWaiters() })
 		})
 	}
 }
@@ -74,7 +75,7 @@ func TestListGivesUpASlowAnswer(t *testing.T) {
 		done <- err
 	}()
 	var err error
-	eventually(t, "the list ends", func() bool {
+	await.Until(t, "the list ends", func() bool {
 		select {
 		case err = <-done:
 			return true

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // names resolves as the map says, and nothing else.
@@ -134,7 +135,7 @@ func proxied(t *testing.T) {
 	own := TLS{CA: os.Getenv("REGISTRY_TEST_PROXIED")}
 	scanner := New(Options{Backoff: fast})
 	list := func(repository string, own TLS) (Scan, error) {
-		return scanner.List(t.Context(), Request{Repository: repository, TLS: own, Insecure: true, Timeout: 5 * time.Second})
+		return scanner.List(t.Context(), Request{Repository: repository, TLS: own, Insecure: true, Timeout: await.Limit})
 	}
 	if scan, err := list("registry.invalid/acme/web", own); err != nil || len(scan.Tags) != 3 {
 		t.Errorf("by the proxy: %d tags, %v", len(scan.Tags), err)

@@ -24,6 +24,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // fast retries without waiting to speak of.
@@ -221,7 +222,7 @@ func TestErrorsAreTyped(t *testing.T) {
 			if tc.setup != nil {
 				tc.setup(server)
 			}
-			r := Request{Repository: server.Repository("acme/web"), Timeout: 20 * time.Second}
+			r := Request{Repository: server.Repository("acme/web"), Timeout: await.Limit}
 			if tc.request != nil {
 				tc.request(&r)
 			}
@@ -578,15 +579,6 @@ func (fs *flights) callers() (n int) {
 	return n
 }
 
-func eventually(t testing.TB, what string, true func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !true(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so that %s", what)
-		}
-	}
-}
-
 // Work that nobody waits for ends: a bound on the callers bounds the work.
 func TestLastCallerEndsTheWork(t *testing.T) {
 	t.Parallel()
@@ -606,18 +598,14 @@ func TestLastCallerEndsTheWork(t *testing.T) {
 		go func() { _, err := scanner.List(leaving, r); left <- err }()
 	}
 	<-entered
-	eventually(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
+	await.Until(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
 	leave()
 	for range 2 {
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Errorf("who left got %v, want %v", err, context.Canceled)
 		}
 	}
-	select {
-	case <-gone:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the request goes on")
-	}
+	await.Receive(t, "the end of the request", gone)
 	if _, err := scanner.List(t.Context(), r); err != nil {
 		t.Errorf("who comes later got %v", err)
 	}
@@ -640,7 +628,7 @@ func TestCallerLeavesOthersStay(t *testing.T) {
 	go func() { _, err := scanner.List(leaving, r); left <- err }()
 	<-entered
 	go func() { _, err := scanner.List(t.Context(), r); stayed <- err }()
-	eventually(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
+	await.Until(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("who left got %v, want %v", err, context.Canceled)

@@ -18,6 +18,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var env *apiserver.Env
@@ -56,7 +57,7 @@ func TestPodsOfADeploymentBecomeEndpoints(t *testing.T) {
 	create(t, deployment, service)
 	env.PlayKubelet(t, namespace, nil)
 
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func TestPodsOfADeploymentBecomeEndpoints(t *testing.T) {
 	if err := env.Client.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := env.Client.List(ctx, pods, client.InNamespace(namespace)); err != nil {
 			return err
@@ -96,7 +97,7 @@ func TestMarkDeployment(t *testing.T) {
 	}
 	create(t, deployment)
 	// The real Deployment controller writes this status too: retry on conflicts.
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		return env.MarkDeploymentAvailable(ctx, client.ObjectKeyFromObject(deployment))
 	})
 }
@@ -147,15 +148,15 @@ func TestPlayGatewayAcceptsEachGeneration(t *testing.T) {
 		}
 		return fmt.Errorf("generation %d is not accepted", route.Generation)
 	}
-	apiserver.Eventually(t, acceptedNow)
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, acceptedNow)
+	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
 			return err
 		}
 		route.Spec.Hostnames = []gatewayv1.Hostname{"other.example.com"}
 		return env.Client.Update(ctx, route)
 	})
-	apiserver.Eventually(t, acceptedNow)
+	await.Nil(t, acceptedNow)
 }
 
 func TestNamespaceIsEmptiedAfterATest(t *testing.T) {
@@ -164,7 +165,7 @@ func TestNamespaceIsEmptiedAfterATest(t *testing.T) {
 	t.Run("inner", func(t *testing.T) {
 		namespace = env.Namespace(t)
 	})
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		err := env.Client.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -31,20 +30,6 @@ const playInterval = 50 * time.Millisecond
 // GatewayController is the controllerName that the Gateway stand-in reports
 // under.
 const GatewayController gatewayv1.GatewayController = "test.hlnr.io/gateway"
-
-// Eventually waits until check returns nil, and fails the test with its last
-// error after ten seconds.
-func Eventually(t testing.TB, check func(context.Context) error) {
-	t.Helper()
-	last := errors.New("the check never ran")
-	err := wait.PollUntilContextTimeout(t.Context(), playInterval, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("wait: %v: %v", err, last)
-	}
-}
 
 // MarkDeploymentAvailable stands in for the Deployment controller and the
 // kubelet: it reports all replicas of the Deployment's present generation as

@@ -23,6 +23,7 @@ import (
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var env *apiserver.Env
@@ -239,7 +240,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 // TestPoliciesAreTyped: the server found nothing to warn of in the expressions.
 func TestPoliciesAreTyped(t *testing.T) {
 	t.Parallel()
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		for _, name := range []string{"decisions.hlnr.io", domainsPolicy} {
 			policy := &admissionv1.ValidatingAdmissionPolicy{}
 			if err := env.Client.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
@@ -297,7 +298,7 @@ func TestRoles(t *testing.T) {
 			if subresource != "" {
 				args = append(args, "--subresource", subresource)
 			}
-			apiserver.Eventually(t, func(context.Context) error {
+			await.Nil(t, func(context.Context) error {
 				out, err := env.Kubectl(t, "", args...)
 				if got := strings.HasPrefix(out, "yes"); got != test.want {
 					return fmt.Errorf("can-i: %t, want %t: %s %v", got, test.want, out, err)
@@ -335,7 +336,7 @@ func TestDefaultIsAccepted(t *testing.T) {
 		}
 	}
 	env.PlayKubelet(t, "heighliner-system", nil)
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := env.Client.List(ctx, pods, client.InNamespace("heighliner-system")); err != nil {
 			return err
@@ -407,7 +408,7 @@ func check(t *testing.T, err error, refused string) {
 
 func gone(t *testing.T, objects ...client.Object) {
 	t.Helper()
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		for _, object := range objects {
 			err := env.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 			if err == nil {

@@ -16,7 +16,7 @@ import (
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/domains"
-	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 const domainsPolicy = "domains.hlnr.io"
@@ -51,7 +51,7 @@ func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*cor
 			}},
 		},
 	})
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		err := env.Client.Create(ctx, routes(namespace.Name, "not.listed.invalid"), client.DryRunAll)
 		switch {
 		case err == nil:
@@ -299,7 +299,7 @@ func TestDomainsOfChanges(t *testing.T) {
 	if err := env.Client.Update(ctx, list); err != nil {
 		t.Fatal(err)
 	}
-	apiserver.Eventually(t, func(context.Context) error {
+	await.Nil(t, func(context.Context) error {
 		other := routes(namespace.Name, "b.example.com")
 		other.Name = "other"
 		return env.Client.Create(ctx, other, client.DryRunAll)
@@ -438,7 +438,7 @@ func TestDomainsAsShipped(t *testing.T) {
 	create(t, list)
 	eventually := func(host, refused string) {
 		t.Helper()
-		apiserver.Eventually(t, func(context.Context) error {
+		await.Nil(t, func(context.Context) error {
 			err := judge(host)
 			switch {
 			case refused == "":

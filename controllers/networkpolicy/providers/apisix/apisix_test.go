@@ -20,6 +20,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -358,7 +359,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	}
 	want := see(p).Build(r)[0]
 	live := want.DeepCopyObject().(*ApisixRoute)
-	apiserver.Eventually(t, func(ctx context.Context) error { // Its kind may not be served at once.
+	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served at once.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if !Same(live, want) {
@@ -375,7 +376,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 		t.Fatalf("%d ApisixTlses are made", len(shared))
 	}
 	tls := shared[0].Object.DeepCopyObject().(*ApisixTls)
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		return env.Client.Create(ctx, tls, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(shared[0].Object.(*ApisixTls).Spec, tls.Spec); diff != "" {

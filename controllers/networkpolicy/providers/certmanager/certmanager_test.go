@@ -14,6 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 func scene(objects ...client.Object) providers.Scene {
@@ -137,7 +138,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	s.Policy.Namespace = env.Namespace(t)
 	want := Shared(s, []providers.Route{route("*.example.com", strings.Repeat("a", 63)+".b.example.com")}, nil)[0].Object.(*Certificate)
 	live := want.DeepCopyObject().(*Certificate)
-	apiserver.Eventually(t, func(ctx context.Context) error { // Its kind may not be served at once.
+	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served at once.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(want.Spec, live.Spec); diff != "" {

@@ -20,6 +20,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -106,7 +107,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				v := Provider{}.See(providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
 				want := v.Build(fullRoute(protocol))[0]
 				live := want.DeepCopyObject().(client.Object)
-				apiserver.Eventually(t, func(ctx context.Context) error { // Its kind may not be served at once.
+				await.Nil(t, func(ctx context.Context) error { // Its kind may not be served at once.
 					return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 				})
 				if !Same(live, want) {
@@ -180,7 +181,7 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 		t.Fatalf("%d ListenerSets are made", len(want))
 	}
 	live := want[0].Object.DeepCopyObject().(client.Object)
-	apiserver.Eventually(t, func(ctx context.Context) error {
+	await.Nil(t, func(ctx context.Context) error {
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(specOf(t, want[0].Object), specOf(t, live)); diff != "" {

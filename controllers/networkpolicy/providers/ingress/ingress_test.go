@@ -18,6 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -402,7 +403,7 @@ func TestServerTakesTheIngresses(t *testing.T) {
 	var live []client.Object
 	for _, o := range want {
 		o := o.DeepCopyObject().(client.Object)
-		apiserver.Eventually(t, func(ctx context.Context) error { return env.Client.Create(ctx, o, client.FieldValidation("Strict")) })
+		await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, o, client.FieldValidation("Strict")) })
 		live = append(live, o)
 	}
 	if got := see(p, live...).Verdict(r, want); !got.Accepted {

@@ -1,0 +1,101 @@
+// Package await waits in tests for a state, never for time to pass.
+//
+// A wait ends as soon as the state is there. Its limit is so generous that only a
+// failure uses it up, however busy the machine is; so no test has a limit for
+// waits that is shorter, and none asserts how long a wait took.
+package await
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// Limit is how long a wait lasts that fails.
+const Limit = 2 * time.Minute
+
+// shortest and longest pause between two checks: most states are there within
+// milliseconds, and a server is not asked more often than it needs to be.
+const (
+	shortest = time.Millisecond
+	longest  = 50 * time.Millisecond
+)
+
+// Nil waits until check returns nil, and fails the test with its last error.
+func Nil(t testing.TB, check func(context.Context) error) {
+	t.Helper()
+	if err := within(t.Context(), Limit, check); err != nil {
+		t.Fatalf("still so after %s: %v", Limit, err)
+	}
+}
+
+// Until waits until ok; what names the state, as in "all places to be taken".
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	missing := errors.New("not seen")
+	err := within(t.Context(), Limit, func(context.Context) error {
+		if ok() {
+			return nil
+		}
+		return missing
+	})
+	if err != nil {
+		t.Fatalf("wait for %s: not within %s", what, Limit)
+	}
+}
+
+// Receive gives the next value of a channel, or that it is closed; what names the
+// value.
+func Receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	limit := time.NewTimer(Limit)
+	defer limit.Stop()
+	select {
+	case value := <-from:
+		return value
+	case <-limit.C:
+		t.Fatalf("wait for %s: not within %s", what, Limit)
+		panic("unreachable")
+	}
+}
+
+// within gives nil once check does, and otherwise its last error.
+func within(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	last := errors.New("the check never ended")
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil { // later, the error is that of the limit
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(pause):
+		}
+	}
+}
+
+// hang is longer than anything takes that Quick is for, however busy the machine is.
+const hang = 30 * time.Second
+
+// Quick begins to watch what takes milliseconds, and gives what ends it, which fails
+// the test after half a minute: an input for which something is slow is a finding.
+// Defer it, as in defer await.Quick(t)().
+func Quick(t interface {
+	Helper()
+	Errorf(string, ...any)
+}) func() {
+	began := time.Now()
+	return func() {
+		t.Helper()
+		if took := time.Since(began); took > hang {
+			t.Errorf("it took %s", took)
+		}
+	}
+}
