@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times beside LOAD busy processes, and lists each test that failed,
+# with the number of runs in which it did. Without packages it runs those of make test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=$1 load=$2
+shift 2
+logs=$(mktemp -d "${TMPDIR:-/tmp}/heighliner-flakes-XXXXXX")
+busy=()
+trap '[ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true' EXIT
+for _ in $(seq "$load"); do
+	(while :; do :; done) &
+	busy+=($!)
+done
+
+# run FOLDER PACKAGE...: the events of one run.
+run() { (cd "$1" && shift && go test -race -shuffle=on -count=1 -timeout 60m -json "$@"); }
+
+# failures of a run: "package test", and the package alone where none of its tests failed, as when it does not compile.
+failures() {
+	sed -nE 's/^\{.*"Action":"fail","Package":"([^"]*)"(,"Test":"([^"]*)")?.*/\1 \3/p' "$1" |
+		awk 'NF > 1 { tests[$1]; print } NF == 1 { alone[$1] } END { for (p in alone) if (!(p in tests)) print p }' | sort -u
+}
+
+for i in $(seq "$runs"); do
+	log=$logs/$i
+	: >"$log"
+	ok=passed
+	if [ $# -gt 0 ]; then
+		run . "$@" >>"$log" || ok=failed
+	else
+		for folder in . hack/sampleapp hack/localcluster; do run "$folder" ./... >>"$log" || ok=failed; done
+	fi
+	[ $ok = passed ] || failures "$log" >"$log.failed"
+	echo "run $i of $runs $ok"
+done
+if ! compgen -G "$logs/*.failed" >/dev/null; then
+	echo "nothing failed in $runs runs"
+	rm -r "$logs"
+	exit
+fi
+echo "failed, with the number of runs (their events are in $logs):" >&2
+sort "$logs"/*.failed | uniq -c | sort -rn >&2
+exit 1
