@@ -112,6 +112,10 @@ smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-e
 sim: ## Play 100,000 random histories through the planner, others each time; SIM=n for another number, SEED=n from that seed
 	@go test ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
 
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp chooses some by folder and name
+	@hack/fuzz.sh "$(or $(FUZZTIME),60s)" "$(FUZZ)"
+
 .PHONY: flakes
 flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times beside LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)

@@ -1,0 +1,181 @@
+package microservice
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// addSeeds gives the generator bytes enough to draw from.
+func addSeeds(f *testing.F) {
+	for i := range uint64(8) {
+		r := rand.New(rand.NewPCG(i, 7))
+		b := make([]byte, 16<<10)
+		for j := range b {
+			b[j] = byte(r.Uint32())
+		}
+		f.Add(b)
+	}
+}
+
+// A ledger with every field, whatever it is, comes back, as times are stored.
+func anyLedger(t *rapid.T) {
+	s := func(l string) string { return rapid.String().Draw(t, l) }
+	n := func(l string) int { return int(rapid.Int32().Draw(t, l)) }
+	n64 := func(l string) int64 { return rapid.Int64().Draw(t, l) }
+	at := func(l string) time.Time {
+		if rapid.Bool().Draw(t, l) {
+			return time.Time{}
+		}
+		return time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, l)).UTC()
+	}
+	there := func(l string) time.Time { return time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, l)).UTC() }
+	b := func(l string) bool { return rapid.Bool().Draw(t, l) }
+	l := release.Ledger{Sequence: n64("seq")}
+	for range rapid.IntRange(0, 2).Draw(t, "groups") {
+		g := release.Group{
+			Slug: s("slug"), Name: s("name"), Level: s("level"), PullRequest: n64("pr"), Head: s("head"), HeadTime: at("ht"), Phase: release.Phase(s("phase")),
+			Target: release.Target{Release: s("a"), Reason: s("b"), ResolvedFrom: s("c")}, TrafficRevision: n64("tr"), TrafficTime: at("tt"), SettledRevision: n64("sr"), Overtaken: n("o"),
+			Failed: release.Failed{Version: s("fv"), Config: s("fc")},
+		}
+		if b("run") {
+			g.Run = &release.Run{Release: s("r"), Sequence: n64("rs"), Step: n("st"), Started: there("sta"), StepRevision: n64("srr"), StepsHash: s("h"), Waited: time.Duration(n64("w")), WaitingSince: at("ws"), Interrupted: b("i"), Floor: n("f"), Continued: n("c"), Grace: at("g"), Gate: release.Point(s("p")), GateTime: at("gt"), From: s("fr")}
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "rows") {
+			r := release.Row{Release: s("rr"), Name: s("rn"), Version: s("rv"), Config: s("rc"), Status: release.Status(s("rs")), Weight: n("rw"), Match: b("rm"), Mirror: n("rmi"), Available: b("ra"), Promoted: n64("rp"), Routed: b("rro"), Adopted: b("rad"), Attempt: n("rat"), RetryTime: at("rrt"), Reason: s("rre"), Since: there("rsi")}
+			if b("z") {
+				r.Zero = &release.Zero{Revision: n64("zr"), Time: there("zt")}
+			}
+			if b("d") {
+				r.Decision = &release.Handled{ID: s("di"), Action: release.Action(s("da")), Time: there("dt"), By: s("db"), Outcome: s("do")}
+			}
+			g.Releases = append(g.Releases, r)
+		}
+		l.Groups = append(l.Groups, g)
+	}
+	var status v1alpha1.MicroserviceStatus
+	writeLedger(l, &status)
+	raw, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read v1alpha1.MicroserviceStatus
+	if err := json.Unmarshal(raw, &read); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	got := readLedger(&read)
+	if diff := gocmp.Diff(l, got, gocmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+}
+
+func FuzzLedger(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyLedger)) }
+
+// Status JSON -> ledger -> status is the same JSON, for what the planner owns.
+func FuzzStatus(f *testing.F) {
+	f.Add([]byte(`{"sequence":3,"releaseGroups":[{"name":"1.x","slug":"1-x","level":"Release","phase":"Live","target":{},"run":{"release":"a","startedTime":"2026-01-01T00:00:00.000000Z","waited":"1m0s"},"releases":[{"versionedMicroservice":"a","semVer":{"version":"1.0.0"},"status":"active","weight":100,"lastTransitionTime":"2026-01-01T00:00:00.000001Z"}]}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var in v1alpha1.MicroserviceStatus
+		if json.Unmarshal(raw, &in) != nil {
+			return
+		}
+		l := readLedger(&in)
+		var out v1alpha1.MicroserviceStatus
+		writeLedger(l, &out)
+		text, err := json.Marshal(out)
+		if err != nil {
+			return // a year beyond 9999
+		}
+		var again v1alpha1.MicroserviceStatus
+		if err := json.Unmarshal(text, &again); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		var third v1alpha1.MicroserviceStatus
+		writeLedger(readLedger(&again), &third)
+		text2, _ := json.Marshal(third)
+		if string(text) != string(text2) {
+			t.Fatalf("%s\n%s", text, text2)
+		}
+		defer await.Quick(t)()
+		release.Make(release.Observed{Ledger: l, Spec: release.Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute}}, time.Unix(1.8e9, 0))
+	})
+}
+
+// zones put their clocks at different hours, days and by different steps.
+var zones = []string{"", "Europe/Zurich", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "America/New_York", "Africa/Cairo", "Asia/Gaza", "America/Nuuk", "Pacific/Chatham", "Antarctica/Troll", "Africa/El_Aaiun", "Asia/Beirut", "America/Havana", "America/Asuncion", "Europe/Dublin"}
+
+// A window changes when it says, and one that ever opens says when.
+func anyWindow(t *rapid.T) {
+	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {
+		if rapid.Bool().Draw(t, "night") { // where clocks are put
+			return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "quarter")) * 15 * time.Minute).Format("15:04"))
+		}
+		return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, dayInMinutes-1).Draw(t, "minute")) * time.Minute).Format("15:04"))
+	})
+	w := v1alpha1.DeployWindow{
+		TimeZone: rapid.SampledFrom(zones).Draw(t, "zone"),
+		Days:     rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.Weekday{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}), 0, 2, rapid.ID).Draw(t, "days"),
+		From:     clock.Draw(t, "from"),
+	}
+	w.To = clock.Filter(func(to v1alpha1.ClockTime) bool { return to != w.From }).Draw(t, "to")
+	now := time.Unix(rapid.Int64Range(1_767_000_000, 1_931_000_000).Draw(t, "now"), 0)
+	checkWindow(t, w, now)
+}
+
+func checkWindow(t *rapid.T, w v1alpha1.DeployWindow, now time.Time) {
+	defer await.Quick(t)()
+	first, err := resolveWindow(&w, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Next.IsZero() {
+		for at := now.Truncate(time.Minute); at.Before(now.AddDate(0, 0, 22)); at = at.Add(time.Minute) {
+			if x, _ := resolveWindow(&w, at); x.Open != first.Open {
+				t.Fatalf("open %t for ever, it says at %s, and it is open %t at %s: %+v", first.Open, now.UTC(), x.Open, at.UTC(), w)
+			}
+		}
+		return
+	}
+	if !first.Next.After(now) {
+		t.Fatalf("next %s is not after %s", first.Next, now)
+	}
+	if x, _ := resolveWindow(&w, first.Next); x.Open == first.Open {
+		t.Fatalf("it does not change at %s", first.Next.UTC())
+	}
+	if x, _ := resolveWindow(&w, first.Next.Add(-time.Second)); x.Open != first.Open {
+		t.Fatalf("it changes before %s", first.Next.UTC())
+	}
+	if mid := now.Add(first.Next.Sub(now) / 2); true {
+		if x, _ := resolveWindow(&w, mid); x.Open != first.Open {
+			t.Fatalf("it changes between %s and %s: %s", now, first.Next.UTC(), mid)
+		}
+	}
+}
+
+func FuzzWindow(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyWindow)) }
+
+// Raw texts of a window and any zone.
+func FuzzWindowText(f *testing.F) {
+	f.Add("Europe/Zurich", "09:00", "16:30", "Monday", int64(1_900_000_000))
+	f.Add("Local", "24:00", "99:99", "x", int64(-1))
+	f.Add("../../etc/passwd", "", "", "", int64(0))
+	f.Fuzz(func(t *testing.T, zone, from, to, day string, unix int64) {
+		if unix < -1e11 || unix > 1e12 {
+			return
+		}
+		defer await.Quick(t)()
+		got, err := resolveWindow(&v1alpha1.DeployWindow{TimeZone: zone, From: v1alpha1.ClockTime(from), To: v1alpha1.ClockTime(to), Days: []v1alpha1.Weekday{v1alpha1.Weekday(day)}}, time.Unix(unix, 0))
+		if got == nil || err != nil && got.Open {
+			t.Fatal("no window")
+		}
+	})
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# fuzz.sh FUZZTIME [REGEXP]: fuzzes each target of the repository for that long, one after another, or those whose
+# "folder name" matches. What a target finds is left in testdata/fuzz of its folder; the others are fuzzed all the same.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=$1 chosen=${2:-}
+targets=$(git grep -E --untracked '^func Fuzz[A-Za-z0-9_]*\(' -- '*_test.go' |
+	sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*)\(.*|\1 \2|' | sort -u)
+[ -z "$chosen" ] || targets=$(grep -E -- "$chosen" <<<"$targets") || { echo "no fuzz target matches $chosen" >&2; exit 2; }
+failed=()
+while read -r folder name; do
+	echo "$folder $name"
+	(cd "$folder" && go test -run '^$' -fuzz "^$name\$" -fuzztime "$time" ${FUZZPARALLEL:+-parallel "$FUZZPARALLEL"} .) || failed+=("$folder $name")
+done <<<"$targets"
+[ ${#failed[@]} -eq 0 ] || { printf 'found something: %s\n' "${failed[@]}" >&2; exit 1; }
+echo "$(wc -l <<<"$targets") targets found nothing in $time each"
