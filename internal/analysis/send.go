@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -191,7 +192,7 @@ func classify(err error) *Error {
 	case errors.Is(err, context.Canceled):
 		return errorf(Timeout, "the round was given up")
 	case errors.As(err, &api):
-		return errorf(apiReason(api), "%s", outbound.Printable([]byte(api.Msg), maxMessage))
+		return errorf(apiReason(api), "%s", cmp.Or(outbound.Printable([]byte(api.Msg), maxMessage), "the provider gives no reason"))
 	case errors.As(err, &request):
 		return errorf(Unreachable, "%s", outbound.Printable([]byte(request.Err.Error()), maxMessage))
 	}
