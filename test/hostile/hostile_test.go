@@ -1,0 +1,218 @@
+// Package hostile plays what a tenant, or a server that a tenant names, may give the
+// manager to make it slow or large.
+package hostile
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/certs/certstest"
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+const (
+	// playing names the case to a process that plays one.
+	playing = "HEIGHLINER_TEST_HOSTILE"
+	// limit of the memory that a case may take at its peak, all of its process included.
+	limit = 256 << 20
+	// secret is what the API server stores of a Secret at most.
+	secret = 1 << 20
+)
+
+// cases by name. Each is called with a context that ends soon, and has to return soon
+// after, with an error.
+var cases = map[string]func(context.Context, testing.TB) error{
+	"a GitHub App's key of a whole Secret": func(_ context.Context, t testing.TB) error {
+		_, err := github.ReadCredential(map[string][]byte{"appID": []byte("1"), "privateKey": largest(t, certstest.KeyPEM)}, "acme")
+		return err
+	},
+	"a registry's client key of a whole Secret": func(_ context.Context, t testing.TB) error {
+		certificate, _ := registrytest.NewAuthority(t).Issue(t, time.Now().Add(time.Hour))
+		_, err := registry.ParseTLS(registry.Secret{Name: "s", Type: registry.TypeTLS, Data: map[string][]byte{"tls.crt": certificate, "tls.key": largest(t, certstest.KeyPEM)}}, time.Now())
+		return err
+	},
+	"a registry's authority of a whole Secret": func(_ context.Context, t testing.TB) error {
+		_, err := registry.ParseTLS(registry.Secret{Name: "s", Type: registry.TypeTLS, Data: map[string][]byte{"ca.crt": largest(t, certstest.RootPEM)}}, time.Now())
+		return err
+	},
+	"an authority of hooks and metrics of a whole Secret": func(_ context.Context, t testing.TB) error {
+		_, err := loopback(t).Client(outbound.Options{CA: largest(t, certstest.RootPEM)})
+		return err
+	},
+	"pull requests, packed": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, packed("[", "{},", "{}]")).OpenPullRequests(ctx, shop)
+		return err
+	},
+	"pull requests within one": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, packed(`[{"labels":[`, "{},", "{}]}]")).OpenPullRequests(ctx, shop)
+		return err
+	},
+	"releases, packed": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, packed("[", "{},", "{}]")).Releases(ctx, shop)
+		return err
+	},
+	"tags, packed": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, packed("[", "{},", "{}]")).Tags(ctx, shop)
+		return err
+	},
+	"deployments, packed": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, packed("[", "{},", "{}]")).Deployments(ctx, shop, "marker", strings.Repeat("a", 40), "web")
+		return err
+	},
+	"a commit of countless parents": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, packed(`{"parents":[`, "{},", "{}]}")).Commit(ctx, shop, strings.Repeat("a", 40))
+		return err
+	},
+	"an answer of GitHub that never ends": func(ctx context.Context, t testing.TB) error {
+		_, err := client(t, endless).Tags(ctx, shop)
+		return err
+	},
+	"a list of tags, packed": func(ctx context.Context, t testing.TB) error {
+		_, err := scan(ctx, t, packed(`{"tags":[`, `"a",`, `"a"]}`))
+		return err
+	},
+	"a list of tags that never ends": func(ctx context.Context, t testing.TB) error {
+		_, err := scan(ctx, t, endless)
+		return err
+	},
+}
+
+var shop = github.Repo{Owner: "acme", Name: "shop"}
+
+// largest makes what fits into a Secret at most.
+func largest(t testing.TB, pem func(testing.TB, uint) []byte) []byte {
+	t.Helper()
+	text := pem(t, 5_500_000) // bits, four for three as PEM
+	if len(text) > secret || len(text) < secret/2 {
+		t.Fatalf("%d bytes", len(text))
+	}
+	return text
+}
+
+func loopback(t testing.TB) *outbound.Policy {
+	t.Helper()
+	p, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func client(t testing.TB, answer http.HandlerFunc) *github.Client {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c, err := github.NewPool(github.Options{Outbound: loopback(t)}).Client(github.Config{BaseURL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.Scan, error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2/" {
+			answer(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return registry.New(registry.Options{}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
+}
+
+// packed answers with a text of 15 MiB in some kilobytes.
+func packed(first, element, last string) http.HandlerFunc {
+	var text bytes.Buffer
+	z := gzip.NewWriter(&text)
+	_, _ = io.WriteString(z, first)
+	for n := 0; n < 15<<20; n += 1000 * len(element) {
+		_, _ = io.WriteString(z, strings.Repeat(element, 1000))
+	}
+	_, _ = io.WriteString(z, last)
+	_ = z.Close()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(text.Bytes())
+	}
+}
+
+// endless answers until nobody listens.
+func endless(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, "[")
+	for r.Context().Err() == nil {
+		if _, err := io.WriteString(w, strings.Repeat(" ", 1<<16)); err != nil {
+			return
+		}
+	}
+}
+
+// TestHostile plays each case in a process, which returns soon after its context has
+// ended, and whose heap is below the limit all the time.
+func TestHostile(t *testing.T) {
+	for name := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestPlay$", "-test.count", "1", "-test.v")
+			cmd.Env = append(os.Environ(), playing+"="+name)
+			out, err := cmd.CombinedOutput()
+			if ctx.Err() != nil {
+				t.Fatalf("it has not returned after %s", await.Limit)
+			}
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			_, text, _ := strings.Cut(string(out), "peak: ")
+			text, why, _ := strings.Cut(text, " bytes, ")
+			peak, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatalf("no peak: %s", out)
+			}
+			why, _, _ = strings.Cut(why, "\n")
+			t.Logf("%d MiB: %s", peak>>20, why)
+			if peak > limit {
+				t.Errorf("%d MiB at the peak, want at most %d", peak>>20, limit>>20)
+			}
+		})
+	}
+}
+
+// TestPlay plays the case that the environment names, if any.
+func TestPlay(t *testing.T) {
+	play := cases[os.Getenv(playing)]
+	if play == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := play(ctx, t)
+	if err == nil {
+		t.Fatal("it is accepted")
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	for wrapped := err; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
+		err = wrapped
+	}
+	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never falls: it is the largest size
+}
