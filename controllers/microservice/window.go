@@ -23,13 +23,17 @@ func resolveWindow(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, er
 	span := newSpan(w)
 	now = now.In(zone)
 	open := span.open(now)
-	for t := span.edge(now); t.Before(now.AddDate(0, 0, 9)); t = span.edge(t) {
+	for t := span.edge(now); t.Before(now.Add(horizon)); t = span.edge(t) {
 		if span.open(t) != open {
 			return &release.Window{Open: open, Next: t}, nil
 		}
 	}
 	return &release.Window{Open: open}, nil
 }
+
+// horizon is how far ahead a change is looked for: a window of one day in the week may lie
+// in the hour that summer time leaves out, or on a day that a zone leaves out.
+const horizon = 16 * 24 * time.Hour
 
 // span is a window in minutes of the day.
 type span struct {

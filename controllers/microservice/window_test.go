@@ -37,6 +37,7 @@ func TestWindows(t *testing.T) {
 		"the evening after a night":    {night, "2030-02-02T22:00:00Z", false, "2030-02-08T22:00:00Z"},
 		"an hour that is skipped":      {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-03-31T00:00:00Z", false, "2030-04-01T00:15:00Z"},
 		"opened by a skipped hour":     {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:30", To: "04:00"}, "2030-03-31T00:30:00Z", false, "2030-03-31T01:00:00Z"},
+		"a day of which that is all":   {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", Days: []v1alpha1.Weekday{"Sunday"}, From: "02:15", To: "02:45"}, "2027-03-22T12:00:00Z", false, "2027-04-04T00:15:00Z"},
 		"an hour that comes twice":     {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-10-27T00:20:00Z", true, "2030-10-27T00:45:00Z"},
 		"its second time":              {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-10-27T00:50:00Z", false, "2030-10-27T01:15:00Z"},
 		"a zone of half an hour":       {v1alpha1.DeployWindow{TimeZone: "Asia/Kolkata", From: "09:00", To: "10:00"}, "2030-01-01T03:00:00Z", false, "2030-01-01T03:30:00Z"},
