@@ -60,9 +60,12 @@ func (s *scope) unconfirmed() string {
 	return strings.Join(out, "; ")
 }
 
-// masked says that a policy keeps traffic from a release for want of endpoints.
+// masked says that a policy keeps traffic from a release that has no endpoints. What a
+// policy says that never confirmed the group, or was left behind, is about no traffic.
 func (s *scope) masked(release string) bool {
-	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Masked, release) })
+	return slices.ContainsFunc(s.reports, func(r Report) bool {
+		return r.Revision > 0 && r.Revision >= s.g.SettledRevision && slices.Contains(r.Masked, release)
+	})
 }
 
 // referenced says that a written object names a release, whatever group the report is of:
