@@ -272,7 +272,8 @@ func (b *book) open() {
 	}
 }
 
-// oldest of the newest versions of all live groups; "" without one.
+// oldest of the versions that the live groups serve, or, before they do, have or are
+// offered; "" without one.
 func (b *book) oldest() string {
 	oldest := ""
 	for i := range b.groups {
@@ -280,7 +281,11 @@ func (b *book) oldest() string {
 		if g.Phase != Live || g.Level == preview {
 			continue
 		}
-		if v := b.newest(g); oldest == "" || compare(v, oldest) < 0 {
+		v := b.newest(g)
+		if a := g.ActiveRow(); a != nil {
+			v = a.Version
+		}
+		if oldest == "" || compare(v, oldest) < 0 {
 			oldest = v
 		}
 	}

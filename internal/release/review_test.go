@@ -1,6 +1,7 @@
 package release
 
 import (
+	"testing"
 	"time"
 )
 
@@ -71,4 +72,92 @@ func failedPeer(version string) *world {
 	w := newWorld()
 	w.ledger.Groups = []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Releases: []Row{{Release: version, Version: version, Status: Error, Reason: "CrashLoopBackOff"}}}}
 	return w
+}
+
+// regrouped are the facts after a change of groupBy from All to Major: 1.9.0 is active in
+// the one group that there was, beside another row.
+func regrouped(other Row, candidates ...string) Observed {
+	at := t0.Add(-time.Hour)
+	group := Group{
+		Slug: "release", Name: "release", Level: "Release", Phase: Live, TrafficRevision: 3, TrafficTime: at, Target: Target{Release: "all-1.9.0", Reason: "Latest"},
+		Releases: []Row{{Release: "all-1.9.0", Version: "1.9.0", Config: "c1", Status: Active, Weight: 100 - other.Weight, Available: true, Promoted: 1, Since: at}, other},
+	}
+	if other.Status == Canary {
+		group.Run = &Run{Release: other.Release, Sequence: 3, Step: 1, Started: at, StepRevision: 3, StepsHash: stepsHash(twoSteps)}
+	}
+	o := Observed{
+		Config:    "c1",
+		Spec:      Spec{Replicas: 1, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Steps: twoSteps},
+		Withdrawn: []Withdrawal{{Slug: "release", Reason: Excluded}},
+		Ledger:    Ledger{Sequence: 3, Groups: []Group{group}},
+	}
+	for _, r := range group.Releases {
+		o.Children = append(o.Children, Child{Release: r.Release, Slug: "release", Name: "release", Level: "Release", Version: r.Version, Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1})
+	}
+	for _, v := range candidates {
+		c := candidate(v)
+		c.Release = v
+		o.Candidates = append(o.Candidates, c)
+	}
+	return o
+}
+
+// serve makes and carries out plans, with pods that come up at once, until nothing changes.
+func serve(t *testing.T, o Observed) Ledger {
+	t.Helper()
+	for range 20 {
+		p := Make(o, t0)
+		if !p.Changed && len(p.Ensure) == 0 {
+			return o.Ledger
+		}
+		o.Ledger = p.Ledger
+		for _, e := range p.Ensure {
+			if !e.Create {
+				continue
+			}
+			for _, c := range o.Candidates {
+				if c.Release == e.Release {
+					o.Children = append(o.Children, Child{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, Config: "c1", Created: t0, Stamp: e.Stamp, Replicas: e.Replicas, Available: e.Replicas})
+				}
+			}
+		}
+	}
+	t.Fatal("the plans do not end")
+	return Ledger{}
+}
+
+func TestGroupByChangesOnALiveService(t *testing.T) {
+	failed := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Error, Reason: "CrashLoopBackOff"}
+	t.Run("a version that failed keeps no patch of what serves from its group", func(t *testing.T) {
+		l := serve(t, regrouped(failed, "1.9.0", "1.9.1"))
+		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.1" {
+			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Plan{Ledger: l}))
+		}
+		if g := l.group("release"); g != nil && g.Phase == Live {
+			t.Error("the group that is no more made does not close")
+		}
+	})
+	t.Run("what serves most goes on beside the canary's group", func(t *testing.T) {
+		canary := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Canary, Weight: 10, Available: true}
+		l := serve(t, regrouped(canary, "1.9.0", "2.0.0"))
+		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.0" {
+			t.Errorf("1.9.0, which had 90%% of the traffic, is active nowhere:\n%s", describe(Observed{}, Plan{Ledger: l}))
+		}
+	})
+	t.Run("it does not close for a group that is not its heir", func(t *testing.T) {
+		o := regrouped(failed, "1.9.0", "2.0.1")
+		o.Children = append(o.Children, Child{Release: "1.9.0", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.9.0", Config: "c1", Created: t0, Stamp: 4, Replicas: 1, Failure: "CrashLoopBackOff"})
+		o.Ledger.Sequence = 4
+		o.Ledger.Groups = append(o.Ledger.Groups, Group{
+			Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Target: Target{Release: "1.9.0", Reason: "Latest"}, Releases: []Row{{Release: "1.9.0", Version: "1.9.0", Config: "c1", Status: Pending}},
+			Run: &Run{Release: "1.9.0", Sequence: 4, Started: t0, StepsHash: stepsHash(twoSteps)},
+		})
+		l := serve(t, o)
+		if g := l.group("2-x"); g == nil || g.ActiveRow() == nil {
+			t.Error("2.0.1 is not active")
+		}
+		if g := l.group("release"); g == nil || g.Phase != Live || g.ActiveRow() == nil {
+			t.Error("1.9.0 serves no more, and its group has no other release")
+		}
+	})
 }

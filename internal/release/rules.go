@@ -342,10 +342,11 @@ func (b *book) closeExcluded(g *Group) {
 		return
 	}
 	a := g.ActiveRow()
+	slug := b.heirOf(g)
 	for i := range b.groups {
 		heir := b.scope(&b.groups[i])
 		ha := heir.g.ActiveRow()
-		if heir.g == g || heir.g.Phase != Live || heir.g.Level == preview || ha == nil || !ha.Available {
+		if heir.g == g || slug != "" && heir.g.Slug != slug || heir.g.Phase != Live || heir.g.Level == preview || ha == nil || !ha.Available {
 			continue
 		}
 		if b.closed(heir.g.Slug) || b.excluded(heir.g.Slug) || !heir.confirmed(heir.g.TrafficRevision) {
@@ -358,6 +359,18 @@ func (b *book) closeExcluded(g *Group) {
 		}
 	}
 	s.state(a, true, "GroupExcluded", "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+}
+
+// heirOf is the slug of the group that is to take an excluded one over: the one that is
+// offered the active version, else the lowest version above it; "": any.
+func (b *book) heirOf(g *Group) string {
+	slug, a := "", g.ActiveRow()
+	for _, c := range b.offers { // highest version first
+		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && compare(c.Version, a.Version) >= 0 {
+			slug = c.Slug
+		}
+	}
+	return slug
 }
 
 // noteAvailability records which serving releases have all their replicas.
