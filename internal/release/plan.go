@@ -561,8 +561,8 @@ func sameRow(a, b Row) bool {
 // same compares what two pointers lead to; times are as they are stored.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// done says that a closing group has nothing left, or that a group never began. A
-// preview that has expired is remembered.
+// done says that a closing group has nothing left, or that a group never began, or lost
+// all its releases by hand and is offered none. A preview that has expired is remembered.
 func (b *book) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Run != nil || g.Phase == Expired {
 		return false
@@ -575,7 +575,10 @@ func (b *book) done(g Group) bool {
 	if g.Phase == Closing {
 		return true
 	}
-	return g.TrafficRevision == 0 && g.Target.Release == ""
+	if g.Target.Release != "" {
+		return false
+	}
+	return g.TrafficRevision == 0 || g.Target.Reason == "" && len(b.perGroup[g.Slug]) == 0 && b.o.Config != "" && !b.o.SourceStale
 }
 
 func sortRows(rows []Row) {

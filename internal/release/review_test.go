@@ -43,6 +43,32 @@ var causes = []scene{
 		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("given up", "OnlyServing", false)
 	}},
+	{"a group whose last release was deleted by hand, and that is offered none, ends", func(h tale) {
+		h.live()
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.withdraw("1.0.0", Excluded)
+		h.run(time.Hour)
+		h.want("it serves on", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.remove(h.object("1.0.0"))
+		h.run(24 * time.Hour)
+		if g := h.ledger.group("1-x"); g != nil {
+			h.fail("group 1-x is still there, %s, with %d rows", g.Phase, len(g.Releases))
+		}
+		if g := h.ledger.group("2-x"); g == nil || g.ActiveRow() == nil {
+			h.fail("group 2-x does not serve")
+		}
+	}},
+	{"a group whose last release was deleted by hand is made again from what is offered", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		for _, v := range []string{"1.0.0", "1.1.0"} {
+			h.remove(h.object(v))
+		}
+		h.run(time.Hour)
+		h.want("made again", map[string]string{"1.1.0": "active 100"})
+	}},
 }
 
 func init() { histories = append(histories, causes...) }
