@@ -126,19 +126,28 @@ type book struct {
 	handled map[string]*Handled
 }
 
+// maxSequence is more writes than a ledger ever has. A stamp above it was written by hand.
+const maxSequence = 1 << 53
+
 // newBook sorts the facts.
 func newBook(o Observed, now time.Time) *book {
 	b := &book{
 		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, arrived: map[string]bool{}, handled: map[string]*Handled{}, next: o.Ledger.Sequence + 1,
 		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
 	}
-	for _, c := range o.Children {
-		b.children[c.Release] = c
+	for i := range b.sorted {
+		c := &b.sorted[i]
+		if c.Stamp > maxSequence {
+			c.Stamp = 0 // no write of a ledger made it
+		}
+		b.children[c.Release] = *c
 		b.next = max(b.next, c.Stamp+1)
 	}
 	for _, p := range o.Policies {
 		for _, r := range p.Groups {
-			b.next = max(b.next, r.Revision+1)
+			if r.Revision < maxSequence {
+				b.next = max(b.next, r.Revision+1)
+			}
 			for _, release := range r.References {
 				b.references[release] = true
 			}
@@ -151,7 +160,30 @@ func newBook(o Observed, now time.Time) *book {
 	for _, c := range b.offers {
 		b.perGroup[c.Slug] = append(b.perGroup[c.Slug], c)
 	}
+	b.o.Spec.Pins = slices.Clone(o.Spec.Pins)
+	for i := range b.o.Spec.Pins {
+		b.spell(&b.o.Spec.Pins[i])
+	}
 	return b
+}
+
+// spell reads the version of a pin as it is offered or held: a tag such as v1.1.0 gives the
+// version 1.1.0.
+func (b *book) spell(p *Pin) {
+	bare, tag := strings.CutPrefix(p.Version, "v")
+	if !tag || b.hasVersion(*p, p.Version) || !b.hasVersion(*p, bare) {
+		return
+	}
+	p.Version = bare
+}
+
+// hasVersion says that a version is offered to a group that a pin names, or a row of it.
+func (b *book) hasVersion(p Pin, version string) bool {
+	return slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
+		return c.Version == version && p.names(c.Slug, c.Name, c.PullRequest)
+	}) || slices.ContainsFunc(b.o.Ledger.Groups, func(g Group) bool {
+		return p.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Version == version })
+	})
 }
 
 // byOffer orders candidates: the highest version first, and after all versions the

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -68,6 +69,30 @@ var causes = []scene{
 		}
 		h.run(time.Hour)
 		h.want("made again", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a pin may be written like the tag of its version", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.pin(Pin{Group: "1.x", Version: "v1.0.0"})
+		h.run(time.Minute)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.pin(Pin{Version: "v9.0.0", Global: true})
+		h.run(time.Minute)
+		h.state("there is none", "PinnedVersionMissing", true)
+	}},
+	{"a stamp that was written by hand is none", func(h tale) {
+		h.live()
+		h.object("1.0.0").Stamp = math.MaxInt64
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.push("1.2.0")
+		h.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.run(time.Hour)
+		h.want("it went", map[string]string{"1.0.0": "", "1.2.0": "active 100"})
+		if h.objects["1.0.0-c1"] != nil {
+			h.fail("its object is left")
+		}
 	}},
 }
 
