@@ -44,6 +44,31 @@ var causes = []scene{
 		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("given up", "OnlyServing", false)
 	}},
+	{"a healthy canary outlives that its policy is made again in a long pause", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.removePolicy("web")
+		h.policy("web")
+		h.once()
+		h.run(time.Second)
+		h.want("made again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+	}},
+	{"a healthy canary outlives that its policy loses its status in a long pause", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.nets["web"].reports = map[string]Report{}
+		h.once()
+		h.run(time.Second)
+		h.want("lost", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(58 * time.Minute)
+		h.want("the pause is not over", map[string]string{"1.1.0": "canary 10"})
+		h.run(2 * time.Minute)
+		h.want("the pause is over", map[string]string{"1.1.0": "canary 50"})
+	}},
 	{"a group whose last release was deleted by hand, and that is offered none, ends", func(h tale) {
 		h.live()
 		h.push("2.0.0")

@@ -225,7 +225,7 @@ func keepClock(s *scope) {
 		s.state(r, true, trafficLost, fmt.Sprintf("%s waits at %d%%: it had traffic, and there is no networkpolicies.hlnr.io any more; make one, or decide Deprecate on %s", r.Version, r.Weight, r.Release))
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
-	case !healthy && !run.WaitingSince.IsZero() && s.confirmed(run.StepRevision):
+	case !healthy && !run.WaitingSince.IsZero():
 		run.Waited += max(0, s.now.Sub(run.WaitingSince))
 		run.Interrupted, run.WaitingSince = true, noTime
 	}
