@@ -95,6 +95,18 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("made again", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"steps that are all below the weight of a canary take weight away, and do not promote it", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("half", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.steps(Step{Weight: 5, Pause: time.Hour}, Step{Weight: 20, Pause: time.Hour})
+		h.run(59 * time.Minute)
+		h.want("more careful", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
+		h.run(2 * time.Minute)
+		h.want("the last step is over", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"a pin may be written like the tag of its version", func(h tale) {
 		h.live()
 		h.push("1.1.0")

@@ -333,7 +333,8 @@ func (s *scope) deadline(since time.Time) time.Time {
 }
 
 // editedSteps finds the place of a run in steps that were edited (rule 32): the
-// first one with at least the present weight, else promotion.
+// first one with at least the present weight, else the last one, which takes weight away.
+// Without any step it is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.running()
 	hash := stepsHash(s.steps())
@@ -350,7 +351,7 @@ func editedSteps(s *scope) {
 	steps := s.steps()
 	next := slices.IndexFunc(steps, func(st Step) bool { return st.Weight >= r.Weight })
 	if next < 0 {
-		next = len(steps)
+		next = max(0, len(steps)-1)
 	}
 	s.event(r, false, "StepsEdited", fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
 	if next < len(steps) && !steps[next].more(*r) {
