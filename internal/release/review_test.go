@@ -44,6 +44,33 @@ var causes = []scene{
 		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("given up", "OnlyServing", false)
 	}},
+	{"a denied canary does not go live while a pin with a typo holds the groups", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("canary", map[string]string{"1.1.0": "canary 10"})
+		h.pin(Pin{Version: "9.9.9", Global: true})
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Minute)
+		h.want("denied", map[string]string{"1.0.0": "active 100"})
+		h.run(24 * time.Hour)
+		h.want("a day later", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
+	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
+		h.live()
+		kept := h.release("1.0.0")
+		h.steps(Step{Weight: 10, Pause: 6 * time.Hour}, Step{Weight: 50, Pause: 6 * time.Hour})
+		h.configure("c2")
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("live", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Minute)
+		if a := h.ledger.Groups[0].ActiveRow(); a.Release != kept {
+			h.fail("a minute after 1.1.0 was denied %s is active, want %s", a.Release, kept)
+		}
+	}},
 	{"a healthy canary outlives that its policy is made again in a long pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})

@@ -36,14 +36,16 @@ func aim(s *scope) {
 // nothing of it starts.
 const PinsConflict = "PinsConflict"
 
-// hold keeps the group where it is, with what is under way.
+// hold keeps the group where it is, with what is under way, unless that is withdrawn.
 func (s *scope) hold(reason string) {
 	t := Target{Reason: reason}
 	if a := s.g.ActiveRow(); a != nil {
 		t.Release = a.Release
 	}
-	if s.g.Run != nil {
-		t.Release = s.g.Run.Release
+	if run := s.g.Run; run != nil {
+		if r := s.g.Row(run.Release); r != nil && !s.free(r) {
+			t.Release = run.Release
+		}
 	}
 	s.g.Target = t
 }
@@ -179,18 +181,17 @@ func (s *scope) resolve(p Pin) string {
 // it (rules 3 and 4). The commits of a pull request have no order.
 func (s *scope) latest() Target {
 	active := s.g.ActiveRow()
-	free := active == nil
-	if active != nil {
-		_, free = s.withdrawn(active.Version)
-	}
 	for _, c := range s.choices() {
 		if _, out := s.withdrawn(c.Version); out {
 			continue
 		}
+		if kept := s.comeback(c.Version); kept != nil {
+			c.Release = kept.Release
+		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) {
 			continue
 		}
-		if !free && s.g.Level != preview && compare(c.Version, active.Version) < 0 {
+		if s.below(c.Version) {
 			break
 		}
 		return Target{Release: c.Release, Reason: "Latest"}
@@ -199,6 +200,30 @@ func (s *scope) latest() Target {
 		return Target{}
 	}
 	return Target{Release: active.Release, Reason: "Held"}
+}
+
+// below says that a version is below the active one, which is not withdrawn: it starts by
+// itself no more. The commits of a pull request have no order.
+func (s *scope) below(version string) bool {
+	a := s.g.ActiveRow()
+	return a != nil && s.g.Level != preview && !s.free(a) && compare(version, a.Version) < 0
+}
+
+// comeback is the kept release of a version, with the configuration that it had, where
+// the active release is withdrawn: it takes no steps.
+func (s *scope) comeback(version string) *Row {
+	a := s.g.ActiveRow()
+	if a == nil || !s.free(a) {
+		return nil
+	}
+	var kept *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		if r.Version == version && r.Promoted > 0 && r.Status == Deprecated && (kept == nil || r.Promoted > kept.Promoted) {
+			kept = r
+		}
+	}
+	return kept
 }
 
 // failed says that a release is in error, and not to be tried again by itself. One
