@@ -265,7 +265,7 @@ func (d draws) group(slug string, consistent bool) Group {
 func (d draws) spec() Spec {
 	s := Spec{
 		Paused: d.rarely(7, "paused"), Replicas: d.number(1, 5, "replicas"), Standby: d.number(0, 3, "standby"), StandbyFull: d.yes("full standby"), MinimumAvailable: d.number(1, 4, "minimum"),
-		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"),
+		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"), TakeBack: d.yes("take back"),
 		Previews: Previews{MaxGroups: d.number(0, 3, "previews"), MaxAge: d.seconds(0, 7200, "age of previews"), KeepAfterClose: d.seconds(0, 120, "keep after close")},
 	}
 	for range d.number(0, 4, "steps") {

@@ -31,6 +31,8 @@ func TestPeer(t *testing.T) {
 		"at the last hooks":                   {Group{Run: under("1.1.0", 2, ConfirmPromotion), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
 		"in a later step":                     {Group{Run: under("1.1.0", 3, ""), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
 		"another is in a later step":          {Group{Run: under("1.2.0", 3, ""), Releases: []Row{row("1.2.0", Canary, ""), row("1.1.0", Pending, "")}}, "", false},
+		"moved on":                            {Group{Slug: "1-x", Releases: []Row{row("1.2.0", Active, "")}}, "", true},
+		"another group is ahead":              {Group{Slug: "2-x", Releases: []Row{row("2.2.0", Active, "")}}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +40,7 @@ func TestPeer(t *testing.T) {
 			if got := p.failure("1.1.0"); got != test.failure {
 				t.Errorf("failure %q, want %q", got, test.failure)
 			}
-			if got := p.passed("1.1.0", 2); got != test.passed {
+			if got := p.passed("1-x", "1.1.0", 2); got != test.passed {
 				t.Errorf("passed %t, want %t", got, test.passed)
 			}
 		})

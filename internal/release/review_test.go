@@ -122,6 +122,51 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("made again", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"a version that failed at another Microservice before waits there, and nothing is written", func(h tale) {
+		h.live()
+		h.edit("together", func(s *Spec) { s.TakeBack, s.Steps = true, twoSteps })
+		h.peers = map[string]*world{"m1": failedPeer("1.1.0")}
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.state("held", "TogetherHeld", true)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.state("pinned", "PinnedReleaseFailed", true)
+		h.pin()
+		h.peers["m1"].ledger.Groups[0].Releases[0].Status = Active
+		h.run(time.Hour)
+		h.want("mended there", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a failed release that was taken back with others and deleted by hand comes to rest", func(h tale) {
+		h.live()
+		h.edit("together", func(s *Spec) { s.TakeBack, s.Steps = true, []Step{{Weight: 10, Pause: time.Hour}} })
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.peers = map[string]*world{"m1": failedPeer("1.1.0")}
+		h.run(time.Minute)
+		h.want("taken back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.word("1.1.0", Retry, "")
+		h.run(time.Minute)
+		h.want("not before it is tried again there", map[string]string{"1.1.0": "error 0"})
+		h.remove(h.object("1.1.0"))
+		h.run(time.Hour)
+		h.want("deleted", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
+	{"a run waits for no Microservice that has moved on", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		peer := failedPeer("1.2.0")
+		peer.ledger.Groups[0].Releases[0].Status = Canary
+		h.peers = map[string]*world{"m1": peer}
+		h.run(time.Hour)
+		h.want("it is on its way there", map[string]string{"1.1.0": "canary 10"})
+		peer.ledger.Groups[0].Releases[0].Status = Active
+		h.run(time.Hour)
+		h.want("it has moved on", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"steps that are all below the weight of a canary take weight away, and do not promote it", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})

@@ -265,6 +265,9 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 		if r.Status != Error {
 			return refuse("the release is %s; Retry is for error", r.Status)
 		}
+		if why := s.spoiled(r.Release, r.Version); why != "" {
+			return refuse("%s: decide Retry there first", why)
+		}
 		switch next := s.passedOver(r); {
 		case next == nil:
 			s.retryRow(r, "Retried")

@@ -243,7 +243,7 @@ func (st Step) more(r Row) bool {
 // measurements have a say in it, as they have not in previews, in the first release
 // of a group, and in one that was active.
 func (s *scope) judged(r *Row) bool {
-	_, active := s.rival()
+	_, active := s.rivalOf(*r)
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
@@ -303,7 +303,7 @@ func (s *scope) condemned(run *Run, r *Row, c Child) (reason, message string) {
 	if b := c.Rollback; b != nil && b.Run == run.Sequence {
 		return "RollbackRequested", or(b.Message, "a hook asked to go back")
 	}
-	if message := s.brokenTogether(r); message != "" {
+	if message := s.brokenTogether(r.Version); message != "" {
 		return togetherFailed, message
 	}
 	if f := s.answer(run, c); run.Gate == PreRollout && f.Failed {

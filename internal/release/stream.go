@@ -49,12 +49,22 @@ func (b *book) followed() bool {
 // one, step by step; nil: they do not. Where all policies are gone a canary waits for one
 // (rule 10).
 func (s *scope) older() *scope {
-	run := s.g.Run
-	if run == nil || s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
+	if s.g.Run == nil {
 		return nil
 	}
-	r := s.g.Row(run.Release)
-	if r == nil || r.Promoted > 0 || !s.followed() && !(r.Status == Canary && len(s.reports) == 0) {
+	r := s.g.Row(s.g.Run.Release)
+	if r == nil {
+		return nil
+	}
+	return s.olderThan(*r)
+}
+
+// olderThan is the same for a release that may not run yet.
+func (s *scope) olderThan(r Row) *scope {
+	if s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
+		return nil
+	}
+	if r.Promoted > 0 || !s.followed() && !(r.Status == Canary && len(s.reports) == 0) {
 		return nil
 	}
 	g := s.servingGroup()
@@ -67,10 +77,22 @@ func (s *scope) older() *scope {
 // rival is the active release that has the traffic which the running one has not, with
 // its group: this one, or the one from which the newest domains move. nil: there is none.
 func (s *scope) rival() (*scope, *Row) {
+	if s.g.Run == nil {
+		return s, s.g.ActiveRow()
+	}
+	r := s.g.Row(s.g.Run.Release)
+	if r == nil {
+		return s, s.g.ActiveRow()
+	}
+	return s.rivalOf(*r)
+}
+
+// rivalOf is the same for a release that may not run yet.
+func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	if a := s.g.ActiveRow(); a != nil {
 		return s, a
 	}
-	if from := s.older(); from != nil {
+	if from := s.olderThan(r); from != nil {
 		return from, from.g.ActiveRow()
 	}
 	return s, nil

@@ -29,6 +29,7 @@ func aim(s *scope) {
 		s.hold("PinnedVersionMissing") // It may be this group that is meant.
 	default:
 		s.g.Target = s.latest()
+		s.noteSpoiled()
 	}
 }
 
@@ -98,6 +99,12 @@ func (s *scope) aimPinned(p Pin) {
 	}
 	if r := s.g.Row(target); r != nil && s.failed(r) {
 		s.state(r, true, "PinnedReleaseFailed", fmt.Sprintf("version %s that group %s is pinned to failed (%s): decide Retry on %s to try it again", r.Version, s.g.Name, r.Reason, r.Release))
+		s.hold("PinnedReleaseFailed")
+		s.g.Target.ResolvedFrom = from
+		return
+	}
+	if why := s.spoiled(target, s.versionOf(target)); why != "" {
+		s.state(s.g.Row(target), true, "PinnedReleaseFailed", fmt.Sprintf("version %s that group %s is pinned to does not start: %s; decide Retry there", s.versionOf(target), s.g.Name, why))
 		s.hold("PinnedReleaseFailed")
 		s.g.Target.ResolvedFrom = from
 		return
@@ -188,7 +195,7 @@ func (s *scope) latest() Target {
 		if kept := s.comeback(c.Version); kept != nil {
 			c.Release = kept.Release
 		}
-		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) {
+		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) || s.spoiled(c.Release, c.Version) != "" {
 			continue
 		}
 		if s.below(c.Version) {

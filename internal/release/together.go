@@ -40,9 +40,13 @@ func (p Peer) failure(version string) (reason string) {
 }
 
 // passed says that the peer is as far with a version as the end of a step: at the gate
-// there, beyond it, or active.
-func (p Peer) passed(version string, step int) bool {
+// there, beyond it, or active. One whose group of that name has a higher version active
+// has moved on, and does not come there any more.
+func (p Peer) passed(slug, version string, step int) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {
+		if a := g.ActiveRow(); a != nil && g.Slug == slug && g.Level != preview && compare(a.Version, version) > 0 {
+			return true
+		}
 		return slices.ContainsFunc(g.Releases, func(r Row) bool {
 			run := g.Run
 			return r.Version == version && (r.Status == Active || run != nil && run.Release == r.Release &&
@@ -58,7 +62,7 @@ func (s *scope) behind(run *Run, r *Row) bool {
 	for _, p := range s.o.Peers {
 		if reason := p.failure(r.Version); reason != "" {
 			failed = append(failed, fmt.Sprintf("%s (%s)", p.Name, reason))
-		} else if !p.passed(r.Version, run.Step) {
+		} else if !p.passed(s.g.Slug, r.Version, run.Step) {
 			late = append(late, p.Name)
 		}
 	}
@@ -75,14 +79,46 @@ func (s *scope) behind(run *Run, r *Row) bool {
 	return false
 }
 
+// spoiled says that a release which does not run here would be taken back as soon as it
+// did, because its version failed at another Microservice: it waits for what becomes of that.
+func (s *scope) spoiled(release, version string) string {
+	if s.g.Run != nil && s.g.Run.Release == release {
+		return "" // it is taken back
+	}
+	r := s.g.Row(release)
+	if r == nil {
+		r = &Row{Release: release, Version: version}
+	}
+	if !s.judged(r) {
+		return ""
+	}
+	return s.brokenTogether(version)
+}
+
+// noteSpoiled says which versions above the target wait for what becomes of them at
+// another Microservice.
+func (s *scope) noteSpoiled() {
+	for _, c := range s.choices() {
+		if c.Release == s.g.Target.Release {
+			return
+		}
+		if r := s.g.Row(c.Release); r != nil && s.failed(r) {
+			continue
+		}
+		if why := s.spoiled(c.Release, c.Version); why != "" && !s.below(c.Version) {
+			s.state(nil, true, "TogetherHeld", fmt.Sprintf("%s does not start: %s; decide Retry there, or push another version", c.Version, why))
+		}
+	}
+}
+
 // brokenTogether says that the version of a release failed at another Microservice, and
 // that it is to be taken back here as well.
-func (s *scope) brokenTogether(r *Row) string {
+func (s *scope) brokenTogether(version string) string {
 	if !s.o.Spec.TakeBack {
 		return ""
 	}
 	for _, p := range s.o.Peers {
-		if reason := p.failure(r.Version); reason != "" {
+		if reason := p.failure(version); reason != "" {
 			return fmt.Sprintf("it failed at %s (%s)", p.Name, reason)
 		}
 	}
