@@ -475,6 +475,12 @@ type ReleaseRun struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
+
+	// waitsFor is the cause outside of the release that the run waits for, with its clock
+	// stopped.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
 // HandledDecision is a person's word that was honoured or turned down.
@@ -553,12 +559,13 @@ type Release struct {
 	// +optional
 	Adopted bool `json:"adopted,omitempty"`
 
-	// attempt counts the starts of this release after a failure.
+	// attempt counts the starts of this release after a failure, and the times at which
+	// it gave its traffic back.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// retryTime is when a release that failed for a cause outside of it starts
-	// again by itself.
+	// retryTime is when a release that gave its traffic back more than once, for a cause
+	// outside of it, may have some again.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
@@ -695,7 +702,7 @@ type MicroserviceStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=24
+	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// observedGeneration is the generation that this status speaks of.
@@ -730,7 +737,9 @@ const (
 	ConditionPolicyNotProgrammed = "PolicyNotProgrammed"
 	ConditionTrafficLost         = "TrafficLost"
 	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
-	ConditionOvertaken           = "Overtaken"
+	// ConditionBlocked says that a release waits for a cause outside of it.
+	ConditionBlocked   = "Blocked"
+	ConditionOvertaken = "Overtaken"
 	// ConditionWeightsNotSupported says that weights of steps have no effect.
 	ConditionWeightsNotSupported = "WeightsNotSupported"
 	// ConditionDeploymentAdopted says that the Deployment which the Microservice takes

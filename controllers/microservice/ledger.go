@@ -51,7 +51,7 @@ func readRun(r *v1alpha1.ReleaseRun) *release.Run {
 		Waited: r.Waited.Duration, WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
 		Floor: int(r.Floor), Continued: int(r.Continued),
 		Sequence: r.Sequence, Gate: release.Point(r.Gate), GateTime: timeOf(r.GateTime),
-		Grace: timeOf(r.GraceTime), From: r.From,
+		Grace: timeOf(r.GraceTime), From: r.From, WaitsFor: r.WaitsFor,
 	}
 }
 
@@ -125,7 +125,7 @@ func writeRun(r *release.Run) *v1alpha1.ReleaseRun {
 		Waited: metav1.Duration{Duration: r.Waited}, WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted,
 		Floor: int32(r.Floor), Continued: int32(r.Continued),
 		Sequence: r.Sequence, Gate: v1alpha1.Gate(r.Gate), GateTime: microTime(r.GateTime),
-		GraceTime: microTime(r.Grace), From: r.From,
+		GraceTime: microTime(r.Grace), From: r.From, WaitsFor: r.WaitsFor,
 	}
 }
 

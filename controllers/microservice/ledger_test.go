@@ -83,6 +83,7 @@ func group(t *rapid.T) release.Group {
 			Waited:       time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "waited")),
 			WaitingSince: maybe(t, "waiting"), Interrupted: flag(t, "interrupted"), Floor: count(t, "floor"), Continued: count(t, "continued"),
 			Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "run"), Gate: release.Point(word(t, "gate")), GateTime: maybe(t, "gated"),
+			Grace: maybe(t, "grace"), From: word(t, "run from"), WaitsFor: word(t, "waits for"),
 		}
 	}
 	return g

@@ -101,7 +101,7 @@ func (r *Reconciler) tellPins(before, now *v1alpha1.Microservice) {
 var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
 	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld",
-	v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost,
+	v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost, v1alpha1.ConditionBlocked,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,
 }
@@ -215,7 +215,7 @@ func serves(w *world) (ok bool, reason, message string) {
 		case row == nil && g.Run == nil && len(failures(g)) > 0:
 			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
 		case row == nil:
-			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name)
+			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name) + blocked(w, g.Slug)
 		case !row.Available:
 			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s does not have all its replicas", row.SemVer.Version, g.Name)
 		case !programmed(w.facts.Policies, g.Slug):
@@ -224,6 +224,16 @@ func serves(w *world) (ok bool, reason, message string) {
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}
 	return true, "", "active: " + strings.Join(lines, ", ")
+}
+
+// blocked says what the release that is under way in a group waits for outside of it.
+func blocked(w *world, slug string) string {
+	for _, n := range w.plan.Notes {
+		if n.Slug == slug && n.Reason == v1alpha1.ConditionBlocked && !n.Event {
+			return ": " + n.Message
+		}
+	}
+	return ""
 }
 
 // programmed says that some policy carries the group, or that there are none.
@@ -307,12 +317,13 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 
 // progress are the reasons of condition Progressing. The last one that holds is told:
 // what waits for a person goes before what waits for time.
-var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "TrafficLost", "Inconclusive", "Approval"}
+var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits are the reasons of Progressing for what a plan says that it waits for.
 var waits = map[string]string{
 	"AnalysisRunning": "Analysis", "AnalysisNoTraffic": "Analysis", "Waiting": "Paused", "Paused": "Paused",
 	v1alpha1.ConditionTrafficLost: "TrafficLost",
+	v1alpha1.ConditionBlocked:     "Blocked",
 	"AwaitingGroup":               "Group",
 	"AwaitingTogether":            "Together", "TogetherHeld": "Together",
 	"AwaitingWindow": "Window", "AwaitingGate": "Gate", "AnalysisInconclusive": "Inconclusive", "AwaitingApproval": "Approval",
@@ -432,7 +443,7 @@ func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 			continue
 		}
 		if g.Run.Step == 0 {
-			return status.Short(r.SemVer.Version) + " " + string(r.Status)
+			return strings.TrimSpace(status.Short(r.SemVer.Version) + " " + string(r.Status) + " " + g.Run.WaitsFor)
 		}
 		steps := 0
 		if c := ms.Spec.UpdateStrategy.Canary; c != nil {

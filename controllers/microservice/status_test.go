@@ -53,6 +53,12 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
+// waiting lets the run of a group wait for a cause outside of its release.
+func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
+	g.Run.WaitsFor = cause
+	return g
+}
+
 func running(g v1alpha1.ReleaseGroup, release string, step int32) v1alpha1.ReleaseGroup {
 	g.Run = &v1alpha1.ReleaseRun{Release: "shop-" + release, Step: step}
 	return g
@@ -102,6 +108,12 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: 1.1.0 of group 1.x is on its way",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
+		"a first release finds no room": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 waits at 0% for room in the cluster", Warning: true}}, nil, nil, shown{Conditions: []string{
+			"Blocked True Blocked: 1.1.0 waits at 0% for room in the cluster",
+			"Progressing True Blocked: 1.1.0 waits at 0% for room in the cluster",
+			"Ready False NoActiveRelease: group 1.x has no active release yet: 1.1.0 waits at 0% for room in the cluster",
+			"Reconciling True NoActiveRelease: group 1.x has no active release yet: 1.1.0 waits at 0% for room in the cluster",
+		}, Canary: "1.1.0 pending Unschedulable", Groups: "0/1"}},
 		"canary waits": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("Waiting", "1.1.0 waits at 10% until then")}, nil, nil, shown{Conditions: []string{
 			"Progressing True Paused: 1.1.0 waits at 10% until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",

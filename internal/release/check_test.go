@@ -13,7 +13,7 @@ import (
 // rollback to it does not come up (rule 27).
 var transitions = map[Status][]Status{
 	Pending:    {Canary, Active, Error, Deprecated},
-	Canary:     {Active, Error, Deprecated},
+	Canary:     {Pending, Active, Error, Deprecated},
 	Active:     {Deprecated},
 	Deprecated: {Active, Pending, Error},
 	Error:      {Pending},

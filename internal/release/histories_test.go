@@ -227,7 +227,11 @@ var histories = []scene{
 		h.nets["web"].stuck = true
 		h.push("1.1.0")
 		h.run(time.Hour / 2)
-		h.want("deadline", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("deadline", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("deadline", Blocked, true)
+		h.nets["web"].stuck = false
+		h.run(3 * time.Minute)
+		h.want("programmed again", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 14: a closed group is drained and gone", func(h tale) {
 		h.policy("web")
@@ -333,7 +337,7 @@ var histories = []scene{
 		h.run(9 * time.Minute)
 		h.want("its deadline begins anew", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
 		h.run(2 * time.Minute)
-		h.want("and ends", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.want("and ends: it gives its traffic back", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
 	}},
 	{"a kept release that had traffic stands by", func(h tale) {
 		h.live()
@@ -512,16 +516,121 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": "deprecated 0"})
 	}},
-	{"rule 29: a cause outside the release is tried again by itself", func(h tale) {
+	{"rule 29: a release that finds no room waits for it, and has it at once", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "Unschedulable"
 		h.push("1.1.0")
-		h.run(11 * time.Minute)
-		h.want("no room", map[string]string{"1.1.0": "error 0"})
-		h.broken = map[string]string{}
+		h.run(24 * time.Hour)
+		h.want("no room", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("no room", Blocked, true)
 		h.object("1.1.0").why = ""
+		h.run(time.Second)
+		h.want("room", map[string]string{"1.1.0": "active 100"})
+		h.state("room", Blocked, false)
+	}},
+	{"rule 29: a cluster that is full does not walk a first install down to its oldest version", func(h tale) {
+		h.policy("web")
+		versions := []string{"1.4.0", "1.3.0", "1.2.0", "1.1.0", "1.0.0"}
+		for _, v := range versions {
+			h.broken[v] = "Unschedulable"
+		}
+		h.push(versions...)
+		h.run(6 * time.Hour)
+		h.want("no room", map[string]string{"1.4.0": "pending 0", "1.3.0": "", "1.2.0": "", "1.1.0": "", "1.0.0": ""})
+		h.state("no room", Blocked, true)
+		clear(h.broken)
+		h.object("1.4.0").why = ""
+		h.run(time.Second)
+		h.want("room", map[string]string{"1.4.0": "active 100"})
+	}},
+	{"rule 29: an own fault gives way to the version before, and what that waits for to none", func(h tale) {
+		h.broken["1.2.0"], h.broken["1.1.0"] = "CrashLoopBackOff", "ImagePullBackOff"
+		h.push("1.2.0", "1.1.0", "1.0.0")
+		h.run(6 * time.Hour)
+		h.want("its registry is away", map[string]string{"1.2.0": "error 0", "1.1.0": "pending 0", "1.0.0": ""})
+		h.push("1.3.0")
+		h.run(time.Minute)
+		h.want("a newer version", map[string]string{"1.3.0": "active 100", "1.1.0": ""})
+	}},
+	{"rule 29: versions that wait do not make the next one wait for them", func(h tale) {
+		h.live()
+		for _, v := range []string{"1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0"} {
+			h.broken[v] = "AdmissionUnavailable"
+			h.push(v)
+			h.run(time.Minute)
+			h.want("newest", map[string]string{"1.0.0": "active 100", v: "pending 0"})
+		}
+		h.push("1.6.0")
+		h.run(time.Minute)
+		h.want("end", map[string]string{"1.6.0": "active 100"})
+	}},
+	{"rule 29: the clock of a run stands while it waits for a cause outside of it", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "ImagePullBackOff"
+		h.push("1.1.0")
 		h.run(time.Hour)
-		h.want("again", map[string]string{"1.1.0": "active 100"})
+		h.want("no image", map[string]string{"1.1.0": "pending 0"})
+		h.object("1.1.0").why = "CrashLoopBackOff"
+		h.report(h.object("1.1.0"))
+		h.run(9 * time.Minute)
+		h.want("its own fault, before the deadline", map[string]string{"1.1.0": "pending 0"})
+		h.run(2 * time.Minute)
+		h.want("its own fault", map[string]string{"1.1.0": "error 0"})
+	}},
+	{"rule 29: a canary that loses its room gives its traffic back, and begins again when it has some", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0", "1.0.5")
+		h.run(time.Minute)
+		h.spoil(h.object("1.1.0"), "Unschedulable")
+		h.run(9 * time.Minute)
+		h.want("before the deadline", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(3 * time.Minute)
+		h.want("after it", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.0.5": ""})
+		h.run(6 * time.Hour)
+		h.want("it stays the target", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.0.5": ""})
+		h.object("1.1.0").why = ""
+		h.run(time.Second)
+		h.want("room", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.spoil(h.object("1.1.0"), "Unschedulable")
+		h.run(11 * time.Minute)
+		h.object("1.1.0").why = ""
+		h.run(6 * time.Minute)
+		h.want("a second time it waits for a while", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("a second time", Blocked, true)
+		h.run(4 * time.Minute)
+		h.want("and begins again", map[string]string{"1.1.0": "canary 10"})
+		h.run(2 * time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 29: a canary that finds no room for its next step keeps its traffic", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 4, true })
+		h.live()
+		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 75, Pause: time.Minute})
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.want("first step", map[string]string{"1.1.0": "canary 25"})
+		o := h.object("1.1.0")
+		o.why, o.ready = "QuotaExceeded", 1
+		h.run(6 * time.Hour)
+		h.want("it waits where it is", map[string]string{"1.0.0": "active 75", "1.1.0": "canary 25"})
+		h.state("it waits", Blocked, true)
+		o.why = ""
+		h.run(time.Second)
+		h.want("room", map[string]string{"1.1.0": "canary 75"})
+	}},
+	{"rule 29: one of two policies that breaks holds a canary up once", func(h tale) {
+		h.policy("web")
+		h.policy("api")
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.steps(twoSteps...)
+		h.nets["api"].stuck = true
+		h.push("1.1.0")
+		h.run(11 * time.Minute)
+		h.want("it gave its traffic back", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.run(15 * time.Minute)
+		h.want("the other one is left behind", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 31: the record is lost", func(h tale) {
 		h.live()

@@ -106,6 +106,9 @@ type Run struct {
 	// From is the slug of the group from which the newest domains move to this release;
 	// "": it takes the traffic of its own group.
 	From string
+	// WaitsFor is the cause outside of the release that the run waits for, with its clock
+	// stopped; "": none (rule 29).
+	WaitsFor string
 }
 
 // Row is one release of a group.
@@ -128,7 +131,8 @@ type Row struct {
 	Routed bool
 	// Adopted: a person asked to skip the steps.
 	Adopted bool
-	// Attempt counts the starts after failures; RetryTime is the next (rule 29).
+	// Attempt counts the starts after failures, and the times at which it gave its traffic
+	// back. RetryTime is when it may have some again (rule 29).
 	Attempt   int
 	RetryTime time.Time
 	// Zero says since when it is to be in no route.

@@ -194,7 +194,7 @@ func (s *scope) itsTurn(version string) bool {
 	}
 	starting := 0
 	for i := range s.groups {
-		if g := &s.groups[i]; g.Level == preview && g.Run != nil {
+		if g := &s.groups[i]; g.Level == preview && g.Run != nil && g.Run.WaitsFor == "" {
 			starting++
 		}
 	}

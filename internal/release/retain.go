@@ -214,11 +214,11 @@ func (s *scope) unused(r Row, c Child) bool {
 // pressed says that a run waits for room in the cluster: kept releases give
 // theirs up after half the deadline (rule 35).
 func (s *scope) pressed() bool {
-	run, _, c := s.running()
-	if run == nil || run.Step > 0 || c.Failure != "QuotaExceeded" && c.Failure != "Unschedulable" {
+	run, _, _ := s.running()
+	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
 		return false
 	}
-	half := run.Started.Add(s.o.Spec.Deadline / 2)
+	half := run.WaitingSince.Add(s.o.Spec.Deadline / 2)
 	s.wakeAt(half)
 	return !s.now.Before(half)
 }

@@ -122,6 +122,15 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("made again", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"of two canaries on one domain that has no room for both, one waits for the other", func(h tale) {
+		h.newest(twoSteps...)
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.nets["web"].room = 2
+		h.push("2.1.0", "3.0.0")
+		h.run(24 * time.Hour)
+		h.want("both have ended", map[string]string{"2.1.0": "active 100", "3.0.0": "active 100"})
+	}},
 	{"a version that failed at another Microservice before waits there, and nothing is written", func(h tale) {
 		h.live()
 		h.edit("together", func(s *Spec) { s.TakeBack, s.Steps = true, twoSteps })
@@ -320,4 +329,40 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 			t.Error("1.9.0 serves no more, and its group has no other release")
 		}
 	})
+}
+
+// A creation that the server refuses leaves a run without an object: it waits, makes no
+// other version the target, and begins nothing again.
+func TestRefusedCreationWaits(t *testing.T) {
+	now := t0
+	o := Observed{
+		Config:     "c1",
+		Spec:       Spec{Replicas: 1, MinimumAvailable: 1, Deadline: 10 * time.Minute},
+		Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Release: "b"}, {Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.0.0", Release: "a"}},
+	}
+	writes := 0
+	for range 24 {
+		for tries := 0; ; tries++ {
+			p := Make(o, now)
+			if !p.Changed {
+				break
+			}
+			if o.Ledger, writes = p.Ledger, writes+1; tries > 3 {
+				t.Fatal("the ledger is written for ever")
+			}
+		}
+		now = now.Add(time.Hour)
+	}
+	g := o.Ledger.group("1-x")
+	if g == nil || g.Run == nil || g.Run.Release != "b" || g.Run.WaitsFor != notCreated || len(g.Releases) != 1 {
+		t.Fatalf("after a day:\n%s", describe(o, Plan{Ledger: o.Ledger}))
+	}
+	if writes != 2 {
+		t.Errorf("the ledger was written %d times in a day, want when it started and when it began to wait", writes)
+	}
+	o.Children = []Child{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
+	p := Make(o, now)
+	if g := p.Ledger.group("1-x"); g.ActiveRow() == nil || g.ActiveRow().Release != "b" {
+		t.Error("it is made, and not active")
+	}
 }

@@ -149,7 +149,8 @@ var protocol = []scene{
 		h.run(5 * time.Minute)
 		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.run(time.Hour)
-		h.want("fails", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("still", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("still", Blocked, true)
 	}},
 	{"rule 10: every policy that ever confirmed must", func(h tale) {
 		h.live()

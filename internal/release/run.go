@@ -12,16 +12,6 @@ import (
 // first (rule 28).
 const maxOvertaken = 3
 
-// Waits before a release that failed for a cause outside of it is tried again
-// (rule 29): 10, 20, 40 … minutes.
-const (
-	retryFirst = 10 * time.Minute
-	retryMost  = 360 * time.Minute
-)
-
-// outside are causes of failure that are not the release's own (rule 29).
-var outside = []string{"ImagePullBackOff", "Unschedulable", "QuotaExceeded", "TrafficNotProgrammed"}
-
 // trafficLost is the reason of a canary that had traffic and has no NetworkPolicy any
 // more: it waits for one without limit, measured by nobody, and with its clock stopped.
 const trafficLost = "TrafficLost"
@@ -56,7 +46,7 @@ func finishFirst(s *scope) {
 		return // pushed back to what serves
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
-	if !last && s.g.Overtaken < maxOvertaken {
+	if !last && s.g.Overtaken < maxOvertaken || run.WaitsFor != "" {
 		return
 	}
 	s.state(r, false, "Overtaken", fmt.Sprintf("%s is finished before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
@@ -134,7 +124,8 @@ func start(s *scope) {
 		s.turn(r, Pending, "Started")
 	}
 	s.touch(target)
-	s.g.Run = &Run{Release: target, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps()), Gate: ConfirmRollout, GateTime: s.now}
+	s.g.Run = s.newRun(target)
+	s.g.Run.Gate, s.g.Run.GateTime = ConfirmRollout, s.now
 	if from, rival := s.rival(); rival != nil {
 		s.g.Run.Floor = from.serving(rival)
 	}
@@ -143,6 +134,11 @@ func start(s *scope) {
 		how = "comes back, kept as it was,"
 	}
 	s.event(r, false, "Started", fmt.Sprintf("%s (%s) %s in group %s", r.Version, r.Release, how, s.g.Name))
+}
+
+// newRun of a release, from before its first step.
+func (s *scope) newRun(release string) *Run {
+	return &Run{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
 }
 
 // health says whether a run is healthy: available and, within the steps, its
@@ -155,7 +151,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 		case !s.available(*r, c):
 			return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime
 		case r.Promoted == 0 && !s.calm():
-			return false, "TrafficNotProgrammed", noTime
+			return false, notProgrammed, noTime
 		case run.WaitingSince.IsZero():
 			return true, "", s.now
 		}
@@ -164,14 +160,14 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 	switch {
 	case !s.available(*r, c):
 		return false, or(c.Failure, "AvailabilityLost"), noTime
-	case run.Continued == run.Step && !c.has(s.nextSize(run)):
-		return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime // nothing but pods is missing
 	case r.Routed && len(s.reports) == 0:
 		return false, trafficLost, noTime
 	case !s.confirmed(run.StepRevision):
-		return false, "TrafficNotProgrammed", noTime
+		return false, notProgrammed, noTime
 	case s.masked(r.Release):
 		return false, "AvailabilityLost", noTime
+	case run.Continued == run.Step && !c.has(s.nextSize(run)):
+		return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime // nothing but pods is missing
 	case run.Interrupted:
 		return true, "", s.now
 	case !run.WaitingSince.IsZero():
@@ -184,7 +180,12 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 // because the active release is dead holds up nothing: what runs may be the mend.
 func (s *scope) calm() bool {
 	from, active := s.rival()
-	return active == nil || from.dead(active) || from.confirmed(from.g.TrafficRevision)
+	if active == nil || from.dead(active) {
+		return true
+	}
+	_, r, _ := s.running()
+	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) // from what it gave back
+	return gone && from.confirmed(from.g.TrafficRevision)
 }
 
 // dead says that a release has nothing that could answer.
@@ -217,7 +218,11 @@ func keepClock(s *scope) {
 		s.turn(r, r.Status, "Step")
 		healthy, cause, _ = s.health(run, r, c)
 	}
+	s.await(run, r, s.obstacle(run, r, c), c)
 	switch {
+	case run.WaitsFor != "":
+		s.idle(run, s.now)
+		run.Interrupted = false
 	case cause == trafficLost:
 		s.idle(run, s.now)
 		run.Interrupted = true
@@ -262,15 +267,13 @@ func fail(s *scope) {
 		}
 	}
 	healthy, cause, _ := s.health(run, r, c)
-	if healthy || cause == trafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
+	if healthy || run.WaitsFor != "" || cause == trafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
 		return
 	}
-	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	end := s.ends(run)
 	if !s.now.Before(end) && run.Grace.IsZero() && s.began() {
 		run.Grace = stored(s.now.Add(s.moment()))
-	}
-	if run.Grace.After(end) {
-		end = run.Grace
+		end = s.ends(run)
 	}
 	if s.now.Before(end) {
 		s.wakeAt(end)
@@ -280,18 +283,22 @@ func fail(s *scope) {
 		s.state(r, true, "OnlyServing", fmt.Sprintf("%s is past its deadline (%s) and is not taken back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
 		return
 	}
-	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, cause)
-	if cause == "TrafficNotProgrammed" {
-		message += ": " + s.unconfirmed()
-	} else if c.Message != "" {
-		message += ": " + c.Message
+	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
+	if outside[cause] != "" {
+		s.giveBack(run, r, cause, message)
+		return
 	}
 	s.failRow(r, cause)
-	if slices.Contains(outside, cause) {
-		r.RetryTime = s.now.Add(min(retryMost, retryFirst<<min(r.Attempt, 8)))
-		s.wakeAt(r.RetryTime)
-	}
 	s.event(r, true, "ReleaseFailed", message)
+}
+
+// ends is when the clock of a step passes the deadline, if it runs from now on.
+func (s *scope) ends(run *Run) time.Time {
+	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	if run.Grace.After(end) {
+		return run.Grace
+	}
+	return end
 }
 
 // condemned gives the reason for which measurements or hooks end a run, whatever
@@ -403,6 +410,7 @@ func (s *scope) enter(run *Run, r *Row, step int) {
 	run.begin(step, s.now)
 	s.stepped = true
 	s.turn(r, Canary, "Step")
+	r.RetryTime = noTime
 	st := s.steps()[step-1]
 	r.Weight, r.Match, r.Mirror = st.Weight, st.Match, st.Mirror
 	if a := s.g.ActiveRow(); a != nil {
@@ -491,7 +499,7 @@ func step(s *scope) {
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits at %d%%: spec.paused is set", r.Version, r.Weight))
 		return
 	}
-	if run.Step == 0 && from.g != s.g && s.queued(r) || run.Step > 0 && run.Continued != run.Step && s.waiting(run, r, c, since) || s.outsideWindow(run, r) {
+	if run.Step == 0 && (s.early(r) || s.crossed(r) || from.g != s.g && s.queued(r)) || run.Step > 0 && run.Continued != run.Step && s.waiting(run, r, c, since) || s.outsideWindow(run, r) {
 		s.idle(run, since)
 		return
 	}

@@ -368,7 +368,7 @@ func (w *world) epilogue() {
 	clear(w.hooks)
 	maps.DeleteFunc(w.quality, func(_ string, v VerdictPhase) bool { return v == VerdictRunning })
 	for _, o := range w.objects {
-		if slices.Contains(outside, o.why) {
+		if outside[o.why] != "" {
 			o.why = ""
 		}
 	}

@@ -107,6 +107,40 @@ func (s *scope) arrives() bool {
 	})
 }
 
+// crossed says that a release which gave its traffic back has domains in common with a
+// canary of another group: where routes have no room for both, it waits for that one to
+// end (rule 32).
+func (s *scope) crossed(r *Row) bool {
+	if r.Attempt == 0 {
+		return false
+	}
+	x, g := s.crossing()
+	if x == nil {
+		return false
+	}
+	s.state(r, false, "AwaitingGroup", fmt.Sprintf("%s waits: it gave its traffic back, and has domains in common with %s in group %s, which is on its way", r.Version, x.Version, g.Name))
+	return true
+}
+
+// crossing is a canary of another group that shares domains with what runs in this one.
+func (s *scope) crossing() (*Row, *Group) {
+	from := s.older()
+	for i := range s.groups {
+		g := &s.groups[i]
+		if g.Slug == s.g.Slug || g.Run == nil {
+			continue
+		}
+		x := g.Row(g.Run.Release)
+		if x == nil || x.Status != Canary {
+			continue
+		}
+		if from != nil && from.g.Slug == g.Slug || g.Run.From == s.g.Slug {
+			return x, g
+		}
+	}
+	return nil, nil
+}
+
 // queued says that the newest domains are on their way to another group: one that comes
 // meanwhile waits.
 func (s *scope) queued(r *Row) bool {

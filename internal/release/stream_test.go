@@ -238,11 +238,11 @@ var streams = []scene{
 		h.run(5 * time.Minute)
 		h.want("nobody moved them", map[string]string{"2.0.0": "canary 10"})
 		h.run(time.Hour)
-		h.want("failed", map[string]string{"2.0.0": "error 0"})
-		h.ready("its pods stay until it is confirmed", "2.0.0", 2)
+		h.want("given back", map[string]string{"2.0.0": "pending 0"})
+		h.ready("its pods stay", "2.0.0", 2)
 		h.nets["web"].stuck = false
-		h.run(7 * time.Hour)
-		h.want("tried again", map[string]string{"2.0.0": "active 100"})
+		h.run(3 * time.Minute)
+		h.want("programmed again", map[string]string{"2.0.0": "active 100"})
 	}},
 	{"a restart in the midst of it", func(h tale) {
 		h.newest(Step{Weight: 10, Pause: 10 * time.Minute})

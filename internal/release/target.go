@@ -233,16 +233,9 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// failed says that a release is in error, and not to be tried again by itself. One
-// that failed for a cause outside of it is, after a while, when nothing else runs
-// (rule 29).
-func (s *scope) failed(r *Row) bool {
-	if r.Status != Error || r.RetryTime.IsZero() {
-		return r.Status == Error
-	}
-	s.wakeAt(r.RetryTime)
-	return s.g.Run != nil || s.now.Before(r.RetryTime)
-}
+// failed says that a release is in error. One that has a time for another try failed for a
+// cause outside of it, which is none any more (rule 29): a ledger may still have it.
+func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
 // choices are the candidates, and the running release where its version is not
 // offered any more: absence is no fact. Of a pull request it is the head commit that is

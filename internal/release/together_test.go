@@ -182,11 +182,11 @@ var together = map[string]func() choir{
 	"two that failed are named, and in order": func() choir {
 		c := sing(4, false)
 		c.each(func(h tale) { h.steps(twoSteps...) })
-		c["m2"].broken["1.1.0"], c["m3"].broken["1.1.0"], c["m4"].broken["1.1.0"] = "ImagePullBackOff", "CrashLoopBackOff", "CrashLoopBackOff"
+		c["m2"].broken["1.1.0"], c["m3"].broken["1.1.0"], c["m4"].broken["1.1.0"] = "ImageNotFound", "CrashLoopBackOff", "CrashLoopBackOff"
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
 		c.want("held", "canary 10, error 0, error 0, error 0")
-		c["m1"].says("held", "TogetherHeld", "1.1.0 waits at 10%: it failed at m2 (ImagePullBackOff), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); decide Retry there, Adopt or Deprecate on "+c["m1"].release("1.1.0")+", or push another version")
+		c["m1"].says("held", "TogetherHeld", "1.1.0 waits at 10%: it failed at m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); decide Retry there, Adopt or Deprecate on "+c["m1"].release("1.1.0")+", or push another version")
 		return c
 	},
 	"what failed is tried again by decision, and then all go on": func() choir {

@@ -137,13 +137,14 @@ func settle(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // it has no traffic
 	}
+	moves := s.g.Run != nil && s.g.Run.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
 	for _, r := range s.reports {
 		switch {
 		case r.Revision >= s.g.TrafficRevision:
 			continue
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, "PolicyNotProgrammed", fmt.Sprintf("networkpolicies.hlnr.io %q holds nothing up: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
-		case s.g.Run == nil:
+		case !moves:
 			end := s.deadline(s.g.TrafficTime)
 			if s.now.Before(end) {
 				s.wakeAt(end)

@@ -82,6 +82,7 @@ type object struct {
 type net struct {
 	name   string
 	stuck  bool // its gateway accepts nothing
+	room   int  // how many releases one of its routes may split; 0: any number
 	seen   int64
 	pins   []string
 	pass   *pass
@@ -657,7 +658,9 @@ func (w *world) accept(n *net) {
 		return
 	}
 	for _, c := range n.objects() {
-		c.accepted = c.written
+		if n.room == 0 || len(c.written) <= n.room {
+			c.accepted = c.written
+		}
 	}
 	w.noteNamed()
 }

@@ -1,0 +1,118 @@
+package release
+
+import (
+	"fmt"
+	"time"
+)
+
+// notProgrammed is the cause of a run whose weight, or the change of traffic before it, no
+// policy confirms.
+const notProgrammed = "TrafficNotProgrammed"
+
+// notCreated is the cause of a run whose release has no object, because the server refuses it.
+const notCreated = "NotCreated"
+
+// outside are the causes that are not the release's own, with what it waits for. None of
+// them makes another version the target: that would have them too (rule 29).
+var outside = map[string]string{
+	"Unschedulable":        "room in the cluster",
+	"QuotaExceeded":        "room in the quota",
+	"ImagePullBackOff":     "the registry of its image",
+	"AdmissionUnavailable": "an admission webhook that answers",
+	notProgrammed:          "routes that are programmed",
+	notCreated:             "its object, which the server refuses",
+}
+
+// Waits before a release that gave its traffic back more than once may have some again:
+// 10, 20, 40 … minutes.
+const (
+	retryFirst = 10 * time.Minute
+	retryMost  = 360 * time.Minute
+)
+
+// obstacle is the cause outside of a release that keeps its run from what comes next. A
+// release that has traffic and lacks what it needs for that does not wait: at its deadline
+// it gives the traffic back.
+func (s *scope) obstacle(run *Run, r *Row, c Child) string {
+	healthy, cause, _ := s.health(run, r, c)
+	_, there := s.child(r.Release)
+	switch {
+	case healthy:
+		return ""
+	case run.Step == 0 && !there:
+		cause = notCreated
+	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
+		return ""
+	}
+	// An object is made, and routes are confirmed, in a while. What has waited for that once
+	// waits.
+	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == notProgrammed && r.Reason != notProgrammed) {
+		s.wakeAt(end)
+		return ""
+	}
+	return cause
+}
+
+// await lets a run wait for a cause outside of its release; "": for none.
+func (s *scope) await(run *Run, r *Row, cause string, c Child) {
+	was := run.WaitsFor
+	run.WaitsFor = cause
+	if cause == "" {
+		if was != "" {
+			s.event(r, false, "Unblocked", fmt.Sprintf("%s has %s", r.Version, outside[was]))
+		}
+		return
+	}
+	message := fmt.Sprintf("%s waits at %d%% for %s: %s", r.Version, r.Weight, outside[cause], s.inWords(cause, c))
+	if was != cause && r.Reason != cause {
+		s.event(r, true, Blocked, message)
+	}
+	s.state(r, true, Blocked, message)
+}
+
+// Blocked is the reason of a run that waits for a cause outside of its release.
+const Blocked = "Blocked"
+
+// inWords says what is known of a cause.
+func (s *scope) inWords(cause string, c Child) string {
+	more := c.Message
+	if cause == notProgrammed {
+		from, _ := s.rival()
+		more = or(s.unconfirmed(), from.unconfirmed())
+	}
+	if more == "" {
+		return cause
+	}
+	return cause + ": " + more
+}
+
+// giveBack takes the traffic of a canary away that lacks something for a cause outside of
+// it. It stays the target, keeps its pods, and begins its steps again: the first time as
+// soon as the cause is gone, later after a wait.
+func (s *scope) giveBack(run *Run, r *Row, cause, message string) {
+	if _, g := s.crossing(); g != nil && cause == notProgrammed {
+		// That one may lack its routes for the same cause: it gets the time to have them.
+		g.Run.Grace = stored(s.now.Add(s.o.Spec.Deadline))
+	}
+	adopted := r.Adopted
+	s.endRun()
+	s.turn(r, Pending, cause)
+	r.Adopted, r.RetryTime = adopted, noTime
+	if r.Attempt > 0 {
+		r.RetryTime = stored(s.now.Add(min(retryMost, retryFirst<<min(r.Attempt-1, 8))))
+	}
+	r.Attempt++
+	s.g.Run = s.newRun(r.Release)
+	s.g.Run.Floor = run.Floor
+	s.event(r, true, "TrafficGivenBack", message+"; it begins its steps again when that is over")
+}
+
+// early says that a release which gave its traffic back is not to have any yet.
+func (s *scope) early(r *Row) bool {
+	if !s.now.Before(r.RetryTime) {
+		return false
+	}
+	s.wakeAt(r.RetryTime)
+	s.state(r, true, Blocked, fmt.Sprintf("%s waits at %d%% until %s: it gave its traffic back %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason))
+	return true
+}
