@@ -96,8 +96,8 @@ gives.`,
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; default: all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "least time between the last route to a release and the end of its pods; an accepted route is not yet a served one")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus that is asked by analyses which name none; default: none")
-	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that analyses, hooks, GitHubRepositories and probes of Gateways may ask, though they are loopback, link-local or multicast; never a metadata service")
-	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that analyses, hooks, GitHubRepositories and probes of Gateways may not ask; goes before --outbound-allow")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may ask, though they are loopback, link-local or multicast; with a port for that one only, as in 127.0.0.1:5000 for a registry there; never a metadata service")
+	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may not ask; goes before --outbound-allow")
 	f.IntVar(&o.workers, "workers", 8, "objects of a kind that are reconciled at the same time")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -252,7 +252,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	}
 	// One pool for all who talk to GitHub: its limits are kept in it.
 	pool := github.NewPool(github.Options{Outbound: allowed})
-	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version})
+	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version, Outbound: allowed})
 	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string

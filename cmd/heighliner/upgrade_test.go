@@ -132,7 +132,7 @@ func startManager(t *testing.T, version, kubeconfig, namespace string) *manager 
 	}
 	defer log.Close()
 	m.cmd = exec.Command(os.Args[0], "--kubeconfig", kubeconfig, "--namespace", namespace,
-		"--metrics-insecure", "--metrics-bind-address", m.metrics, "--health-probe-bind-address", "0", "--min-drain-delay", "100ms")
+		"--metrics-insecure", "--metrics-bind-address", m.metrics, "--health-probe-bind-address", "0", "--min-drain-delay", "100ms", "--outbound-allow", "127.0.0.1")
 	m.cmd.Env = append(os.Environ(), asManager+"="+version)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {

@@ -103,7 +103,7 @@ func (s *story) restart() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	scanner := registry.New(registry.Options{
+	scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(),
 		Clock: s.clock, PerSecond: 1e6, Burst: 1e6, Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1},
 	})
 	s.reconciler = &Reconciler{

@@ -39,7 +39,7 @@ func (s *story) run() {
 		s.Fatal(err)
 	}
 	err = SetupWithManager(mgr, Options{
-		Scanner: registry.New(registry.Options{}), Platform: "linux/amd64", Metrics: prometheus.NewRegistry(),
+		Scanner: registry.New(registry.Options{Outbound: registrytest.Outbound()}), Platform: "linux/amd64", Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		s.Fatal(err)

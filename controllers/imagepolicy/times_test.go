@@ -269,7 +269,7 @@ func TestExplainByTime(t *testing.T) {
 	policy := &v1alpha1.ImagePolicy{}
 	policy.Spec.Image = server.Repository(path)
 	byTime(&policy.Spec)
-	got, err := Explain(t.Context(), policy, registry.New(registry.Options{}), registry.Credential{}, registry.TLS{}, "linux/amd64")
+	got, err := Explain(t.Context(), policy, registry.New(registry.Options{Outbound: registrytest.Outbound()}), registry.Credential{}, registry.TLS{}, "linux/amd64")
 	if err != nil || len(got.Offered) != 3 || got.Offered[0].Tag != "t0" || got.Offered[0].Version != atTime(start) {
 		t.Errorf("explained as %+v, %v", got.Offered, err)
 	}

@@ -41,7 +41,7 @@ func keysOf(t testing.TB, keys ...cosigntest.Key) Keys {
 }
 
 func scanner() *registry.Scanner {
-	return registry.New(registry.Options{Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 2}, Burst: 10_000})
+	return registry.New(registry.Options{Outbound: registrytest.Outbound(), Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 2}, Burst: 10_000})
 }
 
 // pushSigned pushes layers as cosign keeps them under the tag of a digest.

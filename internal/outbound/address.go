@@ -2,8 +2,10 @@ package outbound
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -86,28 +88,28 @@ func kind(a netip.Addr) string {
 }
 
 // checkHost refuses names that are denied, before anybody resolves them.
-func (p *Policy) checkHost(host string) error {
-	if p.deny.host(host) {
+func (p *Policy) checkHost(host string, port uint16) error {
+	if p.deny.host(host, port) {
 		return &RefusedError{Host: host, Why: "the host is denied", Flag: FlagDeny}
 	}
 	return nil
 }
 
 // check refuses an address of a host.
-func (p *Policy) check(host string, address netip.Addr) error {
+func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	refused := func(why, flag string) error {
 		return &RefusedError{Host: host, Address: address, Why: why, Flag: flag}
 	}
 	addresses := inner(address)
 	for i, a := range addresses {
-		allowed := p.allow.host(host) || p.allow.address(a)
+		allowed := p.allow.host(host, port) || p.allow.address(a, port)
 		if i > 0 && nat64Local.Contains(addresses[0]) {
 			allowed = true // most of what is read there is none; the address itself decides
 		}
 		switch {
 		case slices.Contains(metadata, a):
 			return refused("it is that of a metadata service", "")
-		case p.deny.address(a):
+		case p.deny.address(a, port):
 			return refused("it is denied", FlagDeny)
 		case kind(a) != "" && !allowed:
 			return refused("it is "+kind(a), FlagAllow)
@@ -118,29 +120,54 @@ func (p *Policy) check(host string, address netip.Addr) error {
 
 // list of entries of a flag.
 type list struct {
-	prefixes []netip.Prefix
-	hosts    []string
+	prefixes []prefixEntry
+	hosts    []hostEntry
 }
 
-func (l list) address(a netip.Addr) bool {
-	return slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+type prefixEntry struct {
+	netip.Prefix
+	port uint16 // 0: all ports
 }
 
-func (l list) host(host string) bool {
+type hostEntry struct {
+	name string
+	port uint16 // 0: all ports
+}
+
+func (l list) address(a netip.Addr, port uint16) bool {
+	return slices.ContainsFunc(l.prefixes, func(p prefixEntry) bool { return p.Contains(a) && (p.port == 0 || p.port == port) })
+}
+
+func (l list) host(host string, port uint16) bool {
 	host = canonical(host)
-	return slices.ContainsFunc(l.hosts, func(h string) bool { return host == h || strings.HasSuffix(host, "."+h) })
+	return slices.ContainsFunc(l.hosts, func(h hostEntry) bool {
+		return (host == h.name || strings.HasSuffix(host, "."+h.name)) && (h.port == 0 || h.port == port)
+	})
 }
 
-// with is l and a host, which may be an address.
-func (l list) with(host string) list {
+// with is l and a host, which may be an address; port 0 is all ports.
+func (l list) with(host string, port uint16) list {
 	host = strings.Trim(host, "[]")
 	if a, err := netip.ParseAddr(host); err == nil {
 		a = a.Unmap().WithZone("")
-		l.prefixes = append(slices.Clip(l.prefixes), netip.PrefixFrom(a, a.BitLen()))
+		l.prefixes = append(slices.Clip(l.prefixes), prefixEntry{netip.PrefixFrom(a, a.BitLen()), port})
 		return l
 	}
-	l.hosts = append(slices.Clip(l.hosts), canonical(host))
+	l.hosts = append(slices.Clip(l.hosts), hostEntry{canonical(host), port})
 	return l
+}
+
+// splitPort reads "host:port"; 0: there is no port.
+func splitPort(entry string) (host string, port uint16) {
+	host, text, err := net.SplitHostPort(entry)
+	if err != nil {
+		return entry, 0
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 {
+		return entry, 0
+	}
+	return host, uint16(number)
 }
 
 func canonical(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
@@ -153,11 +180,13 @@ func parse(flag string, entries []string) (list, error) {
 		case err == nil && prefix.Addr().Is4In6():
 			return list{}, fmt.Errorf("read %s: write %q as IPv4, as in 10.0.0.0/8", flag, entry)
 		case err == nil:
-			l.prefixes = append(l.prefixes, prefix.Masked())
-		case strings.ContainsAny(entry, "/:*@ ") && !isAddress(entry), canonical(entry) == "":
-			return list{}, fmt.Errorf("read %s: %q is no address, CIDR or host name; write 10.0.0.0/8 or example.com, which stands for its subdomains too", flag, entry)
+			l.prefixes = append(l.prefixes, prefixEntry{Prefix: prefix.Masked()})
 		default:
-			l = l.with(strings.TrimPrefix(entry, "."))
+			host, port := splitPort(entry)
+			if strings.ContainsAny(host, "/:*@ ") && !isAddress(host) || canonical(host) == "" {
+				return list{}, fmt.Errorf("read %s: %q is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com, which stands for its subdomains too", flag, entry)
+			}
+			l = l.with(strings.TrimPrefix(host, "."), port)
 		}
 	}
 	return l, nil

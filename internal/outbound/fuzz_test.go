@@ -35,10 +35,10 @@ func FuzzAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if IsMetadata(a) && p.check("x.example", a) == nil {
+		if IsMetadata(a) && p.check("x.example", a, 443) == nil {
 			t.Fatalf("%s is let through", a)
 		}
-		if prefix, err := netip.ParsePrefix(deny); err == nil && prefix.Contains(a.Unmap()) && p.check("x.example", a) == nil {
+		if prefix, err := netip.ParsePrefix(deny); err == nil && prefix.Contains(a.Unmap()) && p.check("x.example", a, 443) == nil {
 			t.Fatalf("%s is denied by %s and let through", a, deny)
 		}
 		HostOf(string(raw))

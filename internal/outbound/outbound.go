@@ -1,6 +1,7 @@
-// Package outbound makes the HTTP clients for addresses that users of a
-// namespace chose: providers of metrics, and hooks. Such an address must not
-// reach what only the manager's place in the network can reach.
+// Package outbound decides which addresses the manager dials of those that users
+// of a namespace chose (registries, GitHub servers, providers of metrics, hooks), and
+// makes HTTP clients for them. Such an address must not reach what only the manager's
+// place in the network can reach.
 //
 // What is checked is the address that is dialled, after the name was resolved,
 // so that neither a name, nor another way to write an address, nor an answer
@@ -33,7 +34,8 @@ const (
 type Config struct {
 	// Allow opens what is refused by default (loopback, link-local, multicast and
 	// unspecified addresses), but for the addresses of metadata services. An entry
-	// is an address, a CIDR, or a host name, which stands for its subdomains too.
+	// is an address, a CIDR, or a host name, which stands for its subdomains too. An
+	// address or a name may have a port, as in "127.0.0.1:5000", and is for that alone.
 	Allow []string
 	// Deny refuses, and goes before Allow. Same entries.
 	Deny []string
@@ -64,11 +66,12 @@ func New(config Config) (*Policy, error) {
 	return &Policy{allow: allow, deny: deny}, nil
 }
 
-// Trusting is p with one more host that is allowed: one that the operator
-// chose. What is denied, and metadata services, stay refused.
+// Trusting is p with one more host that is allowed, with or without a port: one that
+// the operator chose. What is denied, and metadata services, stay refused.
 func (p *Policy) Trusting(host string) *Policy {
 	trusting := *p.orDefault()
-	trusting.allow = trusting.allow.with(host)
+	name, port := splitPort(host)
+	trusting.allow = trusting.allow.with(name, port)
 	return &trusting
 }
 
@@ -169,8 +172,9 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("dial %q: %w", hostPort, err)
 	}
+	_, number := splitPort(hostPort)
 	p = p.orDefault()
-	if err := p.checkHost(host); err != nil {
+	if err := p.checkHost(host, number); err != nil {
 		return nil, err
 	}
 	addresses, err := p.resolve(ctx, host)
@@ -180,7 +184,7 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	var refused, failed error
 	var dialer net.Dialer
 	for i, address := range addresses {
-		if err := p.check(host, address); err != nil {
+		if err := p.check(host, address, number); err != nil {
 			refused = errors.Join(refused, err)
 			continue
 		}
@@ -199,6 +203,47 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 		return nil, refused
 	}
 	return nil, fmt.Errorf("resolve %q: the name has no address", host)
+}
+
+// lookupTime is how long Vet looks up a name.
+const lookupTime = 2 * time.Second
+
+// Vet refuses what p would not dial, for somebody who dials in its place, as a proxy
+// does: a host of which any address is refused, and a number that some resolvers read
+// as an address. A name that is not resolved here passes: behind a proxy there is often
+// no public name service. What it means is then for the proxy to know, and for its
+// rules to refuse. port may be "". Errors: *RefusedError.
+func (p *Policy) Vet(ctx context.Context, host, port string) error {
+	p = p.orDefault()
+	host = strings.TrimSuffix(host, ".")
+	_, number := splitPort(net.JoinHostPort(host, port))
+	if err := p.checkHost(host, number); err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err != nil && endsInNumber(host) {
+		return &RefusedError{Host: host, Why: "it is a number that some read as an address"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	addresses, _ := p.resolve(ctx, host)
+	for _, address := range addresses {
+		if err := p.check(host, address, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endsInNumber finds hosts like 2852039166 and 0xa9.0xfea9fe, which are IPv4
+// addresses to some resolvers. No name of a server looks so.
+func endsInNumber(host string) bool {
+	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
+	digits, hex := strings.CutPrefix(last, "0x")
+	allowed := "0123456789"
+	if hex {
+		allowed += "abcdef"
+	}
+	return last != "" && strings.Trim(digits, allowed) == ""
 }
 
 // share is an equal part of the time that is left, for one of n attempts.

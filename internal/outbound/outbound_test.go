@@ -95,6 +95,9 @@ func TestRefused(t *testing.T) {
 	}{
 		"loopback":                      {"127.0.0.1", Config{}, FlagAllow},
 		"other loopback":                {"127.255.1.2", Config{}, FlagAllow},
+		"loopback, another port":        {"127.0.0.1", Config{Allow: []string{"127.0.0.1:1", "[::1]:1"}}, FlagAllow},
+		"denied port":                   {"127.0.0.1", Config{Allow: []string{"127.0.0.1"}, Deny: []string{"127.0.0.1:9"}}, FlagDeny},
+		"denied port of a name":         {"sub.denied.example", Config{Deny: []string{"denied.example:9"}}, FlagDeny},
 		"loopback, IPv6":                {"[::1]", Config{}, FlagAllow},
 		"loopback, mapped":              {"[::ffff:127.0.0.1]", Config{}, FlagAllow},
 		"loopback, short":               {"127.1", Config{}, FlagAllow},
@@ -194,7 +197,7 @@ func TestNotRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := policy(t, test.config).check(test.address, netip.MustParseAddr(test.address)); err != nil {
+			if err := policy(t, test.config).check(test.address, netip.MustParseAddr(test.address), 443); err != nil {
 				t.Error(err)
 			}
 		})
@@ -234,6 +237,8 @@ func TestAllowed(t *testing.T) {
 		"suffix":           {"app.internal.example", policy(t, Config{Allow: []string{"internal.example"}})},
 		"suffix, dot":      {"app.internal.example", policy(t, Config{Allow: []string{".internal.example"}})},
 		"one that may be":  {"rebound.example", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
+		"one port":         {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1:" + u.Port()}})},
+		"one port of name": {"app.internal.example", policy(t, Config{Allow: []string{"internal.example:" + u.Port()}, Deny: []string{"internal.example:1"}})},
 		"trusted address":  {"127.0.0.1", policy(t, Config{}).Trusting("127.0.0.1")},
 		"trusted host":     {"app.internal.example", policy(t, Config{}).Trusting("APP.internal.example")},
 		"trusted, no more": {"127.0.0.1", (*Policy)(nil).Trusting("127.0.0.1")},
@@ -254,9 +259,12 @@ func TestEntries(t *testing.T) {
 		config Config
 		want   string // part of the error; empty: none
 	}{
-		"all forms":          {Config{Allow: []string{"10.0.0.0/8", "fd00::/8", "10.1.2.3", "::1", "example.com", ".example.org"}}, ""},
-		"URL":                {Config{Allow: []string{"http://example.com"}}, "read --outbound-allow: \"http://example.com\" is no address, CIDR or host name"},
-		"port":               {Config{Deny: []string{"example.com:80"}}, "read --outbound-deny"},
+		"all forms":          {Config{Allow: []string{"10.0.0.0/8", "fd00::/8", "10.1.2.3", "::1", "example.com", ".example.org", "127.0.0.1:5000", "[::1]:5000", "localhost:5000"}}, ""},
+		"URL":                {Config{Allow: []string{"http://example.com"}}, "read --outbound-allow: \"http://example.com\" is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com"},
+		"port that is none":  {Config{Deny: []string{"example.com:65536"}}, "read --outbound-deny"},
+		"port 0":             {Config{Deny: []string{"example.com:0"}}, "read --outbound-deny"},
+		"port without host":  {Config{Deny: []string{":80"}}, "read --outbound-deny"},
+		"port of a CIDR":     {Config{Deny: []string{"10.0.0.0/8:80"}}, "read --outbound-deny"},
 		"wildcard":           {Config{Deny: []string{"*.example.com"}}, "example.com, which stands for its subdomains too"},
 		"empty":              {Config{Deny: []string{""}}, "read --outbound-deny"},
 		"dot":                {Config{Deny: []string{"."}}, "read --outbound-deny"},

@@ -6,10 +6,12 @@
 // credential go through one gate: a token bucket, and a pause for everybody when
 // the registry answers 429. Pages, tags, bytes, elements of JSON and time are
 // bounded, and the pace of an answer from below; what nobody waits for any more ends.
-// Connections to link-local and metadata addresses are refused after name
-// resolution, so redirects and token servers cannot reach them either; private
-// addresses are allowed, because clusters have registries there. Proxies of the
-// environment are used, and are not asked for such addresses.
+// What internal/outbound refuses is not dialled, after name resolution, so redirects
+// and token servers cannot reach it either; private addresses are allowed, because
+// clusters have registries there. Proxies of the environment are used, and are not
+// asked for what is refused. A token server is named by the registry, and may have a
+// private address, but under a name or on the registry's host: a private address in the
+// challenge itself is refused.
 //
 // No fact is made from a failure: a list that cannot be read, 404 included, is an
 // error and never an empty list. What a shorter or an empty list means is for the

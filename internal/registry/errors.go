@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // Kind classifies what went wrong, by what is to be done about it.
@@ -37,7 +39,8 @@ const (
 	// Untrusted: the registry's certificate or protocol is not what was expected, or
 	// it refuses the client's.
 	Untrusted Kind = "Untrusted"
-	// Refused: the address is link-local or a metadata service, never dialled.
+	// Refused: the address is loopback, link-local, a metadata service, or denied by a
+	// flag of the manager.
 	Refused Kind = "Refused"
 	// Malformed: an answer that is no registry's, or too large, or without end.
 	Malformed Kind = "Malformed"
@@ -89,11 +92,6 @@ type pausedError struct{ until time.Time }
 
 func (*pausedError) Error() string { return "paused by the registry" }
 
-// blockedError is what the dialer answers for an address that is never dialled.
-type blockedError struct{ address string }
-
-func (e *blockedError) Error() string { return "address " + e.address + " is not dialled" }
-
 // Errors of reading an answer.
 var (
 	errTooLarge = errors.New("answer too large")
@@ -112,15 +110,17 @@ func classify(op, object string, t target, err error) *Error {
 	}
 	e := &Error{Op: op, Object: object, cause: err}
 	var paused *pausedError
-	var blocked *blockedError
+	var refused *outbound.RefusedError
 	var answer *transport.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
 		e.set(RateLimited, "the registry asked for fewer requests (429)", "it is asked again after the pause; use a credential with a higher limit, or a longer spec.interval")
-	case errors.As(err, &blocked):
-		e.set(Refused, "the address "+blocked.address+" is link-local or a metadata service", "use a registry on another address")
+	case errors.As(err, &refused):
+		e.setRefused(refused)
+	case strings.Contains(err.Error(), privateRealm):
+		e.set(Refused, "the registry sends to a token server by a private IP address", "have the registry name its token server by a host name")
 	case errors.Is(err, errTooLarge):
 		e.set(Malformed, "the answer is larger than a registry's may be", "check that spec.image names a registry")
 	case errors.Is(err, errTooSlow):
@@ -141,6 +141,24 @@ func classify(op, object string, t target, err error) *Error {
 		e.setNetwork(err, t.tls)
 	}
 	return e
+}
+
+// privateRealm is what the library says of a challenge whose realm is a private
+// address; it has no type of error for it.
+const privateRealm = "is a private or link-local address"
+
+// setRefused says which address is not dialled. Of several that a name has, none is
+// named: their order changes.
+func (e *Error) setRefused(refused *outbound.RefusedError) {
+	detail := fmt.Sprintf("%q is not dialled: %s", refused.Host, refused.Why)
+	switch refused.Flag {
+	case outbound.FlagAllow:
+		e.set(Refused, detail, "use a registry on another address, or name this one in the manager's flag "+refused.Flag)
+	case outbound.FlagDeny:
+		e.set(Refused, detail+" by the manager's flag "+refused.Flag, "use another registry")
+	default:
+		e.set(Refused, detail, "use a registry on another address")
+	}
 }
 
 func (e *Error) set(kind Kind, detail, mend string) { e.Kind, e.detail, e.mend = kind, detail, mend }

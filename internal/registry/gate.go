@@ -2,13 +2,9 @@ package registry
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -129,12 +125,12 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 // newTransport is the transport to registries. Addresses are checked after the
 // name is resolved, at the connection, so that no redirect, token server or name
 // leads around it; a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) is
-// used as proxies.proxyOf says.
-func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: refuseBlocked}
+// used as proxies says.
+func newTransport(allowed *outbound.Policy) *http.Transport {
+	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{
-		Proxy:                  proxies{http.ProxyFromEnvironment, net.DefaultResolver}.proxyOf,
-		DialContext:            dialer.DialContext,
+		Proxy:                  p.proxyOf,
+		DialContext:            p.dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           100,
 		MaxIdleConnsPerHost:    8,
@@ -144,29 +140,4 @@ func newTransport() *http.Transport {
 		ResponseHeaderTimeout:  20 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-}
-
-func refuseBlocked(_, address string, _ syscall.RawConn) error {
-	target, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("read address %q: %w", address, err)
-	}
-	return refuseAddress(target.Addr())
-}
-
-// nat64 maps IPv4 addresses into IPv6 (RFC 6052).
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// refuseAddress refuses what is never dialled: link-local networks, where clouds
-// keep their metadata services, and the metadata addresses outside of them.
-func refuseAddress(ip netip.Addr) error {
-	ip = ip.Unmap().WithZone("")
-	if nat64.Contains(ip) {
-		b := ip.As16()
-		ip = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	if ip.IsLinkLocalUnicast() || outbound.IsMetadata(ip) {
-		return &blockedError{ip.String()}
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -49,6 +50,8 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 		"http://[fd00:ec2::254]/latest":        true,
 		"http://[::ffff:169.254.169.254]/":     true,
 		"http://[64:ff9b::a9fe:a9fe]/":         true,
+		"http://127.0.0.1:8080/metrics":        true,
+		"http://[::1]:8080/metrics":            true,
 		"http://[fd20:ce::254]/":               true,
 		"http://168.63.129.16/":                true,
 		"http://2852039166/latest":             true,
@@ -62,7 +65,7 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 	} {
 		for _, mode := range []string{"proxy", "none", "broken"} {
 			broken := errors.New("broken")
-			p := proxies{resolver: known, choose: func(*http.Request) (*url.URL, error) {
+			p := &proxies{allowed: (*outbound.Policy)(nil).WithResolver(known), choose: func(*http.Request) (*url.URL, error) {
 				switch mode {
 				case "proxy":
 					return proxy, nil
@@ -82,7 +85,7 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 					t.Errorf("%s: %v, %v of a broken environment", target, got, err)
 				}
 			default:
-				if errors.As(err, new(*blockedError)) != refused || (err == nil) != (got == proxy) {
+				if errors.As(err, new(*outbound.RefusedError)) != refused || (err == nil) != (got == proxy) {
 					t.Errorf("%s: %v, %v; want it refused: %t", target, got, err, refused)
 				}
 			}
@@ -133,7 +136,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 // proxied is what the process with a proxy in its environment does.
 func proxied(t *testing.T) {
 	own := TLS{CA: os.Getenv("REGISTRY_TEST_PROXIED")}
-	scanner := New(Options{Backoff: fast})
+	scanner := New(Options{Outbound: registrytest.Outbound(), Backoff: fast})
 	list := func(repository string, own TLS) (Scan, error) {
 		return scanner.List(t.Context(), Request{Repository: repository, TLS: own, Insecure: true, Timeout: await.Limit})
 	}

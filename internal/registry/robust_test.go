@@ -85,7 +85,7 @@ func TestHugeList(t *testing.T) {
 		"all":        {maxTags: 100_000, want: 100_000, pages: 100, live: 12 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scanner := New(Options{Clock: newClock(), Backoff: fast, Burst: 1000})
+			scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, Burst: 1000})
 			before, pages := live(), server.Requests(registrytest.List)
 			scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: tc.maxTags, MaxAge: time.Hour})
 			if err != nil || len(scan.Tags) != tc.want || scan.Truncated != tc.truncated {
@@ -167,7 +167,7 @@ func TestEndlessList(t *testing.T) {
 		page++
 		registrytest.Page(fmt.Sprintf("/v2/acme/web/tags/list?last=%d", page), fmt.Sprintf("1.%d.0", page))(w, r)
 	})
-	scanner := New(Options{Clock: newClock(), Backoff: fast, Burst: 1000, MaxPages: 50})
+	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, Burst: 1000, MaxPages: 50})
 	scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web")})
 	if err != nil || len(scan.Tags) != 50 || !scan.Truncated {
 		t.Errorf("List = %d tags, truncated %t, %v; want 50 and more to come", len(scan.Tags), scan.Truncated, err)

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // Request says where to look, as whom, and how fresh an answer must be.
@@ -96,9 +98,12 @@ type Options struct {
 	UserAgent string
 	// Clock for ages, pauses and the token bucket; nil is the real one.
 	Clock clock.Clock
-	// Transport under the gates; nil is one that refuses link-local and metadata
-	// addresses. Another one must do so itself, and be an *http.Transport for requests
-	// with TLS material, which get a copy.
+	// Outbound says which addresses may be dialled; nil refuses what is refused by
+	// default, as loopback is.
+	Outbound *outbound.Policy
+	// Transport under the gates; nil is one that dials what Outbound allows. Another one
+	// must do so itself, and be an *http.Transport for requests with TLS material, which
+	// get a copy.
 	Transport http.RoundTripper
 	// PerSecond requests and Burst for each registry and credential; 0 is 20 and 50.
 	PerSecond float64
@@ -153,7 +158,7 @@ func New(o Options) *Scanner {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Transport == nil {
-		o.Transport = newTransport()
+		o.Transport = newTransport(o.Outbound)
 	}
 	if o.Backoff.Steps == 0 {
 		o.Backoff = remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 3}

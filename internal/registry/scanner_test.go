@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -30,7 +32,9 @@ import (
 // fast retries without waiting to speak of.
 var fast = remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}
 
-func scannerAt(c clock.Clock) *Scanner { return New(Options{Clock: c, Backoff: fast}) }
+func scannerAt(c clock.Clock) *Scanner {
+	return New(Options{Outbound: registrytest.Outbound(), Clock: c, Backoff: fast})
+}
 
 func newClock() *testingclock.FakeClock {
 	return testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -120,7 +124,7 @@ func TestListTruncates(t *testing.T) {
 			server := registrytest.New(t)
 			server.SetTags("acme/web", numbered(tc.tags))
 			server.LimitPages(tc.page)
-			scanner := New(Options{Clock: newClock(), Backoff: fast, MaxPages: tc.maxPages})
+			scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, MaxPages: tc.maxPages})
 			scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: tc.maxTags})
 			if err != nil {
 				t.Fatal(err)
@@ -212,7 +216,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		"redirect to the metadata service": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusTemporaryRedirect, "X", "Location", "http://169.254.169.254/latest"))
 		}, want: Malformed},
-		"metadata service":   {request: func(r *Request) { r.Repository = "169.254.169.254/web"; r.Insecure = true }, want: Refused, says: "link-local"},
+		"metadata service":   {request: func(r *Request) { r.Repository = "169.254.169.254/web"; r.Insecure = true }, want: Refused, says: "metadata service"},
 		"connection refused": {request: func(r *Request) { r.Repository = "127.0.0.1:1/web" }, want: Unreachable, says: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,12 +306,12 @@ func TestProtocols(t *testing.T) {
 		"certificate of nobody": {address: encrypted.Listener.Addr().String(), want: Untrusted, says: "certificate is not trusted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transport := newTransport()
+			transport := newTransport(nil)
 			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, tc.address)
 			}
 			defer transport.CloseIdleConnections()
-			scanner := New(Options{Clock: newClock(), Backoff: fast, Transport: transport})
+			scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, Transport: transport})
 			_, err := scanner.List(t.Context(), Request{Repository: "registry.example.com/acme/web", Insecure: tc.insecure})
 			if KindOf(err) != tc.want || err != nil && !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("List: %v, want %q that says %q", err, tc.want, tc.says)
@@ -542,7 +546,7 @@ func TestTokenBucketSpacesRequests(t *testing.T) {
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(1))
 	clock := newClock()
-	scanner := New(Options{Clock: clock, PerSecond: 1, Burst: 3})
+	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: clock, PerSecond: 1, Burst: 3})
 	r := Request{Repository: server.Repository("acme/web")}
 	for range 2 { // pings by https and by http, then a list; then one list
 		done := make(chan error, 1)
@@ -878,26 +882,93 @@ func TestSupports(t *testing.T) {
 	}
 }
 
-func TestAddressesThatAreNeverDialled(t *testing.T) {
-	for address, refused := range map[string]bool{
-		"169.254.169.254:80":          true,
-		"169.254.1.1:443":             true,
-		"[fe80::1%eth0]:443":          true,
-		"[fd00:ec2::254]:80":          true,
-		"[::ffff:169.254.169.254]:80": true,
-		"[64:ff9b::a9fe:a9fe]:80":     true,
-		"100.100.100.200:80":          true,
-		"10.0.0.1:5000":               false,
-		"192.168.1.1:5000":            false,
-		"127.0.0.1:5000":              false,
-		"[fd00:ec2::253]:80":          false,
-		"[::1]:5000":                  false,
-		"192.0.2.1:443":               false,
+// Registries are dialled by the policy for all that users name: loopback is closed
+// unless the operator opens it, what the operator denies is refused, and nothing opens
+// a metadata service.
+func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.SetTags("acme/web", numbered(3))
+	_, port, _ := net.SplitHostPort(server.Host())
+	for name, tc := range map[string]struct {
+		host   string
+		config outbound.Config
+		says   string // "" is no error
+	}{
+		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or name this one in the manager's flag --outbound-allow`},
+		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not dialled: it is a loopback address`},
+		"loopback that is open":     {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
+		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},
+		"loopback, another port":    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.1:1"}}, says: "--outbound-allow"},
+		"denied":                    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, says: "it is denied by the manager's flag --outbound-deny"},
+		"denied by name":            {host: "registry.example.com", config: outbound.Config{Deny: []string{"example.com"}}, says: "the host is denied by the manager's flag --outbound-deny"},
+		"link-local":                {host: "169.254.1.1", says: "it is a link-local address"},
+		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, says: "it is that of a metadata service: use a registry on another address"},
+		"metadata of another cloud": {host: "100.100.100.200", says: "metadata service"},
+		"metadata, IPv6":            {host: "[fd00:ec2::254]", says: "metadata service"},
 	} {
-		err := refuseBlocked("tcp", address, nil)
-		if got := errors.As(err, new(*blockedError)); got != refused {
-			t.Errorf("%s: refused %t, want %t (%v)", address, got, refused, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			allowed, err := outbound.New(tc.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scan, err := New(Options{Outbound: allowed, Backoff: fast}).List(t.Context(), Request{Repository: tc.host + "/acme/web", Insecure: true})
+			switch {
+			case tc.says == "" && (err != nil || len(scan.Tags) != 3):
+				t.Errorf("List = %d tags, %v; want 3", len(scan.Tags), err)
+			case tc.says != "" && (KindOf(err) != Refused || !strings.Contains(err.Error(), tc.says)):
+				t.Errorf("List: %v, want %q that says %q", err, Refused, tc.says)
+			}
+		})
+	}
+}
+
+// A registry that a tenant names must not have the manager ask its own loopback, by a
+// realm in its challenge or by a redirect.
+func TestRegistryDoesNotSendToLoopback(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer inner.Close()
+	for name, tc := range map[string]struct {
+		answer func(http.ResponseWriter, string)
+		host   string
+		want   Kind
+	}{
+		"realm by name": {host: "localhost", want: Refused, answer: func(w http.ResponseWriter, target string) {
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/quit",service="x"`, target))
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"realm by address": {host: "127.0.0.1", want: Refused, answer: func(w http.ResponseWriter, target string) {
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/quit",service="x"`, target))
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		"redirect": {host: "localhost", want: Refused, answer: func(w http.ResponseWriter, target string) {
+			w.Header().Set("Location", target+"/quit")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
+			evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				tc.answer(w, "http://"+net.JoinHostPort(tc.host, port))
+			}))
+			defer evil.Close()
+			host := evil.Listener.Addr().String()
+			allowed, err := outbound.New(outbound.Config{Allow: []string{host}}) // the registry alone
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Request{Repository: host + "/a/b", Insecure: true, Auth: Credential{IdentityToken: "x"}}
+			if _, err := New(Options{Outbound: allowed, Backoff: fast}).List(t.Context(), r); KindOf(err) != tc.want {
+				t.Errorf("List: %v, want %q", err, tc.want)
+			}
+			if n := asked.Load(); n > 0 {
+				t.Errorf("loopback was asked %d times", n)
+			}
+		})
 	}
 }
 
@@ -916,7 +987,7 @@ func BenchmarkList(b *testing.B) {
 	server.SetTags("acme/web", numbered(10_000))
 	for name, maxAge := range map[string]time.Duration{"registry": 0, "shared": time.Hour} {
 		b.Run(name, func(b *testing.B) {
-			scanner := New(Options{PerSecond: 1e9, Burst: 1e9})
+			scanner := New(Options{Outbound: registrytest.Outbound(), PerSecond: 1e9, Burst: 1e9})
 			r := Request{Repository: server.Repository("acme/web"), MaxAge: maxAge}
 			before := server.Requests(registrytest.List)
 			b.ReportAllocs()

@@ -220,7 +220,7 @@ func TestTLSIsNotPrinted(t *testing.T) {
 // A transport that is not of net/http cannot carry certificates: an error, and
 // never a request without.
 func TestCertificatesNeedATransport(t *testing.T) {
-	scanner := New(Options{Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
+	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
 		t.Error("asked without certificates")
 		return nil, http.ErrServerClosed
 	})})

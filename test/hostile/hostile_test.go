@@ -134,7 +134,7 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 		}
 	}))
 	t.Cleanup(server.Close)
-	return registry.New(registry.Options{}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
+	return registry.New(registry.Options{Outbound: registrytest.Outbound()}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
 }
 
 // packed answers with a text of 15 MiB in some kilobytes.

@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // Class of a request.
@@ -106,6 +108,15 @@ func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 
 // Repository gives the full name of a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
+
+// Outbound is a policy that lets a client reach servers of the test.
+func Outbound() *outbound.Policy {
+	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
+	if err != nil {
+		panic(err) // the entries are constant
+	}
+	return policy
+}
 
 // RequireBasic asks everybody for a name and a password.
 func (s *Server) RequireBasic(username, password string) {
