@@ -122,7 +122,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		if !ok {
 			return fmt.Errorf("set up ImagePolicies: %T reads no signatures: set Verifier", o.Scanner)
 		}
-		o.Verifier = cosign.New(signatures)
+		o.Verifier = cosign.New(signatures, o.Clock)
 	}
 	ls := newLooks(o.Clock, o.Looks)
 	m, err := newMetrics(o.Metrics, ls)

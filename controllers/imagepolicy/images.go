@@ -99,6 +99,9 @@ func (s *scanned) exists(o *observed, a *asker, i int, tag string) (registry.Ima
 		return image, refuse(version.VerdictExists, "the image%s cannot be read: %s", of, err)
 	}
 	for _, p := range o.platforms {
+		if len(image.Platforms) == 0 {
+			return image, refuse(version.VerdictPlatform, "the image%s names no platform, and is to be for %s: build it for that, or leave the tag out with spec.tagFilter", of, p)
+		}
 		if !image.Supports(p) {
 			return image, refuse(version.VerdictPlatform, "the image%s is for %s and not for %s: build it for that, or set spec.platforms", of, strings.Join(image.Platforms, ", "), p)
 		}

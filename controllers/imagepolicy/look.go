@@ -247,6 +247,9 @@ func (a *asker) Inspect(image int, digest, platform string) (registry.Image, err
 // Verify asks once in a look whether an image is signed.
 func (a *asker) Verify(image int, digest string) (cosign.Result, error) {
 	return ask(a, a.verified, ref{image, digest}, image, func(r registry.Request) (cosign.Result, error) {
+		if !a.impatient {
+			r.MaxAge = a.question.interval // what was refused for long need not be looked at each time
+		}
 		return a.verifier.Verify(a.ctx, r, digest, a.access.keys)
 	})
 }

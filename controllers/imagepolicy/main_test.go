@@ -107,7 +107,7 @@ func (s *story) restart() {
 		Clock: s.clock, PerSecond: 1e6, Burst: 1e6, Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1},
 	})
 	s.reconciler = &Reconciler{
-		Client: s.client, scanner: counted{scanner, m}, verifier: countedVerifier{cosign.New(scanner), m}, namespaces: env.Client, metrics: m, clock: s.clock,
+		Client: s.client, scanner: counted{scanner, m}, verifier: countedVerifier{cosign.New(scanner, s.clock), m}, namespaces: env.Client, metrics: m, clock: s.clock,
 		events: status.Recorder{Events: s}, platform: "linux/amd64", looks: ls,
 	}
 	ls.start(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"k8s.io/utils/clock"
 
 	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -46,7 +47,7 @@ func FuzzVerify(f *testing.F) {
 			p.referrers = p.referrers[:64]
 		}
 		defer await.Quick(t)()
-		got, err := New(p).Verify(t.Context(), registry.Request{Repository: "r.example/a"}, digest, keys)
+		got, err := New(p, clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: "r.example/a"}, digest, keys)
 		if got.Verdict == Verified {
 			t.Fatalf("verified: %+v", got)
 		}

@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"github.com/heighliner/heighliner/internal/registry"
@@ -65,22 +67,45 @@ const (
 )
 
 // Verifier verifies images. It is safe for concurrent use, and remembers which
-// images are Verified: that does not change. The zero value is of no use; see New.
+// images are Verified: that does not change. That an image is not Verified it remembers
+// for a while, the longer the longer it has been so. The zero value is of no use; see
+// New.
 type Verifier struct {
 	registry Registry
+	clock    clock.PassiveClock
 	verified *lru.Cache // of Result by memory
+	refused  *lru.Cache // of refusal by memory
+}
+
+// refusal of an image: signatures may come after it.
+type refusal struct {
+	result      Result
+	first, last time.Time // of the looks at its signatures
+}
+
+// Bounds of how long a refusal is believed: a part of the time for which it has held,
+// and at most an hour.
+const (
+	refusalPart = 4
+	maxRefusal  = time.Hour
+)
+
+// holds tells whether a refusal need not be looked at again.
+func (r refusal) holds(now time.Time) bool {
+	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
 
 // memory is what a result is for. The key of the request keeps tenants apart.
 type memory struct{ request, digest, keys string }
 
 // New makes a Verifier.
-func New(r Registry) *Verifier {
-	return &Verifier{registry: r, verified: lru.New(maxVerified)}
+func New(r Registry, c clock.PassiveClock) *Verifier {
+	return &Verifier{registry: r, clock: c, verified: lru.New(maxVerified), refused: lru.New(maxVerified)}
 }
 
 // Verify tells whether one of the keys has signed the image with the digest, an
-// index or a manifest, in the repository of r. r.Timeout bounds the whole call.
+// index or a manifest, in the repository of r. r.Timeout bounds the whole call. Without
+// r.MaxAge a refusal that is remembered does not count.
 //
 // An error is no verdict: the registry did not answer, or not this credential
 // (registry.KindOf says which), or the digest or the keys are none. Ask again later,
@@ -97,12 +122,24 @@ func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string
 	if result, ok := v.verified.Get(known); ok && known.request != "" {
 		return result.(Result), nil
 	}
+	before, _ := v.refused.Get(known)
+	was, again := before.(refusal)
+	if again && known.request != "" && r.MaxAge > 0 && was.holds(v.clock.Now()) {
+		return was.result, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, registry.DefaultTimeout))
 	defer cancel()
 	s := &search{registry: v.registry, request: r, digest: hash, keys: keys, left: maxSignatures}
 	result, err := s.run(ctx)
-	if err == nil && result.Verdict == Verified {
+	switch now := v.clock.Now(); {
+	case err != nil:
+	case result.Verdict == Verified:
 		v.verified.Add(known, result)
+		v.refused.Remove(known)
+	case again && was.result == result:
+		v.refused.Add(known, refusal{result, was.first, now})
+	default:
+		v.refused.Add(known, refusal{result, now, now})
 	}
 	return result, err
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+
 	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
@@ -172,7 +175,7 @@ func TestVerify(t *testing.T) {
 				if keys == nil {
 					keys = []cosigntest.Key{key}
 				}
-				got, err := New(scanner()).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, keys...))
+				got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, keys...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,12 +220,12 @@ func TestErrorsAreNoVerdict(t *testing.T) {
 			key.SignAsBundle(t, server, path, digest)
 			server.FailWhen(tc.when, -1, tc.answer)
 			r := registry.Request{Repository: server.Repository(path), Timeout: cmp.Or(tc.timeout, await.Limit)}
-			got, err := New(scanner()).Verify(t.Context(), r, digest, keysOf(t, key))
+			got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), r, digest, keysOf(t, key))
 			if registry.KindOf(err) != tc.want || got != (Result{}) {
 				t.Fatalf("Verify = %+v, %v; want %q", got, err, tc.want)
 			}
 			server.Heal()
-			if got, err := New(scanner()).Verify(t.Context(), r, digest, keysOf(t, key)); err != nil || got.Verdict != Verified {
+			if got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), r, digest, keysOf(t, key)); err != nil || got.Verdict != Verified {
 				t.Errorf("Verify = %+v, %v after it", got, err)
 			}
 		})
@@ -263,7 +266,7 @@ func TestBadAnswers(t *testing.T) {
 			key.SignAsReferrer(t, server, path, server.Push(t, path, "2.0.0")) // of another image
 			cosigntest.NewKey(t).SignAsReferrer(t, server, path, digest)
 			server.FailWhen(tc.when, -1, tc.answer)
-			got, err := New(scanner()).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
+			got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
 			if err != nil || got.Verdict != Invalid || !strings.Contains(got.Reason, tc.says) {
 				t.Errorf("Verify = %+v, %v; want %s because %q", got, err, Invalid, tc.says)
 			}
@@ -284,7 +287,7 @@ func TestManyReferrers(t *testing.T) {
 		w.Header().Set("Content-Type", string(types.OCIImageIndex))
 		fmt.Fprintf(w, `{"schemaVersion":2,"manifests":[%s]}`, index.String()[1:])
 	})
-	got, err := New(scanner()).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
+	got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
 	if err != nil || got.Verdict != Invalid || !strings.Contains(got.Reason, "more signatures than the 64") {
 		t.Errorf("Verify = %+v, %v; want %s", got, err, Invalid)
 	}
@@ -298,7 +301,7 @@ func TestVerifiedIsRemembered(t *testing.T) {
 	server := registrytest.New(t)
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
 	digest := server.Push(t, path, "1.0.0")
-	verifier := New(scanner())
+	verifier := New(scanner(), clock.RealClock{})
 	r := registry.Request{Repository: server.Repository(path)}
 	verify := func(r registry.Request, keys Keys, want Verdict) {
 		t.Helper()
@@ -325,13 +328,78 @@ func TestVerifiedIsRemembered(t *testing.T) {
 	}
 }
 
+// Images that are not signed cost a login and few requests, and the less often any the
+// longer they have not been. A look that is asked for, and one that is due, finds the
+// signature.
+func TestRefusalIsRememberedForAWhile(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t, registrytest.WithReferrers())
+	server.RequireBearer("robot", "hunter2")
+	key := cosigntest.NewKey(t)
+	keys := keysOf(t, key)
+	const images = 20
+	digests := make([]string, images)
+	for i := range digests {
+		digests[i] = server.Push(t, path, fmt.Sprintf("1.%d.0", i))
+	}
+	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	verifier := New(scanner(), clock)
+	r := registry.Request{Repository: server.Repository(path), Auth: registry.Credential{Username: "robot", Password: "hunter2"}, MaxAge: time.Minute}
+	scan := func(want Verdict) (requests int) {
+		t.Helper()
+		before := server.Total()
+		for _, digest := range digests {
+			if got, err := verifier.Verify(t.Context(), r, digest, keys); err != nil || got.Verdict != want {
+				t.Fatalf("Verify = %+v, %v; want %s", got, err, want)
+			}
+		}
+		return server.Total() - before
+	}
+	scan(NotSigned)
+	if n := scan(NotSigned); n != 2*images {
+		t.Errorf("%d requests for images that are new, want %d: the tag of the signature and the referrers of each", n, 2*images)
+	}
+	if n := server.Requests(registrytest.Token); n != 1 {
+		t.Errorf("%d logins, want 1", n)
+	}
+	clock.Step(4 * time.Hour)
+	scan(NotSigned)
+	clock.Step(59 * time.Minute)
+	if n := scan(NotSigned); n != 0 {
+		t.Errorf("%d requests for images that were not signed for hours, want none within the hour", n)
+	}
+	for _, digest := range digests {
+		key.Sign(t, server, path, digest)
+	}
+	if n := scan(NotSigned); n != 0 {
+		t.Errorf("%d requests for images that were not signed for hours, want none within the hour", n)
+	}
+	clock.Step(time.Minute)
+	scan(Verified)
+	if n := scan(Verified); n != 0 {
+		t.Errorf("%d requests for what is known, want none", n)
+	}
+	// Who wants to know now is not told what was.
+	late := server.Push(t, path, "2.0.0")
+	for i, want := range []Verdict{NotSigned, NotSigned, Verified} {
+		if i == 2 {
+			key.Sign(t, server, path, late)
+			r.MaxAge = 0
+		}
+		if got, err := verifier.Verify(t.Context(), r, late, keys); err != nil || got.Verdict != want {
+			t.Errorf("Verify = %+v, %v; want %s", got, err, want)
+		}
+		clock.Step(2 * time.Hour)
+	}
+}
+
 func TestVerifyNeedsADigestAndKeys(t *testing.T) {
 	server := registrytest.New(t)
 	key := cosigntest.NewKey(t)
 	digest := server.Push(t, path, "1.0.0")
 	key.Sign(t, server, path, digest)
 	r := registry.Request{Repository: server.Repository(path)}
-	verifier := New(scanner())
+	verifier := New(scanner(), clock.RealClock{})
 	for name, tc := range map[string]struct {
 		request registry.Request
 		digest  string

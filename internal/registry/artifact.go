@@ -103,8 +103,11 @@ func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most 
 		return nil, noDigest(opReferrers, r, digest)
 	}
 	ref := t.repo.Digest(digest)
-	options := append(t.login.options[:len(t.login.options):len(t.login.options)], remote.WithContext(ctx))
-	index, err := remote.Referrers(ref, options...)
+	puller, err := t.login.puller(pageSize)
+	if err != nil {
+		return nil, t.fail(opReferrers, ref.Name(), err)
+	}
+	index, err := remote.Referrers(ref, remote.Reuse(puller), remote.WithContext(ctx))
 	if err != nil {
 		return nil, t.fail(opReferrers, ref.Name(), err)
 	}

@@ -27,6 +27,10 @@ const (
 	maxListElements = 1 << 18
 )
 
+// maxListBodies is how many bodies of Options.MaxBody a list may take: one page may be
+// all of the tags that are read, each as long as a tag may be.
+const maxListBodies = 2
+
 // boundedBody is an answer that fails with errTooLarge instead of giving more than
 // left bytes or elements, and with errTooSlow when it falls below the floor.
 type boundedBody struct {

@@ -138,7 +138,7 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.As(err, &answer):
 		e.setAnswer(answer, t.auth)
 	default:
-		e.setNetwork(err, t.tls)
+		e.setNetwork(err, t)
 	}
 	return e
 }
@@ -160,6 +160,10 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 		e.set(Refused, detail, "use a registry on another address")
 	}
 }
+
+// plain tells whether plain HTTP was tried as well, so that the answer to HTTPS is not
+// what is wrong.
+func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
 func (e *Error) set(kind Kind, detail, mend string) { e.Kind, e.detail, e.mend = kind, detail, mend }
 
@@ -212,7 +216,8 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 
 // setNetwork classifies a failure without an answer, or with one that cannot be
 // read, in words without ports and times.
-func (e *Error) setNetwork(err error, own TLS) {
+func (e *Error) setNetwork(err error, t target) {
+	own := t.tls
 	var (
 		dns       *net.DNSError
 		operation *net.OpError
@@ -222,9 +227,11 @@ func (e *Error) setNetwork(err error, own TLS) {
 	)
 	const again = "it is asked again; check the host in spec.image and the way to it"
 	switch {
+	case errors.As(err, &operation) && operation.Op == "dial" && operation.Timeout():
+		e.set(Unreachable, "no connection in time", again)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
 		e.set(Unreachable, "no full answer in time", "it is asked again; raise spec.timeout for a slow registry")
-	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
 		e.set(Untrusted, fmt.Sprintf("the registry ends the TLS handshake (%v)", operation.Err), clientMend(own))
@@ -237,7 +244,7 @@ func (e *Error) setNetwork(err error, own TLS) {
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the answer is no registry's", "check the host in spec.image")
 	case errors.Is(err, errPlain):
-		e.set(Untrusted, "the registry leads to plain HTTP", plainMend(own))
+		e.set(Untrusted, "the registry does not answer by HTTPS with the certificates of spec.certSecretRef", clientMend(own)+", and check the port in spec.image")
 	default:
 		e.set(Malformed, "the answer cannot be used", "check the host in spec.image, or the proxy before the registry")
 	}
@@ -247,7 +254,7 @@ func plainMend(own TLS) string {
 	if own.Default() {
 		return "set spec.insecure if that is meant"
 	}
-	return "remove spec.certSecretRef and set spec.insecure if that is meant"
+	return "name its port for HTTPS in spec.image: with spec.certSecretRef nothing else is spoken"
 }
 
 // clientMend is for a registry that refuses the client's certificate, or lacks it.

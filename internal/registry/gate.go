@@ -50,7 +50,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	body := &boundedBody{ReadCloser: resp.Body, left: g.maxBody, elements: maxElements, ctx: ctx, cancel: cancel}
 	if _, list := pagesIn(ctx); list {
-		body.elements = maxListElements
+		body.left, body.elements = g.maxBody*maxListBodies, maxListElements
 	}
 	if resp.StatusCode == http.StatusTooManyRequests {
 		body.Close()
@@ -122,6 +122,9 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 	return min(max(pause, minPause), maxPause)
 }
 
+// longestTimeout of a request, as spec.timeout allows.
+const longestTimeout = 2 * time.Minute
+
 // newTransport is the transport to registries. Addresses are checked after the
 // name is resolved, at the connection, so that no redirect, token server or name
 // leads around it; a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) is
@@ -136,8 +139,7 @@ func newTransport(allowed *outbound.Policy) *http.Transport {
 		MaxIdleConnsPerHost:    8,
 		MaxConnsPerHost:        32,
 		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  20 * time.Second,
+		TLSHandshakeTimeout:    longestTimeout, // a request's own time is in its context
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }

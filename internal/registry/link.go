@@ -22,10 +22,10 @@ func pagesIn(ctx context.Context) (name.Repository, bool) {
 	return repo, ok
 }
 
-// mendLink writes the link to the next page of a list with the scheme and the port
-// that the registry was asked by. Registries behind a proxy often know neither, and
-// the library follows nothing else. A link to another host stays as it is, and is
-// refused: nothing is ever sent there.
+// mendLink takes the query alone from the link to the next page of a list: scheme,
+// host and path stay those that the registry was asked by. Registries behind a proxy
+// often know none of the three, the library follows nothing else, and nothing is ever
+// sent elsewhere.
 func mendLink(resp *http.Response) {
 	link := resp.Header.Get("Link")
 	start, end := strings.IndexByte(link, '<'), strings.IndexByte(link, '>')
@@ -36,10 +36,10 @@ func mendLink(resp *http.Response) {
 	if !ok {
 		return
 	}
-	next, err := resp.Request.URL.Parse(link[1:end])
-	if err != nil || next.Hostname() != (&url.URL{Host: repo.RegistryStr()}).Hostname() {
+	named, err := url.Parse(link[1:end])
+	if err != nil {
 		return
 	}
-	next.Scheme, next.Host, next.User = repo.Scheme(), repo.RegistryStr(), nil
+	next := url.URL{Scheme: repo.Scheme(), Host: repo.RegistryStr(), Path: resp.Request.URL.Path, RawQuery: named.RawQuery}
 	resp.Header.Set("Link", "<"+next.String()+link[end:])
 }

@@ -27,33 +27,72 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 	if err != nil {
 		return Scan{}, err
 	}
-	maxTags := cmp.Or(r.MaxTags, DefaultMaxTags)
-	key := fmt.Sprintf("list %s %d", t.key, maxTags)
-	if scan, ok := s.cachedList(key, r); ok {
-		return scan, nil
+	limit := tagLimit{max: cmp.Or(r.MaxTags, DefaultMaxTags), counts: r.Counts}
+	// A whole list answers everybody; what a limit cut, those with the same limit.
+	whole := "list " + t.key
+	cut := fmt.Sprintf("%s %d %s", whole, limit.max, r.CountsAs)
+	if scan, ok := s.cachedList(r, whole, cut); ok {
+		return limit.apply(scan), nil
 	}
-	return share(ctx, &s.flights, key, t.timeout, func(ctx context.Context) (Scan, error) {
-		if scan, ok := s.cachedList(key, r); ok { // read while this caller was on its way
+	scan, err := share(ctx, &s.flights, cut, t.timeout, func(ctx context.Context) (Scan, error) {
+		if scan, ok := s.cachedList(r, whole, cut); ok { // read while this caller was on its way
 			return scan, nil
 		}
 		scan := Scan{Time: s.clock.Now()}
 		var err error
-		scan.Tags, scan.Truncated, err = s.readTags(ctx, t, maxTags)
+		scan.Tags, scan.Truncated, err = s.readTags(ctx, t, limit)
 		if err != nil {
 			return Scan{}, t.fail(opList, t.repo.Name(), err)
 		}
 		scan.Checksum = checksum(scan.Tags)
+		key := whole
+		if scan.Truncated {
+			key = cut
+		}
 		s.lists.add(key, scan)
 		return scan, nil
 	})
+	return limit.apply(scan), err
 }
 
-func (s *Scanner) cachedList(key string, r Request) (Scan, bool) {
-	scan, ok := s.lists.get(key)
-	if !ok || s.clock.Since(scan.Time) >= r.MaxAge {
-		return Scan{}, false
+func (s *Scanner) cachedList(r Request, keys ...string) (Scan, bool) {
+	for _, key := range keys {
+		if scan, ok := s.lists.get(key); ok && s.clock.Since(scan.Time) < r.MaxAge {
+			return scan, true
+		}
 	}
-	return scan, true
+	return Scan{}, false
+}
+
+// maxRead is how many tags of one list are read, those that do not count included.
+const maxRead = 100_000
+
+// tagLimit bounds the tags that count; nil: all do.
+type tagLimit struct {
+	max    int
+	counts func(tag string) bool
+}
+
+func (l tagLimit) counted(tag string) bool { return l.counts == nil || l.counts(tag) }
+
+// apply cuts a list, which is shared, behind the last tag that may count.
+func (l tagLimit) apply(scan Scan) Scan {
+	if len(scan.Tags) <= l.max {
+		return scan
+	}
+	kept, counted := make([]string, 0, len(scan.Tags)), 0
+	for _, tag := range scan.Tags {
+		if l.counted(tag) {
+			if counted++; counted > l.max {
+				continue
+			}
+		}
+		kept = append(kept, tag)
+	}
+	if counted > l.max {
+		scan.Tags, scan.Truncated, scan.Checksum = slices.Clip(kept), true, checksum(kept)
+	}
+	return scan
 }
 
 // listCache keeps lists until they hold more than limit tags together; then the
@@ -105,15 +144,15 @@ func weight(s Scan) int { return len(s.Tags) + 10 }
 
 // readTags reads pages until the end or a bound. Names that are no tags are left
 // out: no image could be pulled by them.
-func (s *Scanner) readTags(ctx context.Context, t target, maxTags int) (tags []string, truncated bool, err error) {
+func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	ctx = withPagesOf(ctx, t.repo)
-	pages, err := t.login.pages(ctx, t)
+	pages, size, err := t.login.pages(ctx, t)
 	if err != nil {
 		return nil, false, err
 	}
-	found, seen := map[string]bool{}, map[string]bool{}
+	found, seen, counted := map[string]bool{}, map[string]bool{}, 0
 	for n := 0; pages.HasNext(); n++ {
-		if n == s.options.MaxPages || len(found) > maxTags {
+		if n == s.options.MaxPages || counted > limit.max || len(found) >= maxRead {
 			truncated = true
 			break
 		}
@@ -122,38 +161,51 @@ func (s *Scanner) readTags(ctx context.Context, t target, maxTags int) (tags []s
 			return nil, false, err
 		}
 		for _, tag := range page.Tags {
-			if version.IsTag(tag) {
+			if version.IsTag(tag) && !found[tag] {
 				found[tag] = true
+				if limit.counted(tag) {
+					counted++
+				}
 			}
 		}
 		if page.Next != "" && seen[page.Next] {
 			return nil, false, errPageLoop
 		}
 		seen[page.Next] = true
+		switch full := size > 0 && len(page.Tags) >= size && page.Next == ""; {
+		case full && n == 0: // some registries cut the list and do not link to the rest
+			again, err := t.login.open(ctx, t, 0)
+			var answer *transport.Error
+			if errors.As(err, &answer) {
+				truncated = true
+			} else if err != nil {
+				return nil, false, err
+			} else {
+				pages = again
+			}
+		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && len(page.Tags) < size:
+			truncated = true // less than before, and no link either
+		}
 	}
 	tags = make([]string, 0, len(found))
 	for tag := range found {
 		tags = append(tags, tag)
 	}
 	slices.Sort(tags)
-	if len(tags) > maxTags {
-		return tags[:maxTags:maxTags], true, nil
-	}
 	return tags, truncated, nil
 }
 
 // pages opens the list, once more without a page size when the registry refuses
-// the one that it was asked for.
-func (l *login) pages(ctx context.Context, t target) (*remote.Lister, error) {
+// the one that it was asked for. size is the one that was asked for; 0: none.
+func (l *login) pages(ctx context.Context, t target) (pages *remote.Lister, size int, err error) {
 	l.mu.Lock()
-	size := pageSize
-	if l.noPageSize {
-		size = 0
+	if !l.noPageSize {
+		size = pageSize
 	}
 	l.mu.Unlock()
-	pages, err := l.open(ctx, t, size)
+	pages, err = l.open(ctx, t, size)
 	if size == 0 || !refusesPageSize(err) {
-		return pages, err
+		return pages, size, err
 	}
 	pages, err = l.open(ctx, t, 0)
 	if err == nil {
@@ -161,7 +213,7 @@ func (l *login) pages(ctx context.Context, t target) (*remote.Lister, error) {
 		l.noPageSize = true
 		l.mu.Unlock()
 	}
-	return pages, err
+	return pages, 0, err
 }
 
 func (l *login) open(ctx context.Context, t target, size int) (*remote.Lister, error) {

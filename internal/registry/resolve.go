@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/heighliner/heighliner/internal/version"
 )
@@ -87,12 +88,38 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 }
 
 // behind gives what a digest names, which never changes: one GET for an index, a
-// second one, for the configuration, for an image.
+// second one, for the configuration, for an image, and both for each image of an index
+// that does not say its platform.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	key := t.key + " " + digest
 	if known, ok := s.images.get(key); ok {
 		return known, nil
 	}
+	d, err := t.describe(ctx, digest)
+	if err != nil {
+		return described{}, err
+	}
+	for _, inner := range d.unnamed {
+		image, err := t.describe(ctx, inner)
+		if err != nil {
+			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // those have no platform
+				return described{}, err
+			}
+			continue
+		}
+		for _, p := range image.Platforms {
+			d.children = append(d.children, child{p, inner})
+		}
+	}
+	if len(d.unnamed) > 0 {
+		d.Platforms, d.unnamed = platforms(d.children), nil
+	}
+	s.images.add(key, d)
+	return d, nil
+}
+
+// describe reads what a digest names, and nothing behind it but a configuration.
+func (t target) describe(ctx context.Context, digest string) (described, error) {
 	puller, err := t.login.puller(pageSize)
 	if err != nil {
 		return described{}, err
@@ -106,7 +133,6 @@ func (s *Scanner) behind(ctx context.Context, t target, digest string) (describe
 		return described{}, err
 	}
 	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
-	s.images.add(key, d)
 	return d, nil
 }
 
@@ -122,7 +148,12 @@ const (
 type described struct {
 	Image
 	children []child // of an index
+	// unnamed are the images of an index that does not say their platforms, by digest.
+	unnamed []string
 }
+
+// maxUnnamed is how many images of an index are read for their platforms.
+const maxUnnamed = 8
 
 // child is an image of an index.
 type child struct{ platform, digest string }
@@ -134,7 +165,7 @@ func describe(desc *remote.Descriptor) (described, error) {
 		if err != nil {
 			return described{}, errManifest
 		}
-		d := described{children: children(index)}
+		d := described{children: children(index), unnamed: unnamed(index)}
 		d.Platforms = platforms(d.children)
 		d.Created = annotatedTime(index.Annotations)
 		d.Labels = labels(index.Annotations)
@@ -206,6 +237,18 @@ func children(index *v1.IndexManifest) []child {
 	for _, m := range index.Manifests {
 		if p, ok := platformName(m.Platform); ok {
 			found = append(found, child{p, m.Digest.String()})
+		}
+	}
+	return found
+}
+
+// unnamed are the first images of an index without a platform, which may be left out
+// there.
+func unnamed(index *v1.IndexManifest) []string {
+	var found []string
+	for _, m := range index.Manifests {
+		if m.Platform == nil && m.MediaType.IsImage() && (m.ArtifactType == "" || types.MediaType(m.ArtifactType).IsConfig()) && len(found) < maxUnnamed {
+			found = append(found, m.Digest.String())
 		}
 	}
 	return found

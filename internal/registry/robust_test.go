@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Registries behind a proxy write links with the wrong scheme or port; the pages
-// are read where the registry is, and nowhere else.
+// Registries behind a proxy write links with the wrong scheme, host, port or path; the
+// pages are read where the registry is, and nowhere else.
 func TestLinksToTheNextPage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		link func(host, port string) string
@@ -26,13 +26,16 @@ func TestLinksToTheNextPage(t *testing.T) {
 		"another scheme":        {link: func(h, p string) string { return "https://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
 		"scheme and port":       {link: func(h, _ string) string { return "https://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
 		"with somebody's login": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"another host":          {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }, want: Malformed},
+		"another host":          {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }},
+		"another path":          {link: func(_, _ string) string { return "/artifactory/api/docker/web/v2/acme/web/tags/list?n=2&from=2" }},
+		"query alone":           {link: func(_, _ string) string { return "?n=2&from=2" }},
 		"another host's beginning": {link: func(h, p string) string {
 			return "http://" + h + ".other.invalid:" + p + "/v2/acme/web/tags/list?n=2&from=2"
-		}, want: Malformed},
+		}},
 		"login that looks like the host": {link: func(h, p string) string {
 			return "http://" + h + ":" + p + "@other.invalid/v2/acme/web/tags/list?n=2&from=2"
-		}, want: Malformed},
+		}},
+		"no query":       {link: func(_, _ string) string { return "/v2/acme/web/tags/list" }, want: Malformed},
 		"no link at all": {link: func(_, _ string) string { return "%zz" }, want: Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,8 +37,13 @@ type Request struct {
 	TLS TLS
 	// Timeout of the whole call, all pages included; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// MaxTags read; 0 is DefaultMaxTags.
+	// MaxTags that count; 0 is DefaultMaxTags. Of any list at most 100,000 are read.
 	MaxTags int
+	// Counts chooses the tags that count; nil: all do. Those that do not are in the list
+	// as well. CountsAs identifies it: requests with the same one share a list that was
+	// cut.
+	Counts   func(tag string) bool `json:"-"`
+	CountsAs string
 	// MaxAge of an answer that may be shared; 0 asks the registry now (calls at the
 	// same time still share one).
 	MaxAge time.Duration
@@ -54,8 +59,9 @@ const (
 type Scan struct {
 	// Tags, sorted, each once. Shared with other callers: do not modify.
 	Tags []string
-	// Truncated: MaxTags or the page limit was reached and there are more. Registries
-	// list in any order, so the newest may be missing.
+	// Truncated: MaxTags or a limit of pages or tags was reached and there are more, or
+	// the registry gave a full page without a link to the next one, and no more when it
+	// was asked otherwise. Registries list in any order, so the newest may be missing.
 	Truncated bool
 	// Checksum of Tags, in hexadecimal.
 	Checksum string
@@ -110,7 +116,8 @@ type Options struct {
 	Burst     int
 	// MaxPages of one list; 0 is 1000.
 	MaxPages int
-	// MaxBody is the number of bytes read of one answer; 0 is 8 MiB.
+	// MaxBody is the number of bytes read of one answer; of a page of a list, twice as
+	// many. 0 is 8 MiB.
 	MaxBody int64
 	// Backoff between three tries after a failure of the server or the network; zero
 	// is 200 ms, then 600 ms.

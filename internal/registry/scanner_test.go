@@ -194,7 +194,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		}, want: Unreachable, says: "500"},
 		"slow body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Slow()) },
 			request: func(r *Request) { r.Timeout = 100 * time.Millisecond }, want: Unreachable, says: "raise spec.timeout"},
-		"huge body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Huge(9<<20)) },
+		"huge body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Huge(17<<20)) },
 			want: Malformed, says: "larger than"},
 		"huge error": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, func(w http.ResponseWriter, r *http.Request) {

@@ -163,7 +163,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	server.SetTags("acme/web", numbered(1))
 	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
 	_, err := scannerAt(newClock()).List(t.Context(), r)
-	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "remove spec.certSecretRef") {
+	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "name its port for HTTPS in spec.image") {
 		t.Errorf("List: %v, want %q that says how to allow it", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {

@@ -1,0 +1,216 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// What real registries do, each as it was met.
+
+// A registry that cuts the list at the page size and does not link to the rest is asked
+// again without a page size; what it does not give then is said to be missing.
+func TestFullPageWithoutALink(t *testing.T) {
+	tags := numbered(1500)
+	page := func(w http.ResponseWriter, tags []string) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]any{"name": "acme/web", "tags": tags})
+	}
+	sized := func(r *http.Request) bool { return r.URL.Query().Has("n") }
+	for name, tc := range map[string]struct {
+		answer    func(http.ResponseWriter, *http.Request)
+		want      int
+		truncated bool
+	}{
+		"gives all without a size": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
+			if sized(r) {
+				page(w, tags[:1000])
+				return
+			}
+			page(w, tags)
+		}},
+		"links without a size": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case sized(r):
+				page(w, tags[:1000])
+			case r.URL.Query().Has("last"):
+				page(w, tags[700:])
+			default:
+				w.Header().Set("Link", `</v2/acme/web/tags/list?last=x>; rel="next"`)
+				page(w, tags[:700])
+			}
+		}},
+		"gives less without a size": {want: 1000, truncated: true, answer: func(w http.ResponseWriter, r *http.Request) {
+			if sized(r) {
+				page(w, tags[:1000])
+				return
+			}
+			page(w, tags[:100])
+		}},
+		"wants a size": {want: 1000, truncated: true, answer: func(w http.ResponseWriter, r *http.Request) {
+			if sized(r) {
+				page(w, tags[:1000])
+				return
+			}
+			registrytest.Status(http.StatusBadRequest, "UNSUPPORTED")(w, r)
+		}},
+		"has as many as a page": {want: 1000, answer: func(w http.ResponseWriter, _ *http.Request) { page(w, tags[:1000]) }},
+		"links to a last page that is full": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("last") {
+				page(w, tags[500:])
+				return
+			}
+			w.Header().Set("Link", `</v2/acme/web/tags/list?n=1000&last=x>; rel="next"`)
+			page(w, tags[:500])
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			server.Fail(registrytest.List, -1, tc.answer)
+			scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web")})
+			if err != nil || len(scan.Tags) != tc.want || scan.Truncated != tc.truncated {
+				t.Errorf("List = %d tags, truncated %t, %v; want %d, %t", len(scan.Tags), scan.Truncated, err, tc.want, tc.truncated)
+			}
+		})
+	}
+}
+
+// Tags that no filter chooses do not use up the limit; all that was read is in the list,
+// and a whole list is shared by those with other limits.
+func TestLimitCountsWhatIsChosen(t *testing.T) {
+	t.Parallel()
+	var tags []string
+	for i := range 10_500 {
+		tags = append(tags, fmt.Sprintf("sha-%07d", i))
+	}
+	tags = append(tags, "v1.0.0", "v1.1.0", "v1.2.0")
+	for _, page := range []int{1000, 20_000} {
+		t.Run(fmt.Sprintf("pages of %d", page), func(t *testing.T) {
+			t.Parallel()
+			server := registrytest.New(t)
+			server.LimitPages(page)
+			server.SetTags("acme/web", tags)
+			scanner := scannerAt(newClock())
+			versions := func(tag string) bool { return strings.HasPrefix(tag, "v") }
+			list := func(maxTags int, as string, counts func(string) bool) Scan {
+				t.Helper()
+				scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: maxTags, MaxAge: time.Hour, Counts: counts, CountsAs: as})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return scan
+			}
+			if scan := list(0, "v", versions); scan.Truncated || len(scan.Tags) != len(tags) || !slices.Contains(scan.Tags, "v1.2.0") {
+				t.Errorf("%d tags, truncated %t; want all %d", len(scan.Tags), scan.Truncated, len(tags))
+			}
+			before := server.Requests(registrytest.List)
+			if scan := list(2, "v", versions); !scan.Truncated || slices.Contains(scan.Tags, "v1.2.0") || !slices.Contains(scan.Tags, "v1.1.0") {
+				t.Errorf("%d tags, truncated %t; want those behind the second to be cut", len(scan.Tags), scan.Truncated)
+			}
+			if scan := list(0, "", nil); !scan.Truncated || len(scan.Tags) != DefaultMaxTags {
+				t.Errorf("%d tags, truncated %t; want %d and more to come", len(scan.Tags), scan.Truncated, DefaultMaxTags)
+			}
+			if n := server.Requests(registrytest.List) - before; n != 0 {
+				t.Errorf("%d requests for a list that is known, want none", n)
+			}
+		})
+	}
+}
+
+// As many tags as spec.limits.tags allows, each as long as a tag may be, in one answer.
+func TestLongTagsInOneAnswer(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	tags := make([]string, maxRead)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("%0128d", i)
+	}
+	server.SetTags("acme/web", tags)
+	server.LimitPages(len(tags))
+	server.RefusePagesAbove(1)
+	scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: maxRead})
+	if err != nil || len(scan.Tags) != maxRead {
+		t.Errorf("List = %d tags, %v; want %d", len(scan.Tags), err, maxRead)
+	}
+}
+
+// The time of a request is the one of its policy: nothing below it is shorter.
+func TestNoTimeoutBelowTheRequest(t *testing.T) {
+	transport := newTransport(nil)
+	if transport.ResponseHeaderTimeout != 0 || transport.TLSHandshakeTimeout < longestTimeout {
+		t.Errorf("timeouts of %s and %s, want none below %s", transport.ResponseHeaderTimeout, transport.TLSHandshakeTimeout, longestTimeout)
+	}
+}
+
+// The platform of an image may be left out in an index: the image says it.
+func TestIndexWithoutPlatforms(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	index := v1.ImageIndex(empty.Index)
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: registrytest.Image(t, platform, platform, time.Time{})})
+	}
+	server.PushIndex(t, "acme/web", "1.0.0", index)
+	scanner, r := scannerAt(newClock()), Request{Repository: server.Repository("acme/web")}
+	image, err := scanner.Resolve(t.Context(), r, "1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64"}, image.Platforms); diff != "" {
+		t.Errorf("platforms (-want +got):\n%s", diff)
+	}
+	whole, err := scanner.Inspect(t.Context(), r, image.Digest, "linux/arm64")
+	if err != nil || whole.Labels["label"] != "linux/arm64" {
+		t.Errorf("Inspect = %v, %v; want the labels of the image for linux/arm64", whole.Labels, err)
+	}
+	before := server.Total()
+	if _, err := scanner.Inspect(t.Context(), r, image.Digest, "linux/arm64"); err != nil || server.Total() != before {
+		t.Errorf("%d requests for what is known, want none (%v)", server.Total()-before, err)
+	}
+}
+
+// A registry by plain HTTP that breaks the connection is not reachable; it is not said to
+// need what is set.
+func TestPlainRegistryThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}))
+	defer server.Close()
+	_, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Listener.Addr().String() + "/acme/web", Insecure: true})
+	if KindOf(err) != Unreachable || strings.Contains(err.Error(), "insecure") {
+		t.Errorf("List: %v, want %q", err, Unreachable)
+	}
+}
+
+// A server that wants a client certificate may end the connection before it says so.
+// Whatever comes of that, nobody is advised to do without certificates.
+func TestNoAdviceAgainstCertificates(t *testing.T) {
+	t.Parallel()
+	authority := registrytest.NewAuthority(t)
+	server := registrytest.New(t, registrytest.WithTLS(authority.Server(t, time.Now().Add(time.Hour), authority)))
+	for range 100 {
+		_, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web"), TLS: TLS{CA: string(authority.PEM())}})
+		if err == nil || strings.Contains(err.Error(), "insecure") || strings.Contains(err.Error(), "remove") {
+			t.Fatalf("List: %v, want an error that asks for the client certificate", err)
+		}
+	}
+}
