@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,7 +80,8 @@ type Match struct {
 
 // FindCredential looks for the repository's credential: the entry with the
 // longest path that contains it, whole path segments only (an entry for
-// ghcr.io/org is none for ghcr.io/org-b), of equal ones that of the first Secret.
+// ghcr.io/org is none for ghcr.io/org-b), of equal ones that of the first Secret, and
+// within a Secret the one whose user name, then whose key, sorts first.
 // Host and port must be the same; docker.io goes by all its names; wildcards in
 // hosts are not read. A basic-auth Secret is for Secret.Registry only, and of no
 // use without: else whoever may name a repository could have its password sent to
@@ -118,6 +121,7 @@ func FindCredential(repository string, secrets ...Secret) (Match, error) {
 // path without a trailing slash.
 type entry struct {
 	prefix     string
+	key        string // as the Secret writes it
 	credential Credential
 }
 
@@ -147,7 +151,7 @@ func (s Secret) entries() ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		return []entry{{prefix, c}}, nil
+		return []entry{{prefix: prefix, credential: c}}, nil
 	case TypeDockerConfigJSON:
 		var config struct {
 			Auths map[string]dockerConfigEntry `json:"auths"`
@@ -164,17 +168,17 @@ func (s Secret) entries() ([]entry, error) {
 		return nil, fmt.Errorf("secret %q has type %q: use %s, %s or %s", s.Name, s.Type, TypeDockerConfigJSON, TypeDockerConfig, TypeBasicAuth)
 	}
 	entries := make([]entry, 0, len(auths))
-	for key, auth := range auths {
-		c, err := auth.credential()
+	for _, key := range slices.Sorted(maps.Keys(auths)) {
+		c, err := auths[key].credential()
 		if err != nil {
 			return nil, fmt.Errorf("secret %q: entry %q: %w", s.Name, key, err)
 		}
 		if prefix := prefixOf(key); prefix != "" && !c.Anonymous() {
-			entries = append(entries, entry{prefix, c})
+			entries = append(entries, entry{prefix, key, c})
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
-		return strings.Compare(a.prefix+"\x00"+a.credential.Username, b.prefix+"\x00"+b.credential.Username)
+		return cmp.Or(strings.Compare(a.prefix, b.prefix), strings.Compare(a.credential.Username, b.credential.Username), strings.Compare(a.key, b.key))
 	})
 	return entries, nil
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -141,4 +142,29 @@ func FuzzFindCredential(f *testing.F) {
 			t.Errorf("found nothing in %q (%v)", config, err)
 		}
 	})
+}
+
+// Of two keys that mean one registry the same one counts each time.
+func TestCredentialIsTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		data, want string // the password
+	}{
+		"one user name":  {`{"auths":{"https://index.docker.io/v1/":{"auth":"YTpi"},"docker.io":{"auth":"YTpj"}}}`, "c"},
+		"two user names": {`{"auths":{"https://index.docker.io/v1/":{"auth":"YTpi"},"docker.io":{"auth":"YjpX"}}}`, "b"},
+		"a broken entry": {`{"auths":{"a.example":{"auth":"!"},"b.example":{"auth":"!"},"c.example":{"auth":"!"}}}`, ""},
+	} {
+		said := ""
+		for i := range 50 {
+			match, err := FindCredential("docker.io/acme/web", Secret{Name: "s", Type: TypeDockerConfigJSON, Data: map[string][]byte{".dockerconfigjson": []byte(tc.data)}})
+			if match.Credential.Password != tc.want {
+				t.Fatalf("%s: password %q, want %q", name, match.Credential.Password, tc.want)
+			}
+			if message := fmt.Sprint(err); i == 0 {
+				said = message
+			} else if message != said {
+				t.Fatalf("%s: error %q, and then %q", name, said, message)
+			}
+		}
+	}
 }
