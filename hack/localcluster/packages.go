@@ -28,15 +28,21 @@ var tools = []tool{
 	{"promtool", "prometheus"},
 }
 
+// testTools are those that tests need, and no cluster.
+var testTools = []tool{
+	{"docker-registry", "docker-registry"},
+}
+
 // toolsNamed are the tools of these programs.
 func toolsNamed(programs []string) ([]tool, error) {
 	var named []tool
 	for _, program := range programs {
-		i := slices.IndexFunc(tools, func(t tool) bool { return t.program == program })
+		known := slices.Concat(tools, testTools)
+		i := slices.IndexFunc(known, func(t tool) bool { return t.program == program })
 		if i < 0 {
 			return nil, fmt.Errorf("install packages: no package is known that brings %q", program)
 		}
-		named = append(named, tools[i])
+		named = append(named, known[i])
 	}
 	return named, nil
 }
