@@ -82,10 +82,18 @@ type ImagePolicySpec struct {
 	Deny []string `json:"deny,omitempty"`
 
 	// minAge is how long a version must have been seen before it is offered, between
-	// 1s and 720h. What the first look finds is old enough. Absent: offered at once.
+	// 1s and 720h; of a tag that moves, how long the other image. What the first look finds
+	// is old enough. Absent: offered at once.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
+
+	// untagged says what becomes of an offered version whose tag is deleted while its image
+	// remains, as registries do that delete tags only. Keep: it stays offered, and Ready
+	// says so. Withdraw: it is withdrawn as Gone, after two looks. Default: Keep.
+	// +optional
+	// +kubebuilder:validation:Enum=Keep;Withdraw
+	Untagged UntaggedPolicy `json:"untagged,omitempty"`
 
 	// platforms that the image must exist for, all of them, as "linux/amd64" or
 	// "linux/arm64/v8". Absent: the platform that the manager runs on.
@@ -280,7 +288,8 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags read from the registry; with more, condition Truncated is True.
+	// tags read from the registry that spec.tagFilter admits; with more, condition
+	// Truncated is True. Of any list at most 100,000 tags are read.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1
@@ -393,6 +402,15 @@ type RefusedCandidate struct {
 	FirstSeenTime *metav1.Time `json:"firstSeenTime,omitempty"`
 }
 
+// UntaggedPolicy says what becomes of a version without a tag.
+type UntaggedPolicy string
+
+// The policies for versions without a tag.
+const (
+	UntaggedKeep     UntaggedPolicy = "Keep"
+	UntaggedWithdraw UntaggedPolicy = "Withdraw"
+)
+
 // RejectedCount counts the tags that a filter refused.
 type RejectedCount struct {
 	// verdict is the name of the filter.
@@ -470,6 +488,13 @@ type ImagePolicyStatus struct {
 	// +listMapKey=verdict
 	// +kubebuilder:validation:MaxItems=16
 	Rejected []RejectedCount `json:"rejected,omitempty"`
+
+	// verifiedBy identifies the public keys of spec.verify by which what is offered was
+	// judged: the SHA-256 of them all, in hexadecimal. With other keys in the Secret all of
+	// it is judged again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	VerifiedBy string `json:"verifiedBy,omitempty"`
 
 	// repositoryID is the repository at GitHub whose pull requests are offered: the
 	// host of its server and GitHub's number of it, as in "github.com/1296269", which

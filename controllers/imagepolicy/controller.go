@@ -249,7 +249,7 @@ func (r *Reconciler) begin(o *observed, l *look, known remembered) {
 	facts.policy = o.policy.DeepCopy() // the reconcile goes on to write its status
 	r.looks.begin(client.ObjectKeyFromObject(o.policy), l, func(ctx context.Context, l *look) {
 		started := r.clock.Now()
-		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx, timeable: maxTimed}, absent, known.seen)
+		s := scan(&facts, &asker{look: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx, counts: facts.selector.Chooses, timeable: maxTimed}, absent, known.seen)
 		l.close(s.err, r.clock.Now())
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})

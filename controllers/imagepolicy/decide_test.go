@@ -146,7 +146,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{`False NoVersions: none of 3 tags is offered: Parse refused 1, Platform refused 1, Verify refused 5; for example "1.0.0": build it`, "", `True NoVersions: none of 3 tags is offered: Parse refused 1, Platform refused 1, Verify refused 5; for example "1.0.0": build it`, answers, quiet, complete}},
 		"too many tags": {func(_ *observed, s *scanned, _ *outcome) {
 			s.truncated = true
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: only 1 tags were read: raise spec.limits.tags, or delete old tags"}},
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: only 1 tags were read: raise spec.limits.tags, choose tags with spec.tagFilter, or delete old ones"}},
 		"too many groups": {func(_ *observed, s *scanned, _ *outcome) {
 			s.result.Truncated = []string{"2.x", "1.x"}
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: groups beyond spec.limits.groups: 2.x, 1.x; narrow spec.versioning.range, or raise the limit"}},

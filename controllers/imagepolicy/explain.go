@@ -33,7 +33,7 @@ type Explanation struct {
 // spec.platforms names none. Signatures are not looked at: see Unverified. A source at
 // GitHub is known in a cluster only, and an error. The error is of the specification, or
 // the first one of the registry: the explanation beside the latter has what was
-// learned all the same.
+// learned all the same. The times of thousands of images take minutes: ctx bounds it.
 func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string) (Explanation, error) {
 	o := unused(policy, platform)
 	if o.problem != nil {
@@ -42,8 +42,6 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	if o.github != nil {
 		return Explanation{}, errGitHub
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxLook)
-	defer cancel()
 	by := access{auths: make([]registry.Credential, len(o.question.repositories())), tls: tls}
 	for i, repository := range o.question.repositories() {
 		if registry.Host(repository) == registry.Host(policy.Spec.Image) {
@@ -51,7 +49,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 		}
 	}
 	o.unverified = true
-	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx, timeable: math.MaxInt}
+	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx, counts: o.selector.Chooses, timeable: math.MaxInt}
 	s := scan(o, a, nil, nil)
 	images := map[string]v1alpha1.ReleaseImage{}
 	for tag, found := range s.images {

@@ -34,6 +34,8 @@ type question struct {
 	// timeout of one answer: the list with all its pages, or an image.
 	timeout time.Duration
 	maxTags int
+	// filter identifies the tags that count against maxTags; "": all of images.
+	filter string
 	// interval between two looks.
 	interval time.Duration
 	// requested is the annotation that asks for a look now.
@@ -153,6 +155,8 @@ type asker struct {
 	scanner  Scanner
 	verifier Verifier
 	ctx      context.Context
+	// counts chooses the tags that count against the limit; nil: all do.
+	counts func(tag string) bool
 	// timeable is how many images may still be asked for their time.
 	timeable int
 	// unasked says that something was missing.
@@ -188,6 +192,7 @@ func (a *asker) request(image int) registry.Request {
 	q := &a.question
 	return registry.Request{
 		Repository: q.repositories()[image], Insecure: q.insecure, Auth: a.access.auth(image), TLS: a.access.tls, Timeout: q.timeout, MaxTags: q.maxTags,
+		Counts: a.counts, CountsAs: q.filter,
 	}
 }
 
@@ -254,9 +259,10 @@ func (a *asker) Verify(image int, digest string) (cosign.Result, error) {
 	})
 }
 
-// Gone asks for the proof of absence once in a look.
+// Gone asks for the proof of absence once in a look; without a digest for that of the
+// tag.
 func (a *asker) Gone(tag, digest, witness string) (bool, error) {
-	return ask(a, a.absent, tag, 0, func(r registry.Request) (bool, error) {
+	return ask(a, a.absent, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
 		return a.scanner.Gone(a.ctx, r, tag, digest, witness)
 	})
 }

@@ -109,10 +109,19 @@ func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 		origin:    originOf(policy, o),
 		timeout:   min(maxLook, policy.Spec.Timeout.Std(registry.DefaultTimeout)),
 		maxTags:   int(policy.Spec.Limits.Tags),
+		filter:    filterOf(&policy.Spec),
 		interval:  interval(&policy.Spec),
 		requested: requested(policy),
 	}
 	return o
+}
+
+// filterOf identifies spec.tagFilter; "" for none.
+func filterOf(spec *v1alpha1.ImagePolicySpec) string {
+	if spec.TagFilter == nil {
+		return ""
+	}
+	return checksum(spec.TagFilter)
 }
 
 // quiet says that the registry is not to be asked.

@@ -56,11 +56,17 @@ type scanned struct {
 	// missing are tags that were offered and that the list no longer has, or of which
 	// the registry has no image where the source is no registry.
 	missing map[string]bool
+	// untagged are versions whose tags are deleted while the images remain.
+	untagged []string
 	// gone are held versions whose absence was proven twice.
 	gone []version.Held
 	// excluded are offered versions that the specification takes back for what
 	// their image is, or that their source marks as pre-releases now.
 	excluded []version.Held
+	// keys identifies the keys of spec.verify that the look has; "": none. rekeyed says that
+	// they are not those that judged what is offered: that is judged once more.
+	keys    string
+	rekeyed bool
 	// undecided says that of something that is offered it is not known yet whether the
 	// specification admits what it is. The policy is not Ready until then.
 	undecided bool
@@ -87,7 +93,8 @@ func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) s
 	if o.github != nil && o.github.source.PullRequests != nil {
 		return scanPulls(o, a)
 	}
-	s := scanned{images: map[string][]v1alpha1.ReleaseImage{}, missing: map[string]bool{}}
+	s := scanned{images: map[string][]v1alpha1.ReleaseImage{}, missing: map[string]bool{}, keys: a.access.keys.ID()}
+	s.rekeyed = s.keys != "" && s.keys != o.policy.Status.VerifiedBy
 	if o.selector == nil {
 		return s
 	}
@@ -102,7 +109,7 @@ func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) s
 	if o.quiet() {
 		return s
 	}
-	s.prove(a, absent, before)
+	s.prove(o, a, absent, before)
 	if len(s.gone) > 0 {
 		for _, h := range s.gone {
 			delete(before, h.Tag)
@@ -246,10 +253,10 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 func (s *scanned) resolve(o *observed, a *asker, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
 	images, refusal := s.find(o, a, rel.Tag, o.vars(rel))
 	switch {
-	case refusal == nil && !halfMoved(before.Images, images):
+	case refusal == nil && !halfMoved(before.Images, images) && !s.holdsBack(o, a, rel, before.Images, images):
 		s.images[rel.Tag] = images
 	case len(before.Images) > 0:
-		if o.gated {
+		if o.gated || s.rekeyed {
 			again := s.judge(o, a, before.Images, o.vars(rel))
 			if o.github != nil && rel.Name == "" && again != nil && again.Verdict == version.VerdictLabels {
 				again = s.allSigned(o, a, before.Images) // GitHub does not name it now: what its labels are to be is not known
@@ -292,7 +299,7 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 // prove looks whether tags that the list no longer holds are gone: tag and digest
 // answer 404 while another image of the repository answers, in two looks (protocol
 // rule 4).
-func (s *scanned) prove(a *asker, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
+func (s *scanned) prove(o *observed, a *asker, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
 	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !s.missing[tag] })
 	witness := s.witness()
 	if !s.looked || s.truncated || s.err != nil || witness == "" {
@@ -305,6 +312,9 @@ func (s *scanned) prove(a *asker, absent map[string]time.Time, before map[string
 		}
 		digest := was.Images[0].Digest
 		gone, err := a.Gone(rel.Tag, digest, witness)
+		if err == nil && !gone {
+			gone, err = s.withoutTag(o, a, rel, witness)
+		}
 		if errors.Is(err, errUnasked) {
 			return
 		}
@@ -325,6 +335,17 @@ func (s *scanned) prove(a *asker, absent map[string]time.Time, before map[string
 			s.gone = append(s.gone, version.Held{Group: rel.Slug, Version: rel.Version, Tag: rel.Tag})
 		}
 	}
+}
+
+// withoutTag finds a version whose tag is deleted while its image remains. Whether that
+// withdraws it is for the policy to say.
+func (s *scanned) withoutTag(o *observed, a *asker, rel version.Release, witness string) (gone bool, err error) {
+	deleted, err := a.Gone(rel.Tag, "", witness)
+	if err != nil || !deleted || o.policy.Spec.Untagged == v1alpha1.UntaggedWithdraw {
+		return deleted, err
+	}
+	s.untagged = append(s.untagged, rel.Version)
+	return false, nil
 }
 
 // witness is the digest of an image that the list still names.

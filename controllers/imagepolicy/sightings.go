@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/version"
 )
 
@@ -24,8 +25,31 @@ type sightings struct {
 	// lacking are versions that GitHub names, and that had no image when the registry was
 	// asked for it last.
 	lacking map[string]bool
+	// moved has the tags that name another image than the one that is offered.
+	moved map[string]sighting
 	// base is when all other tags were there at the latest; zero: before any look.
 	base time.Time
+}
+
+// sighting of an image under a tag: what it is called by, and when it was first seen.
+type sighting struct {
+	image string
+	first time.Time
+}
+
+// moves adds that a tag names another image than the one that is offered. It changes
+// nothing that exists.
+func (seen *sightings) moves(tag, image string, at time.Time) *sightings {
+	if seen == nil || seen.moved[tag].image == image {
+		return seen
+	}
+	c := *seen
+	c.moved = maps.Clone(seen.moved)
+	if c.moved == nil {
+		c.moved = map[string]sighting{}
+	}
+	c.moved[tag] = sighting{image, at}
+	return &c
 }
 
 // see adds a list. It changes nothing that exists: a look and the pass that reads it
@@ -45,6 +69,11 @@ func (o *observed) see(before *sightings, tags []string, checksum string, at tim
 	}
 	if before != nil && before.origin == seen.origin {
 		seen.stated, seen.base, seen.lacking = before.stated, before.base, before.lacking
+		seen.moved = maps.Clone(before.moved)
+		maps.DeleteFunc(seen.moved, func(tag string, s sighting) bool {
+			_, there := slices.BinarySearch(tags, tag)
+			return !there || at.Sub(s.first) > o.minAge
+		})
 		for _, tag := range tags {
 			t, young := before.first[tag]
 			if _, known := slices.BinarySearch(before.list, tag); !known {
@@ -77,6 +106,9 @@ func (o *observed) see(before *sightings, tags []string, checksum string, at tim
 
 // of is when a version was first seen; zero: before any look.
 func (seen *sightings) of(rel version.Release) time.Time {
+	if m, ok := seen.moved[rel.Tag]; ok && m.image == rel.Version {
+		return m.first
+	}
 	if t, ok := seen.first[rel.Tag]; ok {
 		return t
 	}
@@ -164,6 +196,26 @@ func (s *scanned) young(o *observed, rel version.Release, offered bool, now time
 	s.ripens(from)
 	return &version.Refusal{Verdict: version.VerdictMinAge, Reason: fmt.Sprintf(
 		"first seen at %s, and spec.minAge is %s: it is offered from %s", stamp(first), o.policy.Spec.MinAge, stamp(from))}
+}
+
+// holdsBack says that the image that a tag of an offered version names now is younger
+// than spec.minAge, counted from the first look that found it: what is offered stays
+// until then.
+func (s *scanned) holdsBack(o *observed, a *asker, rel version.Release, before, now []v1alpha1.ReleaseImage) bool {
+	if o.minAge == 0 || s.seen == nil || len(before) == 0 || slices.Equal(before, now) {
+		return false
+	}
+	images := ""
+	for _, x := range now {
+		images += x.Image + "\n"
+	}
+	s.seen = s.seen.moves(rel.Tag, images, a.time)
+	from := s.seen.moved[rel.Tag].first.Add(o.minAge)
+	if !a.clock.Now().Before(from) {
+		return false
+	}
+	s.ripens(from)
+	return true
 }
 
 // ripens says that there is something to offer at a time.

@@ -136,3 +136,29 @@ func TestForgetsWhatIsNotNamed(t *testing.T) {
 		t.Error("nothing was to be forgotten, and it was copied")
 	}
 }
+
+// A tag that moves to another image is as young as that: what is offered stays until it
+// is old enough, and a move back counts from none.
+func TestMinAgeOfAMovedTag(t *testing.T) {
+	s := old(t, "1.0.0")
+	p := s.look("shop")
+	before := p.Status.Releases[0].Images[0].Digest
+	moved := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
+	p = s.look("shop")
+	seen := s.clock.Now()
+	same(t, "image when the tag has moved", p.Status.Releases[0].Images[0].Digest, before)
+	writes := s.writes
+	for range 8 {
+		s.look("shop")
+	}
+	same(t, "writes while it waits", s.writes, writes)
+	s.clock.SetTime(seen.Add(9*time.Minute + 30*time.Second))
+	p, next := s.pass("shop")
+	same(t, "image before it is old enough", p.Status.Releases[0].Images[0].Digest, before)
+	if next > 30*time.Second {
+		t.Errorf("next in %s, and the image is old enough in 30s", next)
+	}
+	s.clock.SetTime(seen.Add(10 * time.Minute))
+	p, _ = s.pass("shop")
+	same(t, "image when it is old enough", p.Status.Releases[0].Images[0].Digest, moved)
+}

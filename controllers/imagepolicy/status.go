@@ -34,6 +34,12 @@ func (r *Reconciler) report(ctx context.Context, o *observed, s scanned, out out
 	if out.decided && !s.undecided || policy.Spec.Suspend || o.problem != nil || s.err != nil && !transient(s.err) {
 		st.ObservedGeneration = policy.Generation
 	}
+	switch {
+	case policy.Spec.Verify == nil:
+		st.VerifiedBy = ""
+	case s.keys != "" && s.looked && !s.unasked && !s.undecided:
+		st.VerifiedBy = s.keys
+	}
 	if o.github != nil && o.github.known && o.github.id != "" {
 		st.RepositoryID = o.github.id
 	}
@@ -138,8 +144,22 @@ func setConditions(o *observed, s scanned, out outcome) {
 	case len(out.releases) == 0:
 		status.Stalled(conds, gen, "NoVersions", noVersions(s, out))
 	default:
-		status.Ready(conds, gen, status.ReasonSucceeded, "offers "+count(out.releases))
+		status.Ready(conds, gen, status.ReasonSucceeded, "offers "+count(out.releases)+untagged(s))
 	}
+}
+
+// untagged says of which versions the tags are deleted while the images remain; "" of
+// none.
+func untagged(s scanned) string {
+	const most = 5
+	if len(s.untagged) == 0 {
+		return ""
+	}
+	named := strings.Join(s.untagged[:min(most, len(s.untagged))], ", ")
+	if more := len(s.untagged) - most; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("; deleted are the tags of %s, whose images remain and stay offered: add the versions to spec.deny, or set spec.untagged to Withdraw", named)
 }
 
 // noVersions says why nothing is offered: how many each filter refused, and an example of
@@ -208,7 +228,7 @@ func setTruncated(o *observed, s scanned, out outcome) {
 	switch {
 	case !s.looked:
 	case s.truncated:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: raise spec.limits.tags, or delete old tags", s.tags))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: raise spec.limits.tags, choose tags with spec.tagFilter, or delete old ones", s.tags))
 	case out.cut:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases have room in the status: lower spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:

@@ -116,6 +116,7 @@ func (s *scanned) rankTimed(o *observed, a *asker, tags []string, before map[str
 	}
 	for tag, rel := range before {
 		if times[tag].Version != rel.SemVer.Version {
+			s.seen = s.seen.moves(tag, times[tag].Version, a.time)
 			delete(before, tag)
 		}
 	}

@@ -97,7 +97,10 @@ func TestVerifyThatIsAskedForLater(t *testing.T) {
 	same(t, "after a restart without signatures", offered(p), []string{"1.0.0 in release"})
 	s.server.Heal()
 	s.keys(map[string][]byte{"cosign.pub": cosigntest.NewKey(t).PEM(t)})
-	same(t, "with another key", offered(s.look("shop")), []string{"1.0.0 in release"})
+	same(t, "with another key", offered(s.look("shop")), []string(nil))
+	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
+	p = s.look("shop")
+	same(t, "with the first key again", offered(p), []string{"1.0.0 in release"})
 
 	// A tag that moves to an image without a signature keeps the one that has it.
 	before := p.Status.Releases[0].Images
@@ -232,6 +235,43 @@ func TestSecretsOfALook(t *testing.T) {
 			if got := condition(p, "Ready"); !strings.HasPrefix(got, test.want) {
 				t.Errorf("Ready is %q, want %q...", got, test.want)
 			}
+		})
+	}
+}
+
+// A key that is replaced takes back what only it had signed: in the running manager, after
+// a restart, and when the registry first fails.
+func TestReplacedKeyTakesBack(t *testing.T) {
+	for name, between := range map[string]func(*story){
+		"running":         func(*story) {},
+		"after a restart": func(s *story) { s.restart() },
+		"after a failure": func(s *story) {
+			s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+			p := s.look("shop")
+			same(s.T, "while signatures cannot be read", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+			if got := condition(p, "Ready"); strings.HasPrefix(got, "True") {
+				s.Errorf("Ready %q while it is not known what the new key says", got)
+			}
+			s.server.Heal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			stolen, next := cosigntest.NewKey(t), cosigntest.NewKey(t)
+			s.keys(map[string][]byte{"old.pub": stolen.PEM(t), "new.pub": next.PEM(t)})
+			next.Sign(t, s.server, path, s.server.Push(t, path, "1.0.0"))
+			stolen.Sign(t, s.server, path, s.server.Push(t, path, "1.1.0"))
+			s.policy("shop", signed)
+			s.microservice("shop", "shop", "release 1.1.0")
+			p, _ := s.pass("shop")
+			same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+			writes := s.writes
+			s.look("shop")
+			same(t, "writes while nothing changes", s.writes, writes)
+			s.keys(map[string][]byte{"new.pub": next.PEM(t)})
+			between(s)
+			p = s.look("shop")
+			same(t, "with the other key alone", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
 		})
 	}
 }

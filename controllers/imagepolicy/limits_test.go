@@ -1,0 +1,60 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Tags that spec.tagFilter does not admit do not use up spec.limits.tags: versions that
+// sort behind thousands of commits are found.
+func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
+	s := begin(t)
+	s.push("v1.0.0", "v1.1.0")
+	var tags []string
+	for i := range 1500 {
+		tags = append(tags, fmt.Sprintf("sha-%07d", i))
+	}
+	s.server.SetTags(path, append(tags, "v1.0.0", "v1.1.0"))
+	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) {
+		p.Limits.Tags = 1000
+		p.TagFilter = &v1alpha1.TagFilter{Pattern: "^v"}
+	})
+	p, _ := s.pass("shop")
+	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	same(t, "Truncated", condition(p, "Truncated"), "False Complete: all tags and groups are considered")
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.TagFilter = nil })
+	p = s.look("shop")
+	same(t, "offered without a filter", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: raise spec.limits.tags, choose tags with spec.tagFilter, or delete old ones")
+}
+
+// A tag that is deleted while its image remains is named in Ready, and withdraws its
+// version where the policy wants that, after two looks.
+func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
+	for _, untagged := range []v1alpha1.UntaggedPolicy{"", v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {
+		t.Run("untagged: "+string(untagged), func(t *testing.T) {
+			s := begin(t)
+			s.push("1.0.0", "1.1.0")
+			s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Untagged = untagged })
+			s.microservice("shop", "shop", "release 1.1.0")
+			s.pass("shop")
+			s.server.Delete(t, path, "1.1.0")
+			p := s.look("shop")
+			same(t, "after the first look", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
+			p = s.look("shop")
+			if untagged == v1alpha1.UntaggedWithdraw {
+				same(t, "after the second look", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Gone"})
+				return
+			}
+			same(t, "after the second look", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
+			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; deleted are the tags of 1.1.0, whose images remain and stay offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
+			writes := s.writes
+			s.look("shop")
+			same(t, "writes while nothing changes", s.writes, writes)
+			s.push("1.1.0")
+			same(t, "Ready when the tag is back", condition(s.look("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
+		})
+	}
+}
