@@ -2,6 +2,7 @@ package githubrepository
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,14 +27,17 @@ import (
 
 // Bounds of deliveries.
 const (
-	// maxPayload in bytes; a pull request's event has some 30 KB.
-	maxPayload = 2 << 20
-	// maxDeliveries that are read at the same time: of all, from one address, which may
-	// be that of a proxy, and for one repository. A slow body takes a place for ten
-	// seconds.
-	maxDeliveries       = 64
-	maxDeliveriesFrom   = 32
-	maxDeliveriesForOne = 4
+	// maxPayload in bytes, most of which are not kept.
+	maxPayload = github.MaxPayload
+	// maxDeliveries that are read at the same time: of all, and from one address, which
+	// may be that of a proxy. A slow body takes a place for ten seconds. There is no bound
+	// for one repository: until its signature is checked anybody may send a delivery.
+	maxDeliveries     = 64
+	maxDeliveriesFrom = 32
+	// secretAge is how long a Secret that was read is used, so that deliveries which
+	// anybody may send cost few reads. maxSecrets are kept.
+	secretAge  = 5 * time.Second
+	maxSecrets = 1024
 	// rememberedFor is how long a delivery that comes again counts as the same, of the
 	// last maxRemembered ones. GitHub sends none again by itself; people do.
 	rememberedFor = 10 * time.Minute
@@ -47,8 +51,8 @@ const (
 	coalesce = time.Second
 )
 
-// Rates for one repository: deliveries that are looked at, of which each costs a read
-// of its Secret, and looks that they lead to.
+// Rates for one repository: deliveries with the right signature that are looked at, and
+// looks that they lead to.
 const (
 	deliveriesPerSecond = 20
 	deliveriesAtOnce    = 100
@@ -59,6 +63,14 @@ const (
 // hooks takes deliveries of GitHub's webhooks, at /github/<namespace>/<name>. They are
 // hints that something changed, and only bring looks forward; a lost one costs the
 // time to the next look.
+//
+// A GitHub App and an organization have one webhook for all of their repositories: a
+// delivery is for each GitHubRepository of the namespace that names the same Secret and
+// the repository which it is about.
+//
+// What is not signed costs a sum, and one read of a Secret in five seconds; it takes
+// nothing from what is, and learns nothing from the answer, which is the same whether
+// there is a webhook at the path or not.
 //
 // Every replica takes deliveries, because a Service sends them to any. The leader looks
 // at once. Another replica cannot: it asks for a look by the annotation
@@ -75,11 +87,19 @@ type hooks struct {
 	packages func(types.NamespacedName, string)
 	count    func(result string)
 
-	places *places
-	seen   *lru.Cache // time of a delivery, by repository and delivery
+	places  *places
+	seen    *lru.Cache // time of a delivery, by repository and delivery
+	read    *lru.Cache // signing by the name of the Secret
+	nothing []byte     // signs in place of a Secret that is not there
 
 	mu      sync.Mutex
 	sources *lru.Cache // *incoming by repository
+}
+
+// signing is what a Secret said at a time.
+type signing struct {
+	at     time.Time
+	secret []byte // nil: there is none
 }
 
 // incoming is what comes for one repository.
@@ -97,7 +117,9 @@ type incoming struct {
 // ready gives hooks of which the fields for others are set.
 func (h *hooks) ready() *hooks {
 	h.places = &places{taken: map[string]int{}}
-	h.seen, h.sources = lru.New(maxRemembered), lru.New(maxSources)
+	h.seen, h.sources, h.read = lru.New(maxRemembered), lru.New(maxSources), lru.New(maxSecrets)
+	h.nothing = make([]byte, 32)
+	rand.Read(h.nothing) // never fails
 	return h
 }
 
@@ -120,9 +142,8 @@ var refusals = map[int]string{
 	http.StatusBadRequest:            "Malformed",
 }
 
-// ServeHTTP answers one delivery: 202 where it is accepted, ignored or known, which is
-// all that whoever knows the secret is told. A repository that is unknown, and one
-// without a webhook, are both 404.
+// ServeHTTP answers one delivery: 202 where it is accepted, ignored or known. A
+// repository that is unknown, one without a webhook, and a wrong signature are all 401.
 func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code, result, text := h.take(r)
 	h.count(result)
@@ -159,47 +180,93 @@ func (h *hooks) take(r *http.Request) (code int, result, text string) {
 	if !ok {
 		return unknown()
 	}
-	var repository v1alpha1.GitHubRepository
-	switch err := h.repositories.Get(r.Context(), key, &repository); {
-	case apierrors.IsNotFound(err):
-		return unknown()
-	case err != nil:
-		return h.failed(r, "get GitHubRepository", err)
-	case repository.Spec.WebhookSecretRef == nil:
-		return unknown()
-	}
-	in := h.source(key)
-	if !in.deliveries.AllowN(h.clock.Now(), 1) {
-		return http.StatusTooManyRequests, resultTooMany, "too many deliveries"
-	}
-	leaveOne, ok := h.places.enter(place{"for " + key.String(), maxDeliveriesForOne})
-	if !ok {
-		return http.StatusTooManyRequests, resultTooMany, "too many deliveries at once"
-	}
-	defer leaveOne()
-	var secret corev1.Secret
-	err = h.secrets.Get(r.Context(), client.ObjectKey{Namespace: key.Namespace, Name: repository.Spec.WebhookSecretRef.Name}, &secret)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && len(secret.Data[keyWebhookSecret]) == 0:
-		return unknown() // the condition WebhookReady says why
-	case err != nil:
-		return h.failed(r, "get Secret", err)
-	}
-	event, err := github.ParseWebhook(r, secret.Data[keyWebhookSecret], maxPayload)
+	repository, secret, err := h.signer(r.Context(), key)
 	if err != nil {
-		var e *github.WebhookError
-		if errors.As(err, &e) {
-			return refused(e.Status, e.Reason)
-		}
+		return h.failed(r, "read webhook", err)
+	}
+	known := len(secret) > 0
+	if !known {
+		secret = h.nothing
+	}
+	event, err := github.ParseWebhook(r, secret, maxPayload)
+	var e *github.WebhookError
+	switch {
+	case errors.As(err, &e) && e.Status == http.StatusUnauthorized && !known:
+		return http.StatusUnauthorized, resultUnknown, e.Reason // the condition WebhookReady says why
+	case errors.As(err, &e):
+		return refused(e.Status, e.Reason)
+	case err != nil:
 		return h.failed(r, "read delivery", err)
+	}
+	if !h.source(key).deliveries.AllowN(h.clock.Now(), 1) {
+		return http.StatusTooManyRequests, resultTooMany, "too many deliveries"
 	}
 	if h.again(key, event.Delivery) {
 		return http.StatusAccepted, resultDuplicate, "taken before"
 	}
-	if !h.follow(key, in, &repository, event) {
+	about, err := h.about(r.Context(), repository, event)
+	if err != nil {
+		return h.failed(r, "list GitHubRepositories", err)
+	}
+	followed := false
+	for _, one := range about {
+		followed = h.follow(one, h.source(one), event) || followed
+	}
+	if !followed {
 		return http.StatusAccepted, resultIgnored, "ignored"
 	}
 	return http.StatusAccepted, resultAccepted, "accepted"
+}
+
+// signer gives the repository at a path, and the secret that signs its deliveries; nil
+// without one.
+func (h *hooks) signer(ctx context.Context, key types.NamespacedName) (*v1alpha1.GitHubRepository, []byte, error) {
+	var repository v1alpha1.GitHubRepository
+	err := h.repositories.Get(ctx, key, &repository)
+	if apierrors.IsNotFound(err) || err == nil && repository.Spec.WebhookSecretRef == nil {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("get GitHubRepository: %w", err)
+	}
+	name := client.ObjectKey{Namespace: key.Namespace, Name: repository.Spec.WebhookSecretRef.Name}
+	now := h.clock.Now()
+	if known, ok := h.read.Get(name); ok && now.Sub(known.(signing).at) < secretAge {
+		return &repository, known.(signing).secret, nil
+	}
+	var secret corev1.Secret
+	if err := h.secrets.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("get Secret: %w", err)
+	}
+	h.read.Add(name, signing{now, secret.Data[keyWebhookSecret]})
+	return &repository, secret.Data[keyWebhookSecret], nil
+}
+
+// about gives the GitHubRepositories that an event is about: of those that name the same
+// Secret as the one at whose path it came, each of the repository of the event, or all
+// where it names none.
+func (h *hooks) about(ctx context.Context, at *v1alpha1.GitHubRepository, e github.Event) ([]types.NamespacedName, error) {
+	var all v1alpha1.GitHubRepositoryList
+	if err := h.repositories.List(ctx, &all, client.InNamespace(at.Namespace)); err != nil {
+		return nil, err
+	}
+	var about []types.NamespacedName
+	for i := range all.Items {
+		one := &all.Items[i]
+		if ref := one.Spec.WebhookSecretRef; ref != nil && ref.Name == at.Spec.WebhookSecretRef.Name && isAbout(e, one) {
+			about = append(about, client.ObjectKeyFromObject(one))
+		}
+	}
+	return about, nil
+}
+
+// isAbout reports whether an event is about a repository, by its number, which it keeps
+// when it is renamed, or one of its names.
+func isAbout(e github.Event, repository *v1alpha1.GitHubRepository) bool {
+	return e.Repository == "" ||
+		e.RepositoryID != 0 && e.RepositoryID == repository.Status.RepositoryID ||
+		strings.EqualFold(e.Repository, repository.Spec.Owner+"/"+repository.Spec.Repo) ||
+		strings.EqualFold(e.Repository, repository.Status.Repository)
 }
 
 // places counts what is under way, by what it takes a place of.
@@ -298,18 +365,16 @@ func (h *hooks) again(key types.NamespacedName, delivery string) bool {
 }
 
 // looked are the events that lead to a look.
-var looked = map[string]bool{"pull_request": true, "push": true, "create": true, "delete": true, "release": true}
+var looked = map[string]bool{
+	"pull_request": true, "push": true, "create": true, "delete": true, "release": true,
+	"repository": true, "installation": true, "installation_repositories": true,
+}
 
-// packaged are the events that tell of a new version of a package.
+// packaged are the events about a new version of a package.
 var packaged = map[string]bool{"package": true, "registry_package": true}
 
-// follow gathers what an event hints at, and says whether it is of any interest. One
-// of an organization's webhook may be about another repository.
-func (h *hooks) follow(key types.NamespacedName, in *incoming, repository *v1alpha1.GitHubRepository, e github.Event) bool {
-	named := repository.Spec.Owner + "/" + repository.Spec.Repo
-	if e.Repository != "" && !strings.EqualFold(e.Repository, named) && !strings.EqualFold(e.Repository, repository.Status.Repository) {
-		return false
-	}
+// follow gathers what an event hints at, and reports whether it is of any interest.
+func (h *hooks) follow(key types.NamespacedName, in *incoming, e github.Event) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {

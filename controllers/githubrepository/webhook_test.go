@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -120,13 +121,13 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 		"large":            {func(r *http.Request) { body(r, make([]byte, maxPayload+1)) }, 413, "TooLarge"},
 		"large, unsaid":    {func(r *http.Request) { body(r, make([]byte, maxPayload+1)); r.ContentLength = -1 }, 413, "TooLarge"},
 		"without id":       {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, 400, "Malformed"},
-		"elsewhere":        {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/absent" }, 404, "Unknown"},
-		"without webhook":  {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/without" }, 404, "Unknown"},
-		"secret is absent": {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/unsaid" }, 404, "Unknown"},
+		"elsewhere":        {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/absent" }, 401, "Unknown"},
+		"without webhook":  {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/without" }, 401, "Unknown"},
+		"secret is absent": {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/unsaid" }, 401, "Unknown"},
 		"secret is empty": {func(r *http.Request) {
 			r.URL.Path = "/github/" + d.namespace + "/empty"
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, nil))
-		}, 404, "Unknown"},
+		}, 401, "Unknown"},
 		"another path": {func(r *http.Request) { r.URL.Path = "/" }, 404, "Unknown"},
 		"a deep path":  {func(r *http.Request) { r.URL.Path += "/more" }, 404, "Unknown"},
 		"no name":      {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/" }, 404, "Unknown"},
@@ -153,9 +154,9 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: results are %v, want one more %s", name, d.results, test.result)
 		}
 		d.mu.Unlock()
-		if test.want == 404 {
+		if test.result == "Unknown" && test.want == 401 || name == "another secret" {
 			if none != "" && none != string(text) {
-				t.Errorf("%s: answers %q, others of 404 %q", name, text, none)
+				t.Errorf("%s: answers %q, others of 401 %q", name, text, none)
 			}
 			none = string(text)
 		}
@@ -221,62 +222,120 @@ func TestHintsAreBounded(t *testing.T) {
 
 	codes := map[int]int{}
 	for range deliveriesAtOnce + 50 {
-		codes[d.send(d.repo.PullRequestEvent(1, "edited"), "guessed")]++
+		codes[d.send(d.repo.PullRequestEvent(1, "edited"), "signs")]++
 	}
-	same(t, "answers to a flood", codes, map[int]int{401: deliveriesAtOnce, 429: 50})
+	same(t, "answers to a flood", codes, map[int]int{202: deliveriesAtOnce, 429: 50})
 	d.clock.Step(10 * time.Second)
 	same(t, "answer after it", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
 }
 
-// Slow bodies for one repository, with signatures that nobody checked yet, stop no
-// delivery for another one, nor those from one address all that come from others.
+// What anybody may send takes nothing from what is signed: neither its rate nor its
+// places, and few reads of Secrets.
+func TestUnsignedDeliveries(t *testing.T) {
+	d := serve(t)
+	reads := &countingReader{Reader: d.hooks.secrets}
+	d.hooks.secrets = reads
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	codes := map[int]int{}
+	for range deliveriesAtOnce + 50 {
+		codes[d.send(d.repo.PullRequestEvent(n, "edited"), "guessed")]++
+	}
+	same(t, "answers to a flood", codes, map[int]int{401: deliveriesAtOnce + 50})
+	same(t, "answer to what is signed", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+	same(t, "reads of the Secret", reads.count, 1)
+
+	d.secret("webhook", "secret", "changed")
+	d.clock.Step(secretAge)
+	same(t, "answer by the Secret of before", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
+	same(t, "answer by the Secret of now", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
+	same(t, "reads of the Secret", reads.count, 2)
+}
+
+type countingReader struct {
+	client.Reader
+	count int
+}
+
+func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	c.count++
+	return c.Reader.Get(ctx, key, obj, opts...)
+}
+
+// Slow bodies, with signatures that are not checked yet, stop no delivery, neither for
+// the same repository nor for another one, and those from one address none from others.
 func TestSlowDeliveries(t *testing.T) {
 	d := serve(t)
-	d.repository("other", func(r *v1alpha1.GitHubRepositorySpec) { r.WebhookSecretRef = &v1alpha1.Reference{Name: "webhook"} })
-	slow := func() (code int) {
+	slow := func() {
 		body, end := io.Pipe()
 		t.Cleanup(func() { end.Close() })
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.path("other"), body)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.path("shop"), body)
 		if err != nil {
 			t.Error(err)
-			return 0
+			return
 		}
 		request.Header.Set("X-Hub-Signature-256", "sha256=00")
 		request.Header.Set("Content-Type", "application/json")
 		go end.Write([]byte("{"))
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return 0 // the test is over
+		if response, err := http.DefaultClient.Do(request); err == nil { // else the test is over
+			response.Body.Close()
 		}
-		defer response.Body.Close()
-		return response.StatusCode
 	}
-	for range maxDeliveriesForOne {
+	for range maxDeliveriesFrom - 1 {
 		go slow()
 	}
 	await.Nil(t, func(context.Context) error {
-		if n := d.hooks.places.count("for " + d.key("other").String()); n != maxDeliveriesForOne {
+		if n := d.hooks.places.count("all"); n != maxDeliveriesFrom-1 {
 			return fmt.Errorf("%d deliveries are under way", n)
 		}
 		return nil
 	})
-	same(t, "answer to one more", slow(), 429)
 	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
-	same(t, "answer for another repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
-
-	var leaves []func()
-	for range maxDeliveriesFrom - maxDeliveriesForOne {
-		leave, ok := d.hooks.places.enter(place{"from 127.0.0.1", maxDeliveriesFrom})
-		if !ok {
-			t.Fatal("an address has no place")
-		}
-		leaves = append(leaves, leave)
+	same(t, "answer for the same repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
+	leave, ok := d.hooks.places.enter(place{"from 127.0.0.1", maxDeliveriesFrom})
+	if !ok {
+		t.Fatal("the address has no place")
 	}
 	same(t, "answer while the address has no place", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
-	for _, leave := range leaves {
-		leave()
-	}
+	leave()
 	same(t, "answer then", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+}
+
+// A GitHub App has one webhook: what it says about any repository of the namespace that
+// names the same Secret is for that one.
+func TestDeliveriesOfAnApp(t *testing.T) {
+	d := serve(t)
+	cart := d.github.AddRepository("acme/cart")
+	signed := func(secret string) func(*v1alpha1.GitHubRepositorySpec) {
+		return func(r *v1alpha1.GitHubRepositorySpec) {
+			r.Repo, r.WebhookSecretRef = "cart", &v1alpha1.Reference{Name: secret}
+		}
+	}
+	d.secret("other", "secret", "signs")
+	d.repository("cart", signed("webhook"))
+	d.repository("elsewhere", signed("other"))
+	same(t, "answer", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
+	same(t, "passed on", d.after(coalesce), []string{"cart []"})
+	suspended := githubtest.Delivery{ID: "1", Event: "installation", Payload: []byte(`{"action":"suspend"}`)}
+	same(t, "answer", d.send(suspended, "signs"), 202)
+	same(t, "passed on about an installation", d.after(coalesce), []string{"cart []", "shop []"})
+
+	// The repository is renamed, which no look has seen yet.
+	d.pass("shop")
+	d.repo.Rename("acme/store")
+	renamed := githubtest.Delivery{ID: "2", Event: "push", Payload: fmt.Appendf(nil, `{"repository":{"id":%d,"full_name":"acme/store"}}`, d.repo.ID())}
+	same(t, "answer", d.send(renamed, "signs"), 202)
+	same(t, "passed on after a rename", d.after(coalesce), []string{"shop []"})
+}
+
+// A push of 2,048 commits, which is the most that GitHub puts into one delivery, has
+// more bytes than are kept.
+func TestLargePush(t *testing.T) {
+	d := serve(t)
+	commit := fmt.Sprintf(`{"id":%q,"message":%q}`, strings.Repeat("a", 40), strings.Repeat("m", 1400))
+	payload := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"full_name":"acme/shop"},"commits":[%s%s]}`, strings.Repeat(commit+",", 2047), commit)
+	same(t, "answer", d.send(githubtest.Delivery{ID: "1", Event: "push", Payload: []byte(payload)}, "signs"), 202)
+	same(t, "passed on", d.after(coalesce), []string{"shop []"})
+	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
 // A replica that is not the leader asks the leader for the look.

@@ -36,7 +36,7 @@ func TestParseWebhook(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			test.want.Delivery = test.delivery.ID
+			test.want.Delivery, test.want.RepositoryID = test.delivery.ID, w.repo.ID()
 			for range 2 { // and once more, as redelivered
 				r := must(test.delivery.Request(t.Context(), "http://heighliner.example/hook", secret))(t)
 				if diff := cmp.Diff(test.want, must(ParseWebhook(r, secret, 0))(t)); diff != "" {
