@@ -8,7 +8,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type HookType string
 
 const (
-	// HookConfirmRollout is a gate: the release has no pods before it opens.
+	// HookConfirmRollout is a gate: the release has no pods before it opens. A gate that
+	// waits, as this one, ConfirmTrafficIncrease and ConfirmPromotion, ends the rollout
+	// when it answers 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check, once, when the release is available and before its
 	// first traffic. The release fails when it fails.
@@ -33,7 +35,7 @@ const (
 
 // Hook is an HTTP endpoint that is asked, or told, on the way of a release to
 // active. An answer of 200 to 204 is a yes, every other answer, and none in time, a
-// no.
+// no. 412 is a no for good, of the types whose no waits otherwise: the release fails.
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps goes with the types Rollout and ConfirmTrafficIncrease only"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval goes with the types that are asked again and again: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries goes with the types PreRollout, Rollout, PostRollout and Event; the others are asked again each interval"
@@ -117,7 +119,7 @@ const (
 	// HookDelivered is a check that passed, or a message that was taken.
 	HookDelivered HookPhase = "Delivered"
 	// HookFailed is a check that failed, or a message that was not taken, after all
-	// retries.
+	// retries; or a gate that refused for good.
 	HookFailed HookPhase = "Failed"
 )
 

@@ -34,6 +34,15 @@ const (
 	maxTimeout = time.Minute
 )
 
+// StatusRefused of an answer is the no of a gate that is for good: the rollout ends.
+const StatusRefused = http.StatusPreconditionFailed
+
+// reply to one call.
+type reply struct {
+	yes, refused bool
+	message      string
+}
+
 // Credentials of a hook.
 type Credentials struct {
 	// Key signs the calls; nil: they are not signed.
@@ -54,31 +63,32 @@ func Sign(key []byte, timestamp string, body []byte) string {
 
 // call asks once. It ends with the hook's timeout, and never fails: what keeps it
 // from an answer is a no.
-func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) (bool, string) {
+func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) reply {
 	ctx, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
 	defer cancel()
-	yes, message, err := p.post(ctx, q, credentials)
+	answer, err := p.post(ctx, q, credentials)
 	if err != nil {
 		why := cause(err, timeout(&q.Hook))
 		if refused := new(outbound.RefusedError); errors.As(err, &refused) {
 			why = uncallable + why
 		}
-		return false, line(why)
+		return reply{message: line(why)}
 	}
-	return yes, line(message)
+	answer.message = line(answer.message)
+	return answer
 }
 
-func (p *Pool) post(ctx context.Context, q *Question, credentials Credentials) (bool, string, error) {
+func (p *Pool) post(ctx context.Context, q *Question, credentials Credentials) (reply, error) {
 	now := p.now()
 	body := q.Body
 	body.Time = now.UTC()
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return false, "", fmt.Errorf("write body: %w", err)
+		return reply{}, fmt.Errorf("write body: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, q.Hook.URL, bytes.NewReader(raw))
 	if err != nil {
-		return false, "", err
+		return reply{}, err
 	}
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	req.Header.Set("Content-Type", "application/json")
@@ -90,25 +100,28 @@ func (p *Pool) post(ctx context.Context, q *Question, credentials Credentials) (
 	}
 	client, err := p.client(credentials.CA)
 	if err != nil {
-		return false, "", err
+		return reply{}, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return false, "", err
+		return reply{}, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil && len(text) == 0 {
-		return false, "", fmt.Errorf("read answer: %w", err)
+		return reply{}, fmt.Errorf("read answer: %w", err)
 	}
-	yes := resp.StatusCode >= 200 && resp.StatusCode <= 204
-	message := fmt.Sprintf("HTTP %d", resp.StatusCode)
+	answer := reply{
+		yes:     resp.StatusCode >= 200 && resp.StatusCode <= 204,
+		refused: resp.StatusCode == StatusRefused,
+		message: fmt.Sprintf("HTTP %d", resp.StatusCode),
+	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		message += ": redirects are not followed"
+		answer.message += ": redirects are not followed"
 	} else if first := firstLine(string(text)); first != "" {
-		message += ": " + first
+		answer.message += ": " + first
 	}
-	return yes, message, nil
+	return answer, nil
 }
 
 // clientOptions bound a call. Its time is bounded by the hook's timeout.

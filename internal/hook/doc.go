@@ -35,6 +35,10 @@ func polled(t hlnr.HookType) bool {
 	return t == hlnr.HookRollback || gates(t) && t != hlnr.HookPreRollout
 }
 
+// refuses reports whether a hook can end a rollout for good, by an answer of
+// StatusRefused: a gate that waits otherwise.
+func refuses(t hlnr.HookType) bool { return gates(t) && polled(t) }
+
 // message says that a hook is told something, and decides nothing.
 func message(t hlnr.HookType) bool {
 	return t == hlnr.HookPostRollout || t == hlnr.HookEvent

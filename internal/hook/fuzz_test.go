@@ -22,11 +22,12 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-// Whatever a receiver answers: only 200 to 204 agree, and what is shown of it is one
-// line of valid text, of bounded length.
+// Whatever a receiver answers: only 200 to 204 agree, only 412 refuses for good, and what
+// is shown of it is one line of valid text, of bounded length.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, "")
 	f.Add(409, "freeze until Monday\nmore")
+	f.Add(412, "the change was withdrawn")
 	f.Add(307, "\x1b[31m\xff\u2028…")
 	f.Add(204, strings.Repeat("é", maxMessage))
 	f.Fuzz(func(t *testing.T, code int, body string) {
@@ -40,9 +41,10 @@ func FuzzAnswer(f *testing.F) {
 		}
 		p.shared = &http.Client{Transport: answered{code, body}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookConfirmPromotion, URL: "http://receiver.example/"}}
-		yes, message := p.call(context.Background(), &q, Credentials{})
-		if yes != (code <= 204) {
-			t.Errorf("%d is taken for a yes: %t", code, yes)
+		got := p.call(context.Background(), &q, Credentials{})
+		message := got.message
+		if got.yes != (code <= 204) || got.refused != (code == StatusRefused) {
+			t.Errorf("%d is taken for a yes: %t, for a refusal: %t", code, got.yes, got.refused)
 		}
 		if !utf8.ValidString(message) || len(message) > maxMessage || strings.ContainsAny(message, "\n\r\x00\x1b") {
 			t.Errorf("%d %q: message %q of %d bytes", code, body, message, len(message))

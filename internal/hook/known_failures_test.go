@@ -158,8 +158,8 @@ func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 			}
 			q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookEvent, URL: server.URL}}
 			for range 60 {
-				if yes, message := pool.call(context.Background(), &q, credentials); yes || message != "HTTP 500: no" {
-					t.Fatalf("%t %q", yes, message)
+				if got, want := pool.call(context.Background(), &q, credentials), (reply{message: "HTTP 500: no"}); got != want {
+					t.Fatalf("%+v", got)
 				}
 			}
 			const most = 8

@@ -228,7 +228,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Question)
 	case d.running:
 		return time.Time{}
 	case d.outcome != nil:
-		if !polled(q.Hook.Type) || d.outcome.Yes {
+		if !polled(q.Hook.Type) || d.outcome.Yes || d.outcome.Refused {
 			return time.Time{} // the next pass finds the outcome
 		}
 		if !equality.Semantic.DeepEqual(d.question.Hook, q.Hook) {
@@ -288,29 +288,30 @@ func (p *Pool) try(ctx context.Context, namespace string, q Question, attempts i
 			return Outcome{}, false
 		}
 		began := time.Now()
-		yes, message := p.attempt(ctx, namespace, &q)
+		answer := p.attempt(ctx, namespace, &q)
 		leave()
 		if ctx.Err() != nil {
 			return Outcome{}, false
 		}
 		attempts++
-		p.observe(q.Hook.Type, yes, time.Since(began))
-		if yes || retry >= retries(&q.Hook) {
-			return Outcome{Yes: yes, Attempts: attempts, Message: message, Time: p.now()}, true
+		p.observe(q.Hook.Type, answer.yes, time.Since(began))
+		if answer.yes || retry >= retries(&q.Hook) {
+			refused := answer.refused && refuses(q.Hook.Type)
+			return Outcome{Yes: answer.yes, Refused: refused, Attempts: attempts, Message: answer.message, Time: p.now()}, true
 		}
 	}
 }
 
 // attempt reads the credentials anew, so that a Secret that was mended helps, and
 // calls once.
-func (p *Pool) attempt(ctx context.Context, namespace string, q *Question) (bool, string) {
+func (p *Pool) attempt(ctx context.Context, namespace string, q *Question) reply {
 	var credentials Credentials
 	if q.Hook.SecretRef != nil || q.Hook.CASecretRef != nil {
 		read, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
 		defer cancel()
 		var err error
 		if credentials, err = p.credentials(read, namespace, &q.Hook); err != nil {
-			return false, line(err.Error())
+			return reply{message: line(err.Error())}
 		}
 	}
 	return p.call(ctx, q, credentials)

@@ -315,6 +315,38 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// 412 of a gate that waits is for good: it is not asked again. Of another hook it is a no
+// like any other.
+func TestRefusedForGood(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[hlnr.HookType]bool{
+		hlnr.HookConfirmRollout: true, hlnr.HookConfirmTrafficIncrease: true, hlnr.HookConfirmPromotion: true,
+		hlnr.HookPreRollout: false, hlnr.HookRollout: false, hlnr.HookRollback: false, hlnr.HookPostRollout: false, hlnr.HookEvent: false,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			w := play(t, func(w http.ResponseWriter, _ *http.Request) {
+				calls.Add(1)
+				w.WriteHeader(StatusRefused)
+				fmt.Fprintln(w, "the change was withdrawn")
+			})
+			q := w.question(kind, "id")
+			none := int32(0)
+			q.Hook.Retries = &none
+			w.ask(q)
+			got := w.outcome(t, "id")
+			got.Time = time.Time{}
+			if diff := cmp.Diff(Outcome{Refused: want, Attempts: 1, Message: "HTTP 412: the change was withdrawn"}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if next := w.ask(q); want && (!next.IsZero() || calls.Load() != 1) {
+				t.Errorf("it is asked again at %s, after %d calls", next, calls.Load())
+			}
+		})
+	}
+}
+
 // A gate is asked once an interval until it says yes, and then no more.
 func TestPolling(t *testing.T) {
 	t.Parallel()

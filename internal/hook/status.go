@@ -15,6 +15,8 @@ import (
 type Outcome struct {
 	// Yes is an answer of 200 to 204.
 	Yes bool
+	// Refused is an answer of StatusRefused to a gate that waits otherwise.
+	Refused bool
 	// Attempts to deliver, since this process began to.
 	Attempts int
 	// Message is the first line of the answer, or why there was none.
@@ -99,7 +101,7 @@ func present(old *hlnr.HookStatus, q *Question, outcomes map[string]Outcome, now
 // always taken over. Another wording of the same no is, once in a while only: it would
 // cost a write each time.
 func answer(s hlnr.HookStatus, o Outcome, now time.Time) hlnr.HookStatus {
-	phase := phaseOf(s.Type, o.Yes)
+	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
 	recent := s.Time != nil && now.Sub(s.Time.Time) < quiet
 	if s.Phase == phase && s.Attempts > 0 && !edited && (s.Message == o.Message || recent && gist(s.Message) == gist(o.Message)) {
@@ -111,11 +113,13 @@ func answer(s hlnr.HookStatus, o Outcome, now time.Time) hlnr.HookStatus {
 }
 
 // phaseOf says what an answer means.
-func phaseOf(t hlnr.HookType, yes bool) hlnr.HookPhase {
+func phaseOf(t hlnr.HookType, o Outcome) hlnr.HookPhase {
 	switch {
-	case yes && (gates(t) || t == hlnr.HookRollback):
+	case o.Refused:
+		return hlnr.HookFailed
+	case o.Yes && (gates(t) || t == hlnr.HookRollback):
 		return hlnr.HookOpen
-	case yes:
+	case o.Yes:
 		return hlnr.HookDelivered
 	case polled(t):
 		return hlnr.HookWaiting

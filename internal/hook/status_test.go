@@ -41,6 +41,7 @@ func TestFold(t *testing.T) {
 	t.Parallel()
 	now := waited.Add(time.Hour)
 	yes, no := Outcome{Yes: true, Attempts: 2, Message: "HTTP 200"}, Outcome{Attempts: 1, Message: "HTTP 409: not yet"}
+	refused := Outcome{Refused: true, Attempts: 3, Message: "HTTP 412: never"}
 	for kind, phases := range map[hlnr.HookType]struct{ unanswered, yes, no hlnr.HookPhase }{
 		hlnr.HookConfirmRollout:         {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookWaiting},
 		hlnr.HookPreRollout:             {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookFailed},
@@ -72,10 +73,15 @@ func TestFold(t *testing.T) {
 			if len(Due(asked, questions)) != 1 {
 				t.Error("what nobody answered is not due")
 			}
-			for _, answer := range []struct {
+			answers := []struct {
 				outcome Outcome
 				want    hlnr.HookPhase
-			}{{yes, phases.yes}, {no, phases.no}} {
+			}{{yes, phases.yes}, {no, phases.no}}
+			if refuses(kind) {
+				answers = append(answers, answers[0])
+				answers[2].outcome, answers[2].want = refused, hlnr.HookFailed
+			}
+			for _, answer := range answers {
 				got := p.Fold(asked, questions, map[string]Outcome{id: answer.outcome, "of another question": no}, now)
 				if phase(got) != answer.want {
 					t.Fatalf("after %+v: %q, want %q", answer.outcome, phase(got), answer.want)

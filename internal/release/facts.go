@@ -239,7 +239,7 @@ type GateFact struct {
 	Point Point
 	// Since is the run's GateTime that they answer.
 	Since time.Time
-	// Open: all agree. Failed: one said no and is not asked again.
+	// Open: all agree. Failed: one said no for good, and the rollout ends.
 	Open, Failed bool
 	// Message says more.
 	Message string

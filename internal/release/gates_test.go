@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		"another point": {func(f *GateFact) { f.Point = ConfirmTrafficIncrease }, Canary},
 		"another wait":  {func(f *GateFact) { f.Since = t0 }, Canary},
 		"no":            {func(f *GateFact) { f.Open = false }, Canary},
-		"failed":        {func(f *GateFact) { f.Open, f.Failed = false, true }, Canary},
+		"no, for good":  {func(f *GateFact) { f.Open, f.Failed = false, true }, Error},
 	} {
 		t.Run("gate: "+name, func(t *testing.T) {
 			t.Parallel()

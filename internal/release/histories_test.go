@@ -1070,12 +1070,37 @@ var histories = []scene{
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(time.Hour)
 		h.want("the day at the gate is no part of the deadline", map[string]string{"1.1.0": "canary 10"})
-		h.hooks[ConfirmTrafficIncrease], h.hooks[ConfirmPromotion] = "", "fail"
+		h.hooks[ConfirmTrafficIncrease], h.hooks[ConfirmPromotion] = "", "no"
 		h.run(24 * time.Hour)
 		h.want("before the promotion", map[string]string{"1.1.0": "canary 50"})
 		h.hooks[ConfirmPromotion] = ""
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: each gate can refuse for good", func(h tale) {
+		for i, p := range []Point{ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion} {
+			version := fmt.Sprintf("1.%d.0", i+1)
+			if i == 0 {
+				h.live()
+				h.steps(Step{Weight: 10}, Step{Weight: 50, Confirm: true})
+				h.gates(ConfirmRollout, ConfirmPromotion)
+			}
+			h.hooks = map[Point]string{p: "no"}
+			h.push(version)
+			h.run(24 * time.Hour)
+			if r := h.ledger.Groups[0].Run; r == nil || r.Gate != p {
+				h.fail("%s: it does not wait: %+v", p, r)
+			}
+			h.hooks[p] = "fail"
+			h.run(time.Minute)
+			h.want("refused at "+string(p), map[string]string{"1.0.0": "active 100", version: "error 0"})
+			h.run(24 * time.Hour)
+			h.want("refused at "+string(p)+", later", map[string]string{"1.0.0": "active 100", version: "error 0"})
+		}
+		h.hooks = map[Point]string{}
+		h.word("1.3.0", Retry, "1")
+		h.run(time.Hour)
+		h.want("tried again by a person", map[string]string{"1.3.0": "active 100"})
 	}},
 	{"hooks: a step that gives no more traffic asks nobody", func(h tale) {
 		h.live()

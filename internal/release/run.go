@@ -313,8 +313,8 @@ func (s *scope) condemned(run *Run, r *Row, c Child) (reason, message string) {
 	if message := s.brokenTogether(r.Version); message != "" {
 		return togetherFailed, message
 	}
-	if f := s.answer(run, c); run.Gate == PreRollout && f.Failed {
-		return "HookFailed", or(f.Message, "a hook of PreRollout failed")
+	if f := s.answer(run, c); f.Failed {
+		return "HookFailed", or(f.Message, fmt.Sprintf("a hook of %s failed, or refused for good", run.Gate))
 	}
 	return "", ""
 }
