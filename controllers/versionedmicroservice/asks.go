@@ -38,9 +38,12 @@ func newAsks(mgr ctrl.Manager, opts Options) (*asks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics of hooks: %w", err)
 	}
-	// Lists of Services need an informer, which is another controller's otherwise.
+	// Lists need an informer, which is another controller's otherwise.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Service{}); err != nil {
 		return nil, fmt.Errorf("cache Services: %w", err)
+	}
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &hlnr.NetworkPolicy{}); err != nil {
+		return nil, fmt.Errorf("cache networkpolicies.hlnr.io: %w", err)
 	}
 	a, secrets := &asks{}, secrets{live: mgr.GetAPIReader()}
 	agent := cmp.Or(opts.UserAgent, "heighliner")

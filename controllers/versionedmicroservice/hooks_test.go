@@ -249,7 +249,7 @@ func TestHooksOfARelease(t *testing.T) {
 	s.hook("event", hlnr.HookDelivered)
 	if diff := cmp.Diff([]hook.Body{{
 		APIVersion: hook.APIVersion, Type: hlnr.HookPostRollout, Name: "postrollout", Namespace: s.ms.Namespace, Microservice: "shop", Group: "1-x",
-		Release: releaseName, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: hlnr.ReleaseError, Reason: "HookFailed",
+		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: hlnr.ReleaseError, Reason: "HookFailed",
 		Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
 	}}, r.of("postrollout"), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ID" || p.Last().String() == ".Time" }, cmp.Ignore())); diff != "" {
 		t.Errorf("the end was told so (-want +got):\n%s", diff)

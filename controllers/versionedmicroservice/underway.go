@@ -55,6 +55,9 @@ func (r *reconciler) observeWay(ctx context.Context, o *observed) (*underWay, er
 	if place == nil {
 		return nil, nil
 	}
+	if err := r.observeReach(ctx, place); err != nil {
+		return nil, err
+	}
 	w := &underWay{place: place, point: pointOf(place)}
 	if w.point == nil || w.spec() == nil {
 		return w, nil

@@ -31,6 +31,10 @@ type Body struct {
 	Microservice string `json:"microservice"`
 	Group        string `json:"group"`
 	Release      string `json:"release"`
+	// Services of the release in its namespace, one for each NetworkPolicy, by name.
+	Services []string `json:"services"`
+	// URL of a domain that routes to the release alone; "" for none.
+	URL string `json:"url"`
 	// Version of the release, and the group's active one where that is another.
 	Version         string `json:"version"`
 	PreviousVersion string `json:"previousVersion"`
@@ -66,6 +70,9 @@ type Place struct {
 	// Round is when the present round of checks began, in a step that is measured;
 	// zero: none is due.
 	Round time.Time
+	// Services of the release, by name, and the URL at which it alone answers; "" for none.
+	Services []string
+	URL      string
 }
 
 // PlaceOf finds a release in the ledger of its Microservice; nil where it has no row.
@@ -226,11 +233,14 @@ func (p *Place) body(h hlnr.Hook, key []string) Body {
 	b := Body{
 		APIVersion: APIVersion, ID: id(p.UID, h, key), Type: h.Type, Name: h.Name, Metadata: h.Metadata,
 		Namespace: p.Microservice.Namespace, Microservice: p.Microservice.Name, Group: p.Group.Slug,
-		Release: p.Row.VersionedMicroservice, Version: p.Row.SemVer.Version,
+		Release: p.Row.VersionedMicroservice, Services: p.Services, URL: p.URL, Version: p.Row.SemVer.Version,
 		Weight: p.Row.Weight, Phase: p.Row.Status, Reason: p.Row.Reason, Attempt: p.Row.Attempt,
 	}
 	if p.Group.Active != b.Version {
 		b.PreviousVersion = p.Group.Active
+	}
+	if b.Services == nil {
+		b.Services = []string{}
 	}
 	if b.Metadata == nil {
 		b.Metadata = map[string]hlnr.HookMetadataValue{}

@@ -227,14 +227,17 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	group.Run.Gate, group.Run.GateTime, group.Run.Release = hlnr.GateConfirmTrafficIncrease, &gated, release.Name
 	group.Releases[0].VersionedMicroservice = release.Name
 	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
-	questions := PlaceOf(ms, release).Questions(nil)
-	body := questions[0].Body
+	place := PlaceOf(ms, release)
+	place.Services, place.URL = []string{release.Name + "-r1f0c9a7b3"}, "https://canary.shop.example.com"
+	body := place.Questions(nil)[0].Body
 	body.ID, body.Time = "0d6f0b4c1c6e4a5f9d1c2b3a4e5f6071", began
 	raw, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.ReplaceAll(strings.TrimSpace(block), `{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }")
+	want := strings.NewReplacer(
+		`{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }", `["shop-1-4-3-5b1c0d9e-r1f0c9a7b3"]`, "[\n    \"shop-1-4-3-5b1c0d9e-r1f0c9a7b3\"\n  ]",
+	).Replace(strings.TrimSpace(block))
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-documented +sent):\n%s", diff)
 	}
@@ -251,7 +254,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	got.ID = ""
 	want := Body{
 		APIVersion: APIVersion, Type: hlnr.HookPostRollout, Name: "postrollout", Namespace: "shop", Microservice: "shop", Group: "1-x",
-		Release: "new", Version: "1.4.3", Weight: 100, Phase: hlnr.ReleaseActive, Reason: "Promoted",
+		Release: "new", Services: []string{}, Version: "1.4.3", Weight: 100, Phase: hlnr.ReleaseActive, Reason: "Promoted",
 		Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
