@@ -52,13 +52,15 @@ var happenings = []happening{
 	{"write", 14, func(w *world, a, b int) { w.perform(w.leaders[a%2]) }},
 	{"crash", 1, func(w *world, a, b int) { w.crash(a % 2) }},
 	{"pods", 14, func(w *world, a, b int) {
-		for _, o := range w.objects {
+		w.autoscalers()
+		for _, name := range w.names() {
+			o := w.objects[name]
 			w.pods(o)
 			w.report(o)
 		}
 	}},
 	{"pods of one", 4, func(w *world, a, b int) {
-		if o, ok := pick(w.objects, a); ok && o.why == "" && o.ready < o.Replicas && !o.Terminating {
+		if o, ok := pick(w.objects, a); ok && o.why == "" && o.ready < o.Replicas && !o.Terminating && w.free() > 0 {
 			o.ready++
 			delete(w.taken, o.Release)
 		}
@@ -206,7 +208,7 @@ var happenings = []happening{
 		w.edit("pin", func(s *Spec) {
 			if s.Pins = nil; b%3 > 0 {
 				v := versions[a%len(versions)]
-				_, name := slugOf(v)
+				_, name := w.groupOf(v)
 				pin := Pin{Version: v, Current: b%5 == 0, Global: b%2 == 0}
 				if !pin.Global {
 					pin.Group = name
@@ -220,7 +222,7 @@ var happenings = []happening{
 				s.Pins = []Pin{pin}
 				if b%11 == 1 { // and another, which may be of the same group
 					other := versions[(a+b)%len(versions)]
-					_, name := slugOf(other)
+					_, name := w.groupOf(other)
 					s.Pins = append(s.Pins, Pin{Version: other, Group: name, Current: b%4 == 0})
 				}
 			}
@@ -260,10 +262,9 @@ var happenings = []happening{
 	{"gates", 1, func(w *world, a, b int) {
 		w.edit("gates", func(s *Spec) { s.Gates = someGates(a) })
 	}},
-	{"autoscaler", 3, func(w *world, a, b int) {
-		if o, ok := pick(w.objects, a); ok {
-			w.autoscale(o, 1+b%6)
-		}
+	{"load", 3, func(w *world, a, b int) {
+		w.load = b % 9
+		w.say("all traffic of a group needs %d pods", w.load)
 	}},
 	{"scale of canaries", 1, func(w *world, a, b int) {
 		w.edit("scale of canaries", func(s *Spec) { s.MatchWeight = a%2 == 0 })
@@ -272,6 +273,48 @@ var happenings = []happening{
 		if b%3 == 0 {
 			w.moved[versions[a%len(versions)]]++
 		}
+	}},
+	{"regroup", 2, func(w *world, a, b int) {
+		if b%2 == 0 {
+			w.regroup([]string{"", "all", "minor"}[a%3])
+		}
+	}},
+	{"policy made again", 1, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.remake(n)
+		}
+	}},
+	{"policy without a gateway", 1, func(w *world, a, b int) {
+		if w.nets["odd"] == nil {
+			w.policy("odd").never = true
+		} else if n, ok := pick(w.nets, a); ok && b%8 == 0 {
+			n.never = true
+		}
+	}},
+	{"clock goes back", 1, func(w *world, a, b int) {
+		w.turnBack([]time.Duration{time.Second, 30 * time.Second, time.Hour}[a%3])
+	}},
+	{"gateway forgets", 1, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			w.forget(n)
+			n.stuck = b%2 == 0
+		}
+	}},
+	{"full cluster", 2, func(w *world, a, b int) {
+		if b%2 > 0 {
+			w.fill(a%10, []string{"Unschedulable", "QuotaExceeded"}[b/2%2])
+		} else {
+			w.fill(-1, "")
+		}
+	}},
+	{"webhook", 1, func(w *world, a, b int) {
+		w.refuse = b%2 > 0
+		w.say("creations are refused: %t", w.refuse)
+	}},
+	{"pin a preview", 1, func(w *world, a, b int) {
+		w.edit("pin a preview", func(s *Spec) {
+			s.Pins = []Pin{{Group: []string{"7", "8", "12"}[a%3], Version: []string{"pr-7-a", "pr-7-b", "pr-8-a"}[b%3]}}
+		})
 	}},
 	{"restore", 4, func(w *world, a, b int) {
 		if b%4 == 0 {
@@ -304,7 +347,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts are the specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3
 
 // begin sets what a history starts with.
 func (w *world) begin(start int) {
@@ -323,6 +366,9 @@ func (w *world) begin(start int) {
 	w.spec.Previews.MaxGroups = 1 + choose(3)
 	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
 	w.policy("web").newest = choose(2) == 1
+	blind := choose(4) // a policy that is made in mid-history sees no endpoints either
+	w.blind, w.aware, w.began = blind > 0, choose(2) == 1, [2]time.Time{w.now, w.now}
+	w.pulls = choose(3) == 0
 }
 
 // deck holds each happening as often as its share.
@@ -340,7 +386,7 @@ var deck = func() []int {
 // every run ends.
 func play(ops []op, rules []rule, start int) *world {
 	w := newWorld()
-	w.rules = rules
+	w.rules, w.sparse = rules, true
 	w.play(ops, start)
 	return w
 }
@@ -375,7 +421,7 @@ func (w *world) epilogue() {
 	for _, n := range w.nets {
 		n.stuck = false
 	}
-	w.stale = false
+	w.stale, w.refuse, w.room = false, false, -1
 	w.edit("end of pause", func(s *Spec) { s.Paused = false })
 	w.run(24 * time.Hour)
 	if w.err != nil {
@@ -389,8 +435,32 @@ func (w *world) epilogue() {
 	for i := range w.ledger.Groups {
 		w.checkEnd(&w.ledger.Groups[i], p.Notes)
 	}
+	w.checkRegrouped(o, p)
 	if w.err != nil {
-		w.say("facts at the end: %+v\n%s", o, render(p))
+		w.say("facts at the end: %s", describe(o, p))
+	}
+}
+
+// checkRegrouped: a group that the grouping makes no more waits for no version that is
+// offered, and could be started.
+func (w *world) checkRegrouped(o Observed, p Plan) {
+	b := newBook(o, w.now)
+	b.groups = o.Ledger.Groups
+	if len(o.Spec.Pins) > 0 || b.missingPin() != nil || !o.PullRequests && len(b.strayPins()) > 0 || o.SourceStale {
+		return
+	}
+	for i := range b.groups {
+		g := &b.groups[i]
+		a := g.ActiveRow()
+		if g.Level == preview || g.Phase != Live || !b.excluded(g.Slug) || a == nil {
+			continue
+		}
+		for _, c := range o.Candidates {
+			if c.Level == preview || compare(c.Version, a.Version) < 0 || b.withdrawnGroup(c.Slug) || o.Ledger.group(c.Slug) != nil {
+				continue
+			}
+			w.fail("regroup: excluded group %s stays on %s, and %s of group %s is offered and not started\n%s", g.Slug, a.Version, c.Version, c.Slug, renderGroup(g))
+		}
 	}
 }
 
@@ -425,7 +495,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	for _, n := range w.nets {
 		pins += len(n.pins)
 	}
-	if kept > w.spec.MinimumAvailable+pins {
+	if kept > w.spec.MinimumAvailable+pins && !waits("TrafficUnconfirmed") {
 		w.fail("rule 39: group %s keeps %d releases\n%s", g.Slug, kept, renderGroup(g))
 	}
 	if g.Target.Reason == "Latest" && g.Run == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
@@ -464,7 +534,7 @@ func shorten(ops []op, start int) *world {
 		}
 	}
 	w := newWorld()
-	w.log = &strings.Builder{}
+	w.log, w.sparse = &strings.Builder{}, true
 	w.play(ops, start)
 	return w
 }

@@ -52,7 +52,23 @@ type world struct {
 
 	peers map[string]*world // go through their steps together with this one
 
-	quick bool // plans are not made several times to compare them
+	scheme string // how versions are grouped: "" by major, all, minor
+	// regrouped: the scheme was another one before.
+	regrouped bool
+	pulls     bool         // the source is pull requests
+	began     [2]time.Time // when each manager began
+	aware     bool         // managers know when they began
+	blind     bool         // a policy sees the endpoints of what it has a Service for, which it makes
+	room      int          // pods that find room in the cluster; below 0: any number
+	crowd     string       // why the others find none
+	refuse    bool         // an admission webhook is down: what is created is refused
+	load      int          // pods that all traffic of a group needs, where releases have autoscalers
+	// blamed are causes outside of a release, by its name, for which its pods were not up
+	// when it failed.
+	blamed map[string]string
+
+	quick  bool // plans are not made several times to compare them
+	sparse bool // each plan is compared with one other, in turn of another kind
 	// crashAt is the write before which the manager ends, lateAt the one before
 	// which the rest of its plan arrives after all; 0: never.
 	crashAt, lateAt int
@@ -76,6 +92,7 @@ type object struct {
 	up      time.Time // when its pods can be ready
 	auto    bool      // it has an autoscaler, which does not go below Replicas
 	why     string    // they never are, and why
+	crowded bool      // some of them find no room
 }
 
 // net is a NetworkPolicy with its routes.
@@ -83,6 +100,7 @@ type net struct {
 	name   string
 	stuck  bool // its gateway accepts nothing
 	room   int  // how many releases one of its routes may split; 0: any number
+	never  bool // and never will: there is no such gateway
 	seen   int64
 	pins   []string
 	pass   *pass
@@ -92,6 +110,7 @@ type net struct {
 	newest  bool
 	stream  *stream
 	reports map[string]Report
+	serves  map[string]bool // releases for which it has a Service
 }
 
 // pass is what a policy read, before it writes.
@@ -173,7 +192,7 @@ func newWorld() *world {
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
 		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
-		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{},
+		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, blamed: map[string]string{}, room: -1,
 	}
 	w.snap()
 	return w
@@ -225,6 +244,68 @@ func slugOf(version string) (slug, name string) {
 	return major + "-x", major + ".x"
 }
 
+// groupOf is slugOf under the present scheme.
+func (w *world) groupOf(version string) (slug, name string) {
+	if strings.HasPrefix(version, "pr-") {
+		return slugOf(version)
+	}
+	switch w.scheme {
+	case "all":
+		return "release", "release"
+	case "minor":
+		p := strings.Split(version, ".")
+		return p[0] + "-" + p[1] + "-x", p[0] + "." + p[1] + ".x"
+	}
+	return slugOf(version)
+}
+
+// regroup changes the grouping of the ImagePolicy.
+func (w *world) regroup(scheme string) {
+	w.say("regroup %q", scheme)
+	w.scheme, w.regrouped = scheme, true
+	for key, c := range w.offers {
+		if c.Level != preview {
+			c.Slug, c.Name = w.groupOf(c.Version)
+			w.offers[key] = c
+		}
+	}
+}
+
+// takenBack are the withdrawals that an ImagePolicy lists, by the groups in which the
+// versions are held: of a group that the present scheme does not make, all of it.
+func (w *world) takenBack() []Withdrawal {
+	out := slices.Clone(w.withdrawn)
+	if w.scheme == "" && !w.regrouped {
+		return out
+	}
+	for i := range w.ledger.Groups {
+		g := &w.ledger.Groups[i]
+		if g.Level == preview || len(g.Releases) == 0 {
+			continue
+		}
+		made := false
+		for _, r := range g.Releases {
+			slug, _ := w.groupOf(r.Version)
+			made = made || slug == g.Slug
+			for _, x := range w.withdrawn {
+				if x.Version == r.Version && x.Slug != g.Slug {
+					out = append(out, Withdrawal{Slug: g.Slug, Version: r.Version, Reason: x.Reason})
+				}
+			}
+		}
+		if !made {
+			out = append(out, Withdrawal{Slug: g.Slug, Reason: Excluded, Time: w.now})
+		}
+	}
+	return out
+}
+
+func (w *world) candidate(version string) Candidate {
+	c := candidate(version)
+	c.Slug, c.Name = w.groupOf(version)
+	return c
+}
+
 func candidate(version string) Candidate {
 	slug, name := slugOf(version)
 	c := Candidate{Slug: slug, Name: name, Level: "Release", Version: version}
@@ -237,7 +318,16 @@ func candidate(version string) Candidate {
 
 // release is the name that a version gets with the present template.
 func (w *world) release(version string) string {
-	return releaseName(version, w.config, w.moved[version])
+	return w.nameOf(w.candidate(version), w.config)
+}
+
+// nameOf is the name of a candidate's release: its group is part of what it is.
+func (w *world) nameOf(c Candidate, config string) string {
+	name := releaseName(c.Version, config, w.moved[c.Version])
+	if slug, _ := slugOf(c.Version); slug != c.Slug {
+		name += "-in-" + c.Slug
+	}
+	return name
 }
 
 func releaseName(version, config string, moved int) string {
@@ -251,7 +341,7 @@ func releaseName(version, config string, moved int) string {
 func (w *world) push(versions ...string) {
 	for _, v := range versions {
 		w.say("push %s", v)
-		c := candidate(v)
+		c := w.candidate(v)
 		if c.Level == preview { // only the head commit is offered
 			c.Time = w.now
 			maps.DeleteFunc(w.offers, func(_ string, x Candidate) bool { return x.Slug == c.Slug })
@@ -271,7 +361,7 @@ func (w *world) drop(versions ...string) {
 
 func (w *world) withdraw(version string, reason WithdrawReason) {
 	w.say("withdraw %s %s", version, reason)
-	slug, _ := slugOf(version)
+	slug, _ := w.groupOf(version)
 	delete(w.offers, version)
 	w.withdrawn = append(w.withdrawn, Withdrawal{Slug: slug, Version: version, Reason: reason})
 }
@@ -279,7 +369,7 @@ func (w *world) withdraw(version string, reason WithdrawReason) {
 func (w *world) withdrawGroup(slug string, reason WithdrawReason) {
 	w.say("withdraw group %s %s", slug, reason)
 	for v := range w.offers {
-		if s, _ := slugOf(v); s == slug {
+		if w.offers[v].Slug == slug {
 			delete(w.offers, v)
 		}
 	}
@@ -344,12 +434,44 @@ func (w *world) id() int { w.ids++; return w.ids }
 
 // pods lets the pods of a release come up.
 func (w *world) pods(o *object) bool {
-	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready == o.size() {
+	n := min(o.size(), o.ready+w.free())
+	o.crowded = n < o.size()
+	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready >= n {
 		return false
 	}
-	o.ready = o.size()
+	o.ready = n
 	delete(w.taken, o.Release)
 	return true
+}
+
+// free is how many more pods the cluster has room for.
+func (w *world) free() int {
+	if w.room < 0 {
+		return 1 << 20
+	}
+	n := w.room
+	for _, o := range w.objects {
+		n -= o.ready
+	}
+	return max(0, n)
+}
+
+// fill leaves room for so many pods, for a cause outside of all releases; below 0: for
+// any number.
+func (w *world) fill(room int, cause string) {
+	w.say("room for %d pods (%s)", room, cause)
+	w.room, w.crowd = room, cause
+	w.stats.faults++
+}
+
+// names of the objects, in order.
+func (w *world) names() []string {
+	names := make([]string, 0, len(w.objects))
+	for name := range w.objects {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // size is how many pods it is to have.
@@ -368,6 +490,23 @@ func (w *world) autoscale(o *object, n int) {
 	w.say("autoscale %s to %d", o.Release, n)
 	o.auto, o.Current = true, max(n, o.Replicas)
 	o.ready = min(o.ready, o.Current)
+}
+
+// autoscalers give what serves the pods that its part of the load needs.
+func (w *world) autoscalers() {
+	if w.load == 0 {
+		return
+	}
+	for i := range w.ledger.Groups {
+		for _, r := range w.ledger.Groups[i].Releases {
+			o := w.objects[r.Release]
+			if o == nil || o.Replicas == 0 || o.Terminating || r.Status != Active && r.Status != Canary {
+				continue
+			}
+			o.auto, o.Current = true, max(o.Replicas, (w.load*r.Weight+99)/100)
+			o.ready = min(o.ready, o.Current)
+		}
+	}
 }
 
 // interval of measurements.
@@ -419,7 +558,9 @@ func (w *world) measure(o *object, lag int) bool {
 func (w *world) report(o *object) bool {
 	failure := ""
 	if o.ready < o.size() {
-		failure = o.why
+		if failure = o.why; failure == "" && o.crowded {
+			failure = w.crowd
+		}
 	}
 	if !o.Unsettled && o.Available == o.ready && o.Failure == failure {
 		return false
@@ -462,7 +603,7 @@ func (w *world) collect() bool {
 // --- network policies ---
 
 func (w *world) policy(name string) *net {
-	n := &net{name: name, routes: map[string]*carried{}, reports: map[string]Report{}}
+	n := &net{name: name, routes: map[string]*carried{}, reports: map[string]Report{}, serves: map[string]bool{}}
 	w.say("policy %s", name)
 	w.nets[name] = n
 	return n
@@ -493,7 +634,9 @@ func (w *world) read(n *net, lag int) {
 		n.pass.saw[slug] = c.rv
 	}
 	for name, o := range w.objects {
-		n.pass.ready[name] = o.ready
+		if !w.blind || n.serves[name] {
+			n.pass.ready[name] = o.ready
+		}
 	}
 }
 
@@ -525,8 +668,20 @@ func (w *world) write(n *net) {
 	w.put(n)
 	if w.announce(n) {
 		n.routes, n.stream, n.pass = routes, stream, nil
+	} else {
+		n.serve()
 	}
 	w.noteNamed()
+}
+
+// serve makes the Services of a pass.
+func (n *net) serve() {
+	clear(n.serves)
+	for _, g := range n.pass.ledger.Groups {
+		for _, r := range g.Releases {
+			n.serves[r.Release] = true
+		}
+	}
 }
 
 // announce reports what is about to be written for groups that were never confirmed, and
@@ -567,7 +722,7 @@ func (w *world) put(n *net) {
 	}
 	for slug, c := range n.routes {
 		if !known[slug] && n.pass.ledger.Sequence > 0 {
-			c.written, c.service, c.pinned = nil, "", nil
+			c.written, c.accepted, c.service, c.pinned = nil, nil, "", nil
 		}
 	}
 	if (n.stream == nil || n.stream.rv == n.pass.saw[streamKey]) && n.pass.ledger.Sequence > 0 {
@@ -583,6 +738,7 @@ func (w *world) put(n *net) {
 func (w *world) carry(n *net, g *Group, c *carried) {
 	if g.Phase != Live {
 		c.written, c.service, c.pinned, c.masked, c.revision, c.answers = nil, "", nil, nil, g.TrafficRevision, true
+		c.accepted = nil // the objects are gone, and nothing tells what a gateway still serves of them
 		return
 	}
 	var shares []Share
@@ -654,7 +810,7 @@ func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 
 // accept lets the gateway take what is written.
 func (w *world) accept(n *net) {
-	if n.stuck {
+	if n.stuck || n.never {
 		return
 	}
 	for _, c := range n.objects() {
@@ -684,7 +840,7 @@ func (w *world) answer(n *net) bool {
 		names, masked, moved := w.streamOf(n, g)
 		next.Newest = n.newest && n.stream != nil && n.stream.slug == g.Slug
 		masked = union(c.masked, masked)
-		settled := !n.stuck && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) && moved &&
+		settled := !n.stuck && !n.never && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) && moved &&
 			(g.Phase != Live || serves != "" && c.service == serves || serves == "" && g.TrafficRevision > 0 && len(c.names()) == 0)
 		if settled {
 			next.Revision, next.References, next.Masked, next.Confirmed = c.revision, union(c.names(), names), masked, prev.Confirmed
@@ -761,7 +917,7 @@ func (w *world) snap() {
 	for _, v := range slices.Sorted(maps.Keys(w.offers)) {
 		s.offers = append(s.offers, w.offers[v])
 	}
-	s.gone = slices.Clone(w.withdrawn)
+	s.gone = w.takenBack()
 	w.past = append(w.past, s)
 	if len(w.past) > 16 {
 		w.past = w.past[1:]
@@ -790,13 +946,13 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
 		pol = w.before(i - 1)
 	}
-	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale}
+	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale, PullRequests: w.pulls}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
 	}
 	for _, c := range off.offers {
-		c.Release = releaseName(c.Version, led.config, w.moved[c.Version])
+		c.Release = w.nameOf(c, led.config)
 		o.Candidates = append(o.Candidates, c)
 	}
 	objects := obj.objects
@@ -846,6 +1002,9 @@ func (w *world) plan(l *leader, lag lags) {
 		return
 	}
 	o, version, objects := w.observe(lag)
+	if w.aware {
+		o.Began = w.began[max(0, slices.Index(w.leaders[:], l))]
+	}
 	if o.Ledger.Sequence < l.last {
 		return
 	}
@@ -861,6 +1020,9 @@ func (w *world) plan(l *leader, lag lags) {
 	w.record(p)
 	for i := range p.Ensure {
 		e := &p.Ensure[i]
+		if e.Create && w.refuse && w.objects[e.Release] == nil {
+			continue // what is refused holds up nothing else
+		}
 		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: o}
 		for _, c := range o.Candidates {
 			if c.Release == e.Release {
@@ -984,12 +1146,42 @@ func (w *world) crash(i int) {
 	w.say("crash of manager %d with %d writes left", i, len(w.leaders[i].todo))
 	w.stats.faults++
 	w.leaders[i] = &leader{}
+	w.began[i] = w.now
 }
 
 // advance lets time pass.
 func (w *world) advance(d time.Duration) {
 	w.now = w.now.Add(d)
 	w.noteNamed()
+}
+
+// turnBack sets the clock back. How long ago something was does not change by it.
+func (w *world) turnBack(d time.Duration) {
+	w.say("the clock goes back by %s", d)
+	w.stats.faults++
+	w.now = w.now.Add(-d)
+	for r, at := range w.named {
+		w.named[r] = at.Add(-d)
+	}
+	for _, o := range w.objects {
+		o.up = o.up.Add(-d)
+	}
+}
+
+// remake deletes a policy and makes it again under the same name.
+func (w *world) remake(n *net) {
+	w.removePolicy(n.name)
+	m := w.policy(n.name)
+	m.pins, m.newest, m.stuck, m.never = n.pins, n.newest, n.stuck, n.never
+}
+
+// forget makes the gateway of a policy forget what it serves.
+func (w *world) forget(n *net) {
+	w.say("the gateway of %s forgets", n.name)
+	w.stats.faults++
+	for _, c := range n.objects() {
+		c.accepted = nil
+	}
 }
 
 // --- fair play ---
@@ -1025,7 +1217,8 @@ func (w *world) settle() time.Time {
 // neighbours lets all but the manager work.
 func (w *world) neighbours() {
 	w.collect()
-	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
+	w.autoscalers()
+	for _, name := range w.names() {
 		w.pods(w.objects[name])
 		w.report(w.objects[name])
 		w.measure(w.objects[name], 0)
