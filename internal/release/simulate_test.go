@@ -478,7 +478,8 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
+	away := slices.ContainsFunc(slices.Collect(maps.Values(w.nets)), func(n *net) bool { return n.never })
+	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(away && waits(Blocked)) {
 		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))
