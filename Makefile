@@ -108,9 +108,14 @@ e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests
 smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
-.PHONY: sim
-sim: ## Play 100,000 random histories through the planner, others each time; SIM=n for another number, SEED=n from that seed
+.PHONY: sim sim-planner sim-pair
+sim: sim-planner sim-pair ## Play random histories, others each time: 100,000 of the planner, and 20,000 of the planner and the policies together
+
+sim-planner: ## The first part of sim; SIM=n for another number, SEED=n from that seed
 	@go test ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
+
+sim-pair: ## The second part of sim; SIM=n for another number, SEED=n from that seed
+	@go test ./controllers/networkpolicy -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp chooses some by folder and name
