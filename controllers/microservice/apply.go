@@ -77,7 +77,13 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 	if o == nil || w.policy == nil {
 		return false, fmt.Errorf("create release %q: its version is not offered", e.Release)
 	}
-	child, err := resources.Release(w.ms, w.policy, o, w.config, w.contents, int32(e.Replicas), e.Stamp)
+	ms := w.ms
+	if o.Fork {
+		if ms, err = r.confined(ctx, w.ms); err != nil {
+			return false, fmt.Errorf("create release %q: %w", e.Release, err)
+		}
+	}
+	child, err := resources.Release(ms, w.policy, o, w.config, w.contents, int32(e.Replicas), e.Stamp)
 	if err != nil {
 		return false, err
 	}

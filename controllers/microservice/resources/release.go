@@ -2,7 +2,6 @@ package resources
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,18 +92,6 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 			},
 		},
 	}, nil
-}
-
-// confine takes from the pods of a fork's pull request what only the repository's own
-// code is to have: a ServiceAccount, and a token of the API server.
-func confine(pod *corev1.PodSpec) {
-	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "default", ""
-	pod.AutomountServiceAccountToken = ptr.To(false)
-	for i := range pod.Volumes {
-		if projected := pod.Volumes[i].Projected; projected != nil {
-			projected.Sources = slices.DeleteFunc(projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
-		}
-	}
 }
 
 func minReady(ms *v1alpha1.Microservice, container int) int32 {

@@ -1,0 +1,34 @@
+package microservice
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
+)
+
+// confined gives the Microservice as releases of forks are built from it: its template
+// names no Secret that holds a credential of the API server. Only the server knows the
+// types of Secrets. One that cannot be read may be such a one: nothing is built then.
+func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*v1alpha1.Microservice, error) {
+	credentials := map[string]bool{}
+	for _, name := range resources.Secrets(&ms.Spec.Template.Spec) {
+		var secret corev1.Secret
+		err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, &secret)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the type of Secret %q, because a fork gets no credentials of the API server: %w", name, err)
+		}
+		credentials[name] = secret.Type == corev1.SecretTypeServiceAccountToken || secret.Type == corev1.SecretTypeBootstrapToken
+	}
+	out := ms.DeepCopy()
+	resources.WithoutSecrets(&out.Spec.Template.Spec, func(name string) bool { return credentials[name] })
+	return out, nil
+}

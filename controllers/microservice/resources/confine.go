@@ -1,0 +1,61 @@
+package resources
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// confine takes from the pods of a fork's pull request what only the repository's own
+// code is to have: a ServiceAccount, and tokens and certificates for the API server.
+func confine(pod *corev1.PodSpec) {
+	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "default", ""
+	pod.AutomountServiceAccountToken = ptr.To(false)
+	for i := range pod.Volumes {
+		if projected := pod.Volumes[i].Projected; projected != nil {
+			projected.Sources = slices.DeleteFunc(projected.Sources, func(s corev1.VolumeProjection) bool {
+				return s.ServiceAccountToken != nil || s.PodCertificate != nil
+			})
+		}
+	}
+}
+
+// Secrets gives the names of the Secrets whose content a pod gets, in order.
+func Secrets(pod *corev1.PodSpec) []string {
+	names := map[string]bool{}
+	visit(pod, func(s Source, _ *string, _ bool) {
+		if s.Kind == KindSecret {
+			names[s.Name] = true
+		}
+	})
+	return slices.Sorted(maps.Keys(names))
+}
+
+// WithoutSecrets takes Secrets from a pod: their variables go, and their volumes are
+// empty, because containers mount them.
+func WithoutSecrets(pod *corev1.PodSpec, taken func(name string) bool) {
+	for i := range pod.Volumes {
+		v := &pod.Volumes[i]
+		if v.Secret != nil && taken(v.Secret.SecretName) {
+			v.VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		}
+		if v.Projected != nil {
+			v.Projected.Sources = slices.DeleteFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+				return s.Secret != nil && taken(s.Secret.Name)
+			})
+		}
+	}
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			c.EnvFrom = slices.DeleteFunc(c.EnvFrom, func(e corev1.EnvFromSource) bool {
+				return e.SecretRef != nil && taken(e.SecretRef.Name)
+			})
+			c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool {
+				return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && taken(e.ValueFrom.SecretKeyRef.Name)
+			})
+		}
+	}
+}
