@@ -23,8 +23,9 @@ type MicroserviceSpec struct {
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// containerName is the container that gets the image. Absent: the one that is
-	// named like the Microservice, else the first.
+	// containerName is the container that gets the image. Defaults to the only
+	// container, or to the one that is named like the Microservice; required where
+	// the template has several and none of that name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -761,6 +762,8 @@ const (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=msvc,categories=hlnr;all
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold lower-case letters, digits and '-' only, and have at most 40 characters, because Services are named after it"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name)",optionalOldSelf=true,message="spec.containerName is required, because spec.template has several containers and none is named like the Microservice: set it to the name of the one that gets the image"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name) || !(has(oldSelf.spec.containerName) || !has(oldSelf.spec.template.spec) || oldSelf.spec.template.spec.containers.size() < 2 || oldSelf.spec.template.spec.containers.exists(c, c.name == oldSelf.metadata.name))",message="spec.containerName is required, because spec.template has several containers and none is named like the Microservice: set it to the name of the one that gets the image"
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.summary.active`
 // +kubebuilder:printcolumn:name="Canary",type=string,JSONPath=`.status.summary.canary`
 // +kubebuilder:printcolumn:name="Groups",type=string,JSONPath=`.status.summary.groups`

@@ -8,6 +8,9 @@
 // which a plain "kubectl apply" keeps it; the defaults would become part of what
 // the user set, and so of a release's identity. The defaults of list-map keys
 // stay, because a key must have a value. Descriptions of our own fields stay.
+//
+// The containers of a Microservice's template get the bounds without which the server
+// refuses a CEL rule about their names for its possible cost.
 package main
 
 import (
@@ -30,6 +33,12 @@ var embedded = [][]string{
 	{"spec", "availability", "autoscaling", "metrics"},
 	{"spec", "availability", "autoscaling", "behavior"},
 }
+
+// The bounds of the containers of a Microservice's template. A name is a DNS label.
+const (
+	maxContainers    = 64
+	maxContainerName = 63
+)
 
 func main() {
 	if len(os.Args) != 2 {
@@ -89,6 +98,9 @@ func finish(in []byte) ([]byte, error) {
 				stripBelow(schema)
 			}
 		}
+		if names, _ := spec["names"].(map[string]any); names["kind"] == "Microservice" {
+			boundContainers(root)
+		}
 	}
 	out, err := yaml.Marshal(definition)
 	if err != nil {
@@ -104,6 +116,19 @@ func property(schema map[string]any, path []string) map[string]any {
 		schema, _ = properties[name].(map[string]any)
 	}
 	return schema
+}
+
+// boundContainers bounds the list of containers, and their names.
+func boundContainers(root map[string]any) {
+	containers := property(root, []string{"spec", "template", "spec", "containers"})
+	if containers == nil {
+		return
+	}
+	containers["maxItems"] = maxContainers
+	items, _ := containers["items"].(map[string]any)
+	if name := property(items, []string{"name"}); name != nil {
+		name["maxLength"] = maxContainerName
+	}
 }
 
 // stripBelow strips the schemas below this one, which keeps its own

@@ -20,11 +20,15 @@ import (
 // would start a release of every service: it comes only with a migration.
 const IdentityScheme = "v1"
 
-// ContainerError says that the container which is to get the image does not exist.
+// ContainerError says that the container which is to get the image does not exist, or,
+// without a name, that it is not said which of several it is.
 type ContainerError struct{ Name string }
 
 // Error names the field and the mend.
 func (e *ContainerError) Error() string {
+	if e.Name == "" {
+		return "spec.containerName: spec.template has several containers, and none is named like the Microservice; name the one that gets the image"
+	}
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
 }
 
@@ -61,8 +65,9 @@ func named(pod *corev1.PodSpec, name string) *corev1.Container {
 }
 
 // Container finds the index of the container that gets the image: the one that
-// spec.containerName names, else the one named like the Microservice, else the
-// first.
+// spec.containerName names, else the one named like the Microservice, else the only
+// one. Admission refuses a template in which none of these is to be found, but not for
+// an object that was made before it did.
 func Container(ms *v1alpha1.Microservice) (int, error) {
 	containers := ms.Spec.Template.Spec.Containers
 	name := ms.Spec.ContainerName
@@ -74,10 +79,10 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 			return i, nil
 		}
 	}
-	if ms.Spec.ContainerName == "" && len(containers) > 0 {
+	if ms.Spec.ContainerName == "" && len(containers) == 1 {
 		return 0, nil
 	}
-	return 0, &ContainerError{Name: name}
+	return 0, &ContainerError{Name: ms.Spec.ContainerName}
 }
 
 // Config gives the hash of the canonical form of what the user set in the pod

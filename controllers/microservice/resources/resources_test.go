@@ -261,7 +261,8 @@ func TestContainer(t *testing.T) {
 		err           string
 	}{
 		"named like the Microservice": {"", "proxy shop", 1, ""},
-		"the first":                   {"", "proxy web", 0, ""},
+		"the only one":                {"", "web", 0, ""},
+		"one of several":              {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none is named like the Microservice; name the one that gets the image"},
 		"named":                       {"web", "shop web", 1, ""},
 		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; name one of its containers`},
 	} {

@@ -1,15 +1,21 @@
 package schema_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -335,5 +341,94 @@ func TestSamples(t *testing.T) {
 		if out, err := env.Kubectl(t, "", "get", resource, "shop", "--namespace", "shop"); err != nil {
 			t.Errorf("get %s: %v\n%s", resource, err, out)
 		}
+	}
+}
+
+// A Microservice that was made before the server asked for spec.containerName is not
+// locked: its status and its other fields can be written, or nothing would run on.
+func TestMicroserviceOfBeforeTheRuleOnContainers(t *testing.T) {
+	t.Parallel()
+	definition := definitions(t)["Microservice"].DeepCopy()
+	definition.Spec.Group = "before.test"
+	definition.Name = "microservices.before.test"
+	definition.Spec.Names.ShortNames, definition.Spec.Names.Categories = nil, nil
+	schema := schemaOf(definition)
+	rules := schema.XValidations
+	schema.XValidations = slices.DeleteFunc(slices.Clone(rules), func(r apiextensionsv1.ValidationRule) bool {
+		return strings.HasPrefix(r.Message, "spec.containerName is required")
+	})
+	if len(schema.XValidations) == len(rules) {
+		t.Fatal("the rule is not there")
+	}
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	server, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Create(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Delete(context.WithoutCancel(t.Context()), definition); err != nil {
+			t.Error(err)
+		}
+	})
+	namespace := env.Namespace(t)
+	several := `
+apiVersion: before.test/v1alpha1
+spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
+	eventually := func(what string, check func() error) {
+		t.Helper()
+		var last error
+		if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+			last = check()
+			return last == nil, nil
+		}); err != nil {
+			t.Fatalf("%s: %v", what, last)
+		}
+	}
+	ms := object(t, "Microservice", namespace, several)
+	eventually("create it without the rule", func() error { return env.Client.Create(t.Context(), ms) })
+
+	eventually("install the rule", func() error {
+		live := &apiextensionsv1.CustomResourceDefinition{}
+		if err := server.Get(t.Context(), client.ObjectKeyFromObject(definition), live); err != nil {
+			return err
+		}
+		schemaOf(live).XValidations = rules
+		return server.Update(t.Context(), live)
+	})
+	eventually("wait until the rule holds", func() error {
+		other := object(t, "Microservice", namespace, several)
+		other.SetName("other")
+		if err := env.Client.Create(t.Context(), other, client.DryRunAll); err == nil {
+			return errors.New("another one is accepted")
+		}
+		return nil
+	})
+	set := func(value any, path ...string) {
+		t.Helper()
+		if err := unstructured.SetNestedField(ms.Object, value, path...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(int64(1), "status", "observedGeneration")
+	if err := env.Client.Status().Update(t.Context(), ms); err != nil {
+		t.Errorf("write its status: %v", err)
+	}
+	set(true, "spec", "paused")
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Errorf("write another field: %v", err)
+	}
+	set("web", "spec", "containerName")
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Errorf("name the container: %v", err)
+	}
+	unstructured.RemoveNestedField(ms.Object, "spec", "containerName")
+	if err := env.Client.Update(t.Context(), ms); err == nil {
+		t.Error("the name of the container can be taken out again")
 	}
 }
