@@ -8,12 +8,13 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type HookType string
 
 const (
-	// HookConfirmRollout is a gate: the release has no pods before it opens. A gate that
-	// waits, as this one, ConfirmTrafficIncrease and ConfirmPromotion, ends the rollout
-	// when it answers 412.
+	// HookConfirmRollout is a gate: the release has no pods before it opens. The first
+	// release of a group waits at it too. A gate that waits, as this one,
+	// ConfirmTrafficIncrease and ConfirmPromotion, ends the rollout when it answers 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check, once, when the release is available and before its
-	// first traffic. The release fails when it fails.
+	// first traffic. The release fails when it fails. It is called for the first release
+	// of a group too.
 	HookPreRollout HookType = "PreRollout"
 	// HookRollout is a check in each round of the analysis. A failure counts as a
 	// failed round.
@@ -39,6 +40,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps goes with the types Rollout and ConfirmTrafficIncrease only"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval goes with the types that are asked again and again: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries goes with the types PreRollout, Rollout, PostRollout and Event; the others are asked again each interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews goes with the types ConfirmRollout and PreRollout only; previews take no steps"
 type Hook struct {
 	// name of the hook; it goes along in each call, and names the hook in status.
 	// +required
@@ -101,6 +103,11 @@ type Hook struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=63
 	Steps []string `json:"steps,omitempty"`
+
+	// previews has a ConfirmRollout or PreRollout hook called for the releases of pull
+	// requests as well. Defaults to false: a preview asks no hook.
+	// +optional
+	Previews bool `json:"previews,omitempty"`
 }
 
 // HookMetadataValue is one value of a hook's metadata.

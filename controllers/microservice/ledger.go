@@ -212,6 +212,9 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 		if asks(c, v1alpha1.HookType(p), "") {
 			spec.Gates = append(spec.Gates, p)
 		}
+		if slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookType(p) && h.Previews }) {
+			spec.PreviewGates = append(spec.PreviewGates, p)
+		}
 	}
 	var errs []error
 	for i, st := range c.Steps {

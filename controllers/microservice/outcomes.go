@@ -37,13 +37,14 @@ func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, 
 // readHooks puts into child what the hooks answered in the run of a release, if it
 // is under way.
 func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
-	run := runOf(ms, c.Name)
+	group := groupRunning(ms, c.Name)
 	canary := ms.Spec.UpdateStrategy.Canary
-	if run == nil || canary == nil {
+	if group == nil || canary == nil {
 		return
 	}
+	run := group.Run
 	if run.Gate != "" {
-		child.Gates = []release.GateFact{readGate(canary, run, c.Status.Hooks)}
+		child.Gates = []release.GateFact{readGate(canary, group, c.Status.Hooks)}
 	}
 	for _, h := range c.Status.Hooks {
 		if h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen && h.Run == run.Sequence {
@@ -52,10 +53,11 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, chi
 	}
 }
 
-func runOf(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseRun {
+// groupRunning finds the group in which a release is rolled out; nil: none.
+func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
-		if run := ms.Status.ReleaseGroups[i].Run; run != nil && run.Release == release {
-			return run
+		if g := &ms.Status.ReleaseGroups[i]; g.Run != nil && g.Run.Release == release {
+			return g
 		}
 	}
 	return nil
@@ -63,7 +65,8 @@ func runOf(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseRun {
 
 // readGate sums up the hooks of the gate at which a run waits: it is open when all
 // of them agree. What they answered to another wait does not count.
-func readGate(canary *v1alpha1.CanaryStrategy, run *v1alpha1.ReleaseRun, answers []v1alpha1.HookStatus) release.GateFact {
+func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
+	run, preview := group.Run, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
 		Run: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
 	}
@@ -73,7 +76,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, run *v1alpha1.ReleaseRun, answers
 	}
 	var lines []string
 	for _, h := range canary.Hooks {
-		if string(h.Type) != string(run.Gate) || h.Type == v1alpha1.HookConfirmTrafficIncrease && !covers(h, step) {
+		if string(h.Type) != string(run.Gate) || preview && !h.Previews || h.Type == v1alpha1.HookConfirmTrafficIncrease && !covers(h, step) {
 			continue
 		}
 		switch a := answerOf(h, run, answers); {

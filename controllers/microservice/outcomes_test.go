@@ -61,8 +61,9 @@ func TestReadSpec(t *testing.T) {
 		}), ""},
 		"a hook for all steps": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Scale: v1alpha1.ScaleFull, Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2}},
-			Hooks: []v1alpha1.Hook{hook("ConfirmTrafficIncrease"), hook("ConfirmRollout")},
+			Hooks: []v1alpha1.Hook{hook("ConfirmTrafficIncrease"), hook("ConfirmRollout"), {Name: "early", Type: "ConfirmRollout", Previews: true}},
 		}}}, defaults(func(s *release.Spec) {
+			s.PreviewGates = []release.Point{release.ConfirmRollout}
 			s.Gates = []release.Point{release.ConfirmRollout}
 			s.Steps = []release.Step{{Weight: 1, Confirm: true}, {Weight: 2, Confirm: true}}
 		}), ""},
@@ -99,7 +100,7 @@ func TestOutcomes(t *testing.T) {
 		Hooks: []v1alpha1.Hook{
 			{Name: "a", Type: "ConfirmTrafficIncrease"}, {Name: "b", Type: "ConfirmTrafficIncrease", Steps: []string{"half"}},
 			{Name: "c", Type: "ConfirmTrafficIncrease", Steps: []string{"tenth"}},
-			{Name: "pre", Type: "PreRollout"}, {Name: "back", Type: "Rollback"},
+			{Name: "pre", Type: "PreRollout"}, {Name: "back", Type: "Rollback"}, {Name: "early", Type: "ConfirmRollout", Previews: true}, {Name: "late", Type: "ConfirmRollout"},
 		},
 	}
 	said := func(name string, kind v1alpha1.HookType, phase v1alpha1.HookPhase, message string) v1alpha1.HookStatus {
@@ -120,13 +121,16 @@ func TestOutcomes(t *testing.T) {
 	}
 	free := run
 	free.Gate, free.GateTime = "", nil
+	early := run
+	early.Gate, early.Step = "ConfirmRollout", 0
 	for name, test := range map[string]struct {
 		run  v1alpha1.ReleaseRun
 		said []v1alpha1.HookStatus
 		want release.Child
 	}{
-		"no gate":         {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Child{}},
-		"nobody answered": {run, nil, release.Child{Gates: gate(run, false, false, "a was not asked yet, b was not asked yet")}},
+		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Child{Gates: gate(early, false, false, "late was not asked yet")}},
+		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Child{}},
+		"nobody answered":     {run, nil, release.Child{Gates: gate(run, false, false, "a was not asked yet, b was not asked yet")}},
 		"one agrees": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
 			release.Child{Gates: gate(run, false, false, "b answered: freeze until Monday")}},
 		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Child{Gates: gate(run, true, false, "")}},
@@ -156,6 +160,12 @@ func TestOutcomes(t *testing.T) {
 		var got release.Child
 		readHooks(ms, c, &got)
 		same(t, name, got, test.want)
+		if r.Gate == "ConfirmRollout" { // of which one hook is for previews
+			ms.Status.ReleaseGroups[1].Level, got = v1alpha1.LevelPreview, release.Child{}
+			readHooks(ms, c, &got)
+			same(t, name+", of a preview", got, release.Child{Gates: gate(r, true, false, "")})
+			continue
+		}
 
 		c.Name = "shop-2"
 		got = release.Child{}

@@ -156,7 +156,7 @@ func (p *Place) Questions(known []hlnr.HookStatus) []Question {
 func (p *Place) question(h hlnr.Hook, known []hlnr.HookStatus) (Question, bool) {
 	switch h.Type {
 	case hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmPromotion:
-		if p.gate() != h.Type {
+		if p.gate() != h.Type || p.Group.Level == hlnr.LevelPreview && !h.Previews {
 			return Question{}, false
 		}
 		return p.ask(h, p.Run.Step, p.Run.GateTime), true

@@ -99,6 +99,18 @@ func TestQuestions(t *testing.T) {
 			w.round = waited
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[2].Steps = []string{"half"}
 		}, underWay},
+		"a preview before traffic": {func(w *world) {
+			at(hlnr.GatePreRollout)(w)
+			w.group.Level = hlnr.LevelPreview
+		}, []string{"event"}},
+		"a preview before traffic, with a hook for previews": {func(w *world) {
+			at(hlnr.GatePreRollout)(w)
+			w.group.Level, w.ms.Spec.UpdateStrategy.Canary.Hooks[1].Previews = hlnr.LevelPreview, true
+		}, []string{"prerollout", "event"}},
+		"the first release of a group before traffic": {func(w *world) {
+			at(hlnr.GatePreRollout)(w)
+			w.group.Active = ""
+		}, []string{"prerollout", "event"}},
 		"a preview is not taken back": {func(w *world) { w.group.Level = hlnr.LevelPreview }, []string{"event"}},
 		"nor the first release":       {func(w *world) { w.group.Active = "" }, []string{"event"}},
 		"the run of another release":  {func(w *world) { w.run.Release = "newer"; at(hlnr.GateConfirmPromotion)(w) }, nil},

@@ -58,9 +58,12 @@ type Spec struct {
 	Previews Previews
 	// Analysis must pass each step in which the canary can get traffic.
 	Analysis bool
-	// Gates are the points of a run, besides ConfirmTrafficIncrease, at which hooks
-	// have to agree.
+	// Gates are the points of a rollout, besides ConfirmTrafficIncrease, at which hooks
+	// have to agree. ConfirmRollout and PreRollout hold the first release of a group too.
 	Gates []Point
+	// PreviewGates are those of ConfirmRollout and PreRollout at which hooks have to agree
+	// to a preview.
+	PreviewGates []Point
 	// TakeBack takes a canary back when its version fails at a peer. Else it waits.
 	TakeBack bool
 	// MatchWeight gives a canary as many replicas as its next weight needs, instead of

@@ -6,8 +6,21 @@ import (
 	"strings"
 )
 
-// asks says that hooks have to agree at a point.
-func (s *scope) asks(p Point) bool { return slices.Contains(s.o.Spec.Gates, p) }
+// asks reports whether hooks have to agree at a point of a release's rollout. Before its
+// pods and before its first traffic they are asked for every version that was not active
+// yet: the first release of a group gets all traffic at once, so that nothing after these
+// two points could protect it. The other points are those of a canary.
+func (s *scope) asks(p Point, r *Row) bool {
+	switch {
+	case r.Promoted > 0 || r.Adopted:
+		return false
+	case s.g.Level == preview:
+		return slices.Contains(s.o.Spec.PreviewGates, p)
+	case p == ConfirmRollout || p == PreRollout:
+		return slices.Contains(s.o.Spec.Gates, p)
+	}
+	return slices.Contains(s.o.Spec.Gates, p) && s.judged(r)
+}
 
 // answer is what the hooks say to the gate at which the run waits.
 func (s *scope) answer(run *Run, c Child) GateFact {
@@ -26,7 +39,7 @@ func openGate(s *scope) {
 	if run == nil || run.Gate != ConfirmRollout {
 		return
 	}
-	if s.judged(r) && !r.Adopted && s.asks(ConfirmRollout) {
+	if s.asks(ConfirmRollout, r) {
 		f := s.answer(run, c)
 		if !f.Open {
 			s.awaitGate(run, r, f)
@@ -37,7 +50,9 @@ func openGate(s *scope) {
 			return
 		}
 	}
-	run.begin(0, s.now)
+	if s.itsTurn(r.Version) {
+		run.begin(0, s.now)
+	}
 }
 
 // gated says that hooks have yet to agree to what comes next. Several points follow
@@ -88,8 +103,11 @@ func (s *scope) unreachable(r *Row) string {
 // points are the gates before what comes next, in order.
 func (s *scope) points(run *Run, r *Row) []Point {
 	var points []Point
-	if r.Status == Pending && s.asks(PreRollout) {
+	if r.Status == Pending && s.asks(PreRollout, r) {
 		points = append(points, PreRollout)
+	}
+	if !s.judged(r) {
+		return points
 	}
 	if run.Step > 0 && len(s.o.Peers) > 0 {
 		points = append(points, Together)
@@ -97,14 +115,11 @@ func (s *scope) points(run *Run, r *Row) []Point {
 	steps := s.steps()
 	switch {
 	case run.Step >= len(steps):
-		if s.asks(ConfirmPromotion) {
+		if s.asks(ConfirmPromotion, r) {
 			points = append(points, ConfirmPromotion)
 		}
 	case steps[run.Step].Confirm && steps[run.Step].more(*r):
 		points = append(points, ConfirmTrafficIncrease)
-	}
-	if !s.judged(r) {
-		return nil
 	}
 	return points
 }

@@ -1,10 +1,109 @@
 package release
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 )
+
+// gated are histories of hooks that hold the first release of a group, and previews.
+var gated = []scene{
+	{"hooks: the first release of a group waits for ConfirmRollout, without pods", func(h tale) {
+		h.policy("web")
+		h.steps(twoSteps...)
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.0.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.0.0": "pending 0"})
+		h.state("waits", "AwaitingGate", true)
+		if n := h.object("1.0.0").Replicas; n != 0 {
+			h.fail("it has %d replicas", n)
+		}
+		h.hooks[ConfirmRollout] = ""
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"hooks: the first release of a group waits for PreRollout, available", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Confirm: true}, Step{Weight: 50})
+		h.gates(PreRollout, ConfirmPromotion)
+		h.hooks[PreRollout], h.hooks[ConfirmTrafficIncrease], h.hooks[ConfirmPromotion] = "no", "no", "no"
+		h.push("2.0.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"2.0.0": "pending 0"})
+		h.state("waits", "AwaitingGate", true)
+		if o := h.object("2.0.0"); o.Available != h.spec.Replicas {
+			h.fail("%d of %d pods are there to test", o.Available, h.spec.Replicas)
+		}
+		h.hooks[PreRollout] = ""
+		h.run(time.Minute)
+		h.want("hooks of steps are not asked: it takes none", map[string]string{"2.0.0": "active 100"})
+	}},
+	{"hooks: the first release of a group fails by PreRollout", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "fail"
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+	}},
+	{"hooks: the first release of a group loses its pods while PreRollout is asked", func(h tale) {
+		h.live()
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.spoil(h.object("2.0.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("down", map[string]string{"2.0.0": "error 0"})
+	}},
+	{"hooks: Adopt asks no hook of a first release", func(h tale) {
+		h.policy("web")
+		h.gates(ConfirmRollout, PreRollout)
+		h.hooks[ConfirmRollout], h.hooks[PreRollout] = "no", "no"
+		h.push("1.0.0")
+		h.run(time.Hour)
+		h.word("1.0.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("adopted", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"hooks: a preview asks only the hooks that are for previews", func(h tale) {
+		h.gates(ConfirmRollout, PreRollout)
+		h.hooks[ConfirmRollout], h.hooks[PreRollout] = "no", "no"
+		h.reviewed()
+		h.edit("preview gates", func(s *Spec) { s.PreviewGates = []Point{PreRollout} })
+		h.push("pr-7-b")
+		h.push("pr-8-a")
+		h.run(time.Hour)
+		h.want("both wait, and what serves goes on", map[string]string{"pr-7-a": "active 100", "pr-7-b": "pending 0", "pr-8-a": "pending 0"})
+		h.hooks[PreRollout] = ""
+		h.run(time.Minute)
+		h.want("end", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
+	}},
+	{"hooks: previews that wait for ConfirmRollout keep no other from starting", func(h tale) {
+		h.edit("preview gates", func(s *Spec) {
+			s.PreviewGates, s.Previews = []Point{ConfirmRollout}, Previews{MaxGroups: 3 * maxStarting}
+		})
+		h.hooks[ConfirmRollout] = "no"
+		h.policy("web")
+		for n := range 2 * maxStarting {
+			h.push(fmt.Sprintf("pr-%d-a", n+1))
+		}
+		h.run(time.Hour)
+		h.state("each is asked about", "AwaitingTurn", false)
+		h.startup = time.Minute
+		h.hooks[ConfirmRollout] = ""
+		h.run(30 * time.Second)
+		h.state("but only so many start at a time", "AwaitingTurn", true)
+		h.run(10 * time.Minute)
+		h.want("end", map[string]string{"pr-1-a": "active 100", fmt.Sprintf("pr-%d-a", 2*maxStarting): "active 100"})
+	}},
+}
+
+func init() { histories = append(histories, gated...) }
 
 // TestAnswers asks that hooks and measurements of another run, step, point or wait
 // answer nothing.

@@ -983,7 +983,7 @@ var histories = []scene{
 		h.push("2.0.0")
 		h.hooks[ConfirmRollout] = "no"
 		h.run(time.Hour)
-		h.want("a first release asks nobody", map[string]string{"2.0.0": "active 100"})
+		h.want("the first release of a group waits too", map[string]string{"2.0.0": "pending 0"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Hour)
 		h.want("nor does a rollback", map[string]string{"1.0.0": "active 100"})
@@ -1008,8 +1008,11 @@ var histories = []scene{
 		h.want("waits", map[string]string{"1.1.0": "pending 0"})
 		h.drop("1.0.0")
 		h.remove(h.object("1.0.0"))
+		h.run(time.Hour)
+		h.want("it waits still", map[string]string{"1.1.0": "pending 0"})
+		h.hooks[ConfirmRollout] = ""
 		h.run(time.Minute)
-		h.want("a first release", map[string]string{"1.1.0": "active 100"})
+		h.want("then it serves", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 22: paused gives no pods to a release whose hooks agree", func(h tale) {
 		h.live()

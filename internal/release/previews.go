@@ -187,14 +187,14 @@ func (b *book) turns() []*Group {
 }
 
 // itsTurn says that a group may start a release now. Of previews only so many do at a
-// time.
+// time; one that waits for ConfirmRollout has no pods yet and does not count.
 func (s *scope) itsTurn(version string) bool {
 	if s.g.Level != preview {
 		return true
 	}
 	starting := 0
 	for i := range s.groups {
-		if g := &s.groups[i]; g.Level == preview && g.Run != nil && g.Run.WaitsFor == "" {
+		if g := &s.groups[i]; g.Level == preview && g.Run != nil && g.Run.WaitsFor == "" && g.Run.Gate != ConfirmRollout {
 			starting++
 		}
 	}

@@ -62,7 +62,7 @@ func (h tale) reviewed() {
 func (w *world) checkStarting() {
 	starting := 0
 	for _, g := range w.ledger.Groups {
-		if g.Level == preview && g.Run != nil {
+		if g.Level == preview && g.Run != nil && g.Run.Gate != ConfirmRollout { // which has no pods yet
 			starting++
 		}
 	}

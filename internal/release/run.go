@@ -259,12 +259,10 @@ func fail(s *scope) {
 	if run == nil {
 		return
 	}
-	if s.judged(r) {
-		if reason, message := s.condemned(run, r, c); reason != "" {
-			s.failRow(r, reason)
-			s.event(r, true, "ReleaseFailed", fmt.Sprintf("%s is turned down (%s): %s", r.Version, reason, message))
-			return
-		}
+	if reason, message := s.condemned(run, r, c); reason != "" {
+		s.failRow(r, reason)
+		s.event(r, true, "ReleaseFailed", fmt.Sprintf("%s is turned down (%s): %s", r.Version, reason, message))
+		return
 	}
 	healthy, cause, _ := s.health(run, r, c)
 	if healthy || run.WaitsFor != "" || cause == trafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
@@ -304,6 +302,13 @@ func (s *scope) ends(run *Run) time.Time {
 // condemned gives the reason for which measurements or hooks end a run, whatever
 // else it waits for.
 func (s *scope) condemned(run *Run, r *Row, c Child) (reason, message string) {
+	judged := s.judged(r)
+	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
+		return "HookFailed", or(f.Message, fmt.Sprintf("a hook of %s failed, or refused for good", run.Gate))
+	}
+	if !judged {
+		return "", ""
+	}
 	if v := c.Analysis; v != nil && v.Run == run.Sequence && v.Phase == VerdictFailed {
 		return "AnalysisFailed", or(v.Message, "the measurements failed")
 	}
@@ -312,9 +317,6 @@ func (s *scope) condemned(run *Run, r *Row, c Child) (reason, message string) {
 	}
 	if message := s.brokenTogether(r.Version); message != "" {
 		return togetherFailed, message
-	}
-	if f := s.answer(run, c); f.Failed {
-		return "HookFailed", or(f.Message, fmt.Sprintf("a hook of %s failed, or refused for good", run.Gate))
 	}
 	return "", ""
 }
@@ -444,9 +446,15 @@ func promoteFirst(s *scope) {
 	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
 		return
 	}
-	if c.ok() && c.has(s.full()) {
-		s.promote(r, "First")
+	if !c.ok() || !c.has(s.full()) {
+		return
 	}
+	_, _, since := s.health(run, r, c)
+	if s.gated(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	s.promote(r, "First")
 }
 
 // promoteKept brings back a release that was active: without steps, and with as

@@ -90,6 +90,8 @@ var hookRows = map[string]row{
 	"msvc hook's metadata key long": {kind: "Microservice", patch: hook(`metadata: {` + long(64) + `: v}`), refused: "metadata: keys have 1 to 63 characters"},
 	"msvc hook's metadata no key":   {kind: "Microservice", patch: hook(`metadata: {"": v}`), refused: "metadata: keys have 1 to 63 characters"},
 	"msvc hook's metadata long":     {kind: "Microservice", patch: hook(`metadata: {k: ` + long(257) + `}`), refused: hookField + "metadata.k: Too long"},
+	"msvc hook for previews":        {kind: "Microservice", patch: hook(`type: PreRollout; previews: true`)},
+	"msvc hook's previews, Event":   {kind: "Microservice", patch: hook(`previews: true`), refused: "previews goes with the types ConfirmRollout and PreRollout only"},
 	"msvc hook's steps empty":       {kind: "Microservice", patch: hook(`type: Rollout; steps: []`), refused: hookField + "steps"},
 	"msvc hook's steps too many":    {kind: "Microservice", patch: hook(`type: Rollout; steps: ` + numbered(`s#`, 33)), refused: hookField + "steps: Too many"},
 	"msvc hook's step twice":        {kind: "Microservice", patch: hook(`type: Rollout; steps: [half, half]`), refused: "Duplicate value"},
