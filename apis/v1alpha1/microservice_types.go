@@ -37,6 +37,17 @@ type MicroserviceSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
+	// endedGroups are release groups that are ended on purpose, by name ("1.x"), slug
+	// ("1-x"), or number of a pull request: they lose their traffic, are drained and
+	// removed, without an effect on other groups, and do not start again while they
+	// are named here.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	EndedGroups []string `json:"endedGroups,omitempty"`
+
 	// availability says how many pods a release has. It is no part of a release's
 	// identity: a change scales, and starts no release.
 	// +optional
@@ -219,13 +230,21 @@ const (
 	PinCurrent PinConfiguration = "Current"
 )
 
-// ManualUpdateStrategy pins groups to versions. Groups without a pin follow
-// latest. A version that no group holds starts nothing anywhere.
-// +kubebuilder:validation:XValidation:rule="has(self.semVer) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set semVer or groups"
+// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin
+// follow latest. A version or release that no group holds starts nothing anywhere.
+// +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set semVer, release or groups"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release: a release has its version and configuration: remove semVer and configuration, or release"
 type ManualUpdateStrategy struct {
 	// semVer pins the group that holds this version.
 	// +optional
 	SemVer *SemVer `json:"semVer,omitempty"`
+
+	// release pins the group that holds this release, by the name of its
+	// VersionedMicroservice, to exactly what ran under it, configuration included.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release,omitempty"`
 
 	// configuration says with which template the pinned version runs. Default:
 	// Retained.
@@ -249,7 +268,9 @@ type ManualUpdateStrategy struct {
 	Groups []GroupPin `json:"groups,omitempty"`
 }
 
-// GroupPin pins one group to a version.
+// GroupPin pins one group to a version or a release.
+// +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.release)",message="spec.updateStrategy.manual.groups: set version, or release, and not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.release) && has(self.configuration))",message="spec.updateStrategy.manual.groups: a release has its configuration: remove configuration, or release"
 type GroupPin struct {
 	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. A
 	// name that is no group starts nothing in groups without a pin.
@@ -259,10 +280,16 @@ type GroupPin struct {
 	Name string `json:"name"`
 
 	// version that the group is pinned to.
-	// +required
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	Version string `json:"version"`
+	Version string `json:"version,omitempty"`
+
+	// release that the group is pinned to, by the name of its VersionedMicroservice.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release,omitempty"`
 
 	// configuration says with which template the pinned version runs. Default:
 	// Retained.

@@ -122,7 +122,9 @@ func heldBy(ms *v1alpha1.Microservice) []version.Held {
 			held = append(held, version.Held{Version: m.SemVer.Version})
 		}
 		for _, g := range m.Groups {
-			held = append(held, version.Held{Version: g.Version})
+			if g.Version != "" { // the version of a release is in its row
+				held = append(held, version.Held{Version: g.Version})
+			}
 		}
 	}
 	return held

@@ -182,6 +182,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 		Deadline:         time.Duration(u.ProgressDeadlineSeconds) * time.Second,
 		Drain:            max(minDrain, u.DrainDelay.Std(30*time.Second)),
 		Pins:             readPins(u.Manual),
+		Ended:            ms.Spec.EndedGroups,
 		Previews:         readPreviews(ms.Spec.Previews),
 	}
 	if spec.MinimumAvailable == 0 {
@@ -271,15 +272,22 @@ func readPins(m *v1alpha1.ManualUpdateStrategy) []release.Pin {
 		}
 		pins = append(pins, pin)
 	}
+	if m.Release != "" {
+		pin := release.Pin{Field: "spec.updateStrategy.manual.release", Global: true, Release: m.Release, Reason: m.Reason}
+		if m.ExpireTime != nil {
+			pin.Expire = m.ExpireTime.Time
+		}
+		pins = append(pins, pin)
+	}
 	for i, g := range m.Groups {
-		pin := release.Pin{Field: fmt.Sprintf("spec.updateStrategy.manual.groups[%d].name", i), Group: g.Name, Version: g.Version, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason}
+		pin := release.Pin{Field: fmt.Sprintf("spec.updateStrategy.manual.groups[%d].name", i), Group: g.Name, Version: g.Version, Release: g.Release, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason}
 		if g.ExpireTime != nil {
 			pin.Expire = g.ExpireTime.Time
 		}
 		pins = append(pins, pin)
 	}
 	slices.SortFunc(pins, func(a, b release.Pin) int {
-		return slices.Compare([]string{a.Group, a.Version}, []string{b.Group, b.Version})
+		return slices.Compare([]string{a.Group, a.Version, a.Release}, []string{b.Group, b.Version, b.Release})
 	})
 	return pins
 }

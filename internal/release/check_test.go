@@ -154,7 +154,7 @@ func (w *world) checkSecond(o Observed, p Plan) {
 // checkEmpty plans the same without any candidate: nothing may close, and no active
 // or kept release may go (9).
 func (w *world) checkEmpty(o Observed) {
-	o.Candidates, o.Withdrawn = nil, nil
+	o.Candidates, o.Withdrawn, o.Spec.Ended = nil, nil, nil // which is a user's word
 	p := makePlan(o, w.now, w.rules)
 	for i := range o.Ledger.Groups {
 		g := &o.Ledger.Groups[i]

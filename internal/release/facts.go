@@ -52,8 +52,11 @@ type Spec struct {
 	Drain time.Duration
 	// Steps of a canary; none: promoted as soon as it is available.
 	Steps []Step
-	// Pins of groups to versions.
+	// Pins of groups to versions or releases.
 	Pins []Pin
+	// Ended are the groups that a user ends on purpose, by name, slug or number of a pull
+	// request: they are drained, and start again when they are not named any more.
+	Ended []string
 	// Previews bound the groups that are pull requests.
 	Previews Previews
 	// Analysis must pass each step in which the canary can get traffic.
@@ -126,8 +129,10 @@ type Pin struct {
 	Group string
 	// Global pins hold back every group when no group holds the version (rule 15).
 	Global bool
-	// Version that is wanted.
+	// Version that is wanted; "" where Release is set.
 	Version string
+	// Release that is wanted, by name: what ran then, configuration included.
+	Release string
 	// Current asks for the present template instead of the retained one.
 	Current bool
 	// Expire ends the pin; zero: never.

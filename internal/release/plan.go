@@ -284,7 +284,7 @@ func (b *book) open() {
 	}
 	oldest, asked := "", false
 	for _, c := range b.offers {
-		if known[c.Slug] || b.withdrawnGroup(c.Slug) {
+		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
 			continue
 		}
 		if c.Level == preview { // places gives it one
@@ -352,10 +352,10 @@ func (b *book) missingPin() *Pin {
 			continue
 		}
 		held := slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
-			return c.Version == pin.Version && pin.names(c.Slug, c.Name, c.PullRequest)
+			return pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
 		})
 		for _, g := range b.groups {
-			held = held || pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Version == pin.Version })
+			held = held || pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) })
 		}
 		if !held {
 			return pin
@@ -412,8 +412,27 @@ func (b *book) noteStrayPins() {
 // maxNamed is how many groups a message names.
 const maxNamed = 8
 
-// String is the version, and which template it is to run with.
+// means reports whether a pin is to a release of that name and version.
+func (p Pin) means(version, release string) bool {
+	if p.Release != "" {
+		return p.Release == release
+	}
+	return p.Version == version
+}
+
+// wanted is what a pin names, for messages.
+func (p Pin) wanted() string {
+	if p.Release != "" {
+		return fmt.Sprintf("release %q", p.Release)
+	}
+	return fmt.Sprintf("version %q", p.Version)
+}
+
+// String is the release, or the version and which template it is to run with.
 func (p Pin) String() string {
+	if p.Release != "" {
+		return p.Release
+	}
 	if p.Current {
 		return p.Version + " (Current)"
 	}
@@ -510,6 +529,11 @@ func (b *book) closed(slug string) bool {
 	end := last.Add(b.o.Spec.Previews.KeepAfterClose)
 	b.wakeAt(end)
 	return !b.now.Before(end)
+}
+
+// ended reports whether a user ends a group on purpose.
+func (b *book) ended(slug, name string, pullRequest int64) bool {
+	return slices.ContainsFunc(b.o.Spec.Ended, func(group string) bool { return Pin{Group: group}.names(slug, name, pullRequest) })
 }
 
 // excluded says that the specification no longer makes a group; what is closed is not

@@ -42,13 +42,13 @@ func (b *book) places() {
 		}
 		rebuild(b.scope(g)) // what is taken down has to be known
 		b.noteHead(g)
-		if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && len(b.perGroup[g.Slug]) > 0 {
+		if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && !b.ended(g.Slug, g.Name, g.PullRequest) && len(b.perGroup[g.Slug]) > 0 {
 			g.Phase, g.Target = Expired, Target{Reason: NoPlace} // until it is given one
 			b.scope(g).event(nil, false, "Reopened", "the group is offered again")
 		}
 		old := b.tooOld(g)
 		switch {
-		case b.ends(g.Slug): // in this plan
+		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // in this plan
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoPlace}
 		case g.Phase == Live && old:

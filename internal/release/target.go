@@ -14,7 +14,7 @@ func aim(s *scope) {
 		return
 	}
 	if missing := s.missingPin(); missing != nil {
-		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("no group holds version %q that spec.updateStrategy.manual pins: nothing is started; correct the version, or remove the pin", missing.Version))
+		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("no group holds %s that spec.updateStrategy.manual pins: nothing is started; correct it, or remove the pin", missing.wanted()))
 		s.hold("PinnedVersionMissing")
 		return
 	}
@@ -60,32 +60,35 @@ func (s *scope) pin() (found, other *Pin) {
 			continue
 		}
 		if expired(*p, s.now) {
-			s.state(nil, false, "PinExpired", fmt.Sprintf("the pin to %s ended at %s", p.Version, p.Expire.UTC().Format(time.RFC3339)))
+			s.state(nil, false, "PinExpired", fmt.Sprintf("the pin to %s ended at %s", p, p.Expire.UTC().Format(time.RFC3339)))
 			continue
 		}
-		if p.Global && !s.holds(p.Version) {
+		if p.Global && !s.holds(*p) {
 			continue
 		}
 		switch {
 		case found == nil || found.Global:
 			found = p
-		case !p.Global && (p.Version != found.Version || p.Current != found.Current):
+		case !p.Global && (p.Version != found.Version || p.Release != found.Release || p.Current != found.Current):
 			other = p
 		}
 	}
 	return found, other
 }
 
-// holds says that a version is offered to the group, or a row of it.
-func (s *scope) holds(version string) bool {
-	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == version }) ||
-		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Version == version })
+// holds says that what a pin names is offered to the group, or a row of it.
+func (s *scope) holds(p Pin) bool {
+	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return p.means(c.Version, c.Release) }) ||
+		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return p.means(r.Version, r.Release) })
 }
 
 // aimPinned resolves a pin: once, until pin or configuration change (rule 16).
 func (s *scope) aimPinned(p Pin) {
 	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
-	if p.Current {
+	switch {
+	case p.Release != "":
+		from = "release/" + p.Release
+	case p.Current:
 		from = fmt.Sprintf("%s/current@%s", p.Version, s.o.Config)
 	}
 	target := s.g.Target.Release
@@ -93,7 +96,7 @@ func (s *scope) aimPinned(p Pin) {
 		target = s.resolve(p)
 	}
 	if target == "" {
-		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("group %s does not hold version %q that it is pinned to: nothing is started", s.g.Name, p.Version))
+		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("group %s does not hold %s that it is pinned to: nothing is started", s.g.Name, p.wanted()))
 		s.hold("PinnedVersionMissing")
 		return
 	}
@@ -113,8 +116,8 @@ func (s *scope) aimPinned(p Pin) {
 	if l := s.latest(); l.Release != target {
 		would = s.versionOf(l.Release)
 	}
-	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, p.Version)
-	if would != "" && would != p.Version {
+	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(p.Release, p.Version))
+	if would != "" && would != s.versionOf(target) {
 		message += fmt.Sprintf("; latest would be %s", would)
 	}
 	if p.Reason != "" {
@@ -159,7 +162,7 @@ func (s *scope) resolve(p Pin) string {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		switch {
-		case r.Version != p.Version || p.Current && r.Config != s.o.Config:
+		case !p.means(r.Version, r.Release) || p.Current && r.Config != s.o.Config:
 		case r.Promoted > 0 && (retained == nil || r.Promoted > retained.Promoted):
 			retained = r
 		case r.Promoted == 0 && other == nil:
@@ -170,7 +173,7 @@ func (s *scope) resolve(p Pin) string {
 		return retained.Release
 	}
 	for _, c := range s.candidates {
-		if c.Version == p.Version {
+		if p.means(c.Version, c.Release) {
 			return c.Release
 		}
 	}
