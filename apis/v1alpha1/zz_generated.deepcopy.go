@@ -1864,6 +1864,11 @@ func (in *MicroserviceSpec) DeepCopyInto(out *MicroserviceSpec) {
 	*out = *in
 	out.ImagePolicyRef = in.ImagePolicyRef
 	in.Template.DeepCopyInto(&out.Template)
+	if in.EndedGroups != nil {
+		in, out := &in.EndedGroups, &out.EndedGroups
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Availability.DeepCopyInto(&out.Availability)
 	in.UpdateStrategy.DeepCopyInto(&out.UpdateStrategy)
 	if in.AdoptFrom != nil {
