@@ -116,7 +116,7 @@ var least = map[string]struct {
 }{
 	"ImagePolicy": {"image: registry.example.com/shop", []string{"source", "tagFilter", "versioning", "image"}},
 	"Microservice": {"imagePolicyRef: {name: shop}\ntemplate: {spec: {containers: [{name: shop}]}}",
-		[]string{"template", "updateStrategy", "configuration"}},
+		[]string{"template", "updateStrategy", "configuration", "endedGroups"}},
 	"NetworkPolicy": {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
 }
 
