@@ -50,6 +50,15 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
+	{"hooks: the first release of a group is refused for good by ConfirmRollout", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "fail"
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+	}},
 	{"hooks: the first release of a group loses its pods while PreRollout is asked", func(h tale) {
 		h.live()
 		h.gates(PreRollout)
