@@ -426,6 +426,9 @@ func (s *Server) serve(x *exchange, text []byte) {
 		s.refuse(x, "no-user-agent", nil)
 		return
 	}
+	for _, problem := range checkRequest(x.route.name(), x.query, bytes.TrimSpace(text)) {
+		s.fail("%s: %s", x.route.name(), problem)
+	}
 	if problem := s.readParameters(x, text); problem != "" {
 		s.fail("%s: %s", x.route.name(), problem)
 		s.refuse(x, "validation", nil)
@@ -645,9 +648,16 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.book.everywhere[status] {
 		s.fail("%s: the reference has no answer %d there", x.route.name(), status)
 	}
-	text, err := json.Marshal(body)
+	whole, err := completeAnswer(x.route.name(), status, body)
 	if err != nil {
 		s.fail("%s: %v", x.route.name(), err)
+	}
+	text, err := json.Marshal(whole)
+	if err != nil {
+		s.fail("%s: %v", x.route.name(), err)
+	}
+	for _, problem := range checkAnswer(x.route.name(), status, text) {
+		s.fail("%s: answer %d: %s", x.route.name(), status, problem)
 	}
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,18 +88,22 @@ func TestEveryRouteIsServed(t *testing.T) {
 	}
 }
 
+// Both judge a request: GitHub's description, and what the reference here has.
 func TestUndescribedRequestsAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		method, path, body string
 		want               int
-		failure            string
+		failures           []string
 	}{
-		"path":      {"GET", "/repos/acme/shop/secrets", "", 404, "does not describe"},
-		"method":    {"DELETE", "/repos/acme/shop/pulls/1", "", 404, "does not describe"},
-		"query":     {"GET", "/repos/acme/shop/pulls?labels=x", "", 422, `query parameter "labels"`},
-		"body":      {"POST", "/repos/acme/shop/deployments", `{"ref":"x","force":true}`, 422, `parameter "force"`},
-		"no object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, "no object"},
-		"state":     {"GET", "/repos/acme/shop/pulls?state=merged", "", 422, "state=merged"},
+		"path":      {"GET", "/repos/acme/shop/secrets", "", 404, []string{"does not describe"}},
+		"method":    {"DELETE", "/repos/acme/shop/pulls/1", "", 404, []string{"does not describe"}},
+		"query":     {"GET", "/repos/acme/shop/pulls?labels=x", "", 422, []string{`description has no query parameter "labels"`, `reference has no query parameter "labels"`}},
+		"body":      {"POST", "/repos/acme/shop/deployments", `{"ref":"x","force":true}`, 422, []string{`description has no field "force"`, `reference has no parameter "force"`}},
+		"no object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, []string{"not an object", "no object"}},
+		"state":     {"GET", "/repos/acme/shop/pulls?state=merged", "", 422, []string{"query.state", "state=merged"}},
+		"page":      {"GET", "/repos/acme/shop/pulls?page=x", "", 200, []string{"query.page"}},
+		"type":      {"POST", "/repos/acme/shop/deployments", `{"ref":1}`, 422, []string{"body.ref"}},
+		"value":     {"POST", "/repos/acme/shop/issues/1/comments", `{}`, 422, []string{"body.body"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,10 +112,73 @@ func TestUndescribedRequestsAreRefused(t *testing.T) {
 			if got := ask(t, s, test.method, test.path, test.body).StatusCode; got != test.want {
 				t.Errorf("status %d, want %d", got, test.want)
 			}
-			if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], test.failure) {
-				t.Errorf("failures %q, want one of %q", got, test.failure)
+			same := func(failure, part string) bool { return strings.Contains(failure, part) }
+			if got := s.Failures(); !slices.EqualFunc(got, test.failures, same) {
+				t.Errorf("failures %q, want %q", got, test.failures)
 			}
 		})
+	}
+}
+
+// An answer that GitHub does not give is a failure of the server.
+func TestAnswersAreHeldToTheDescription(t *testing.T) {
+	const tags = "GET /repos/{owner}/{repo}/tags"
+	tests := map[string]struct {
+		change func(tag map[string]any)
+		want   []string
+	}{
+		"as it is":        {func(map[string]any) {}, nil},
+		"of another type": {func(tag map[string]any) { tag["name"] = 1 }, []string{"answer[0].name"}},
+		"without a field": {func(tag map[string]any) { delete(tag, "name") }, []string{"answer[0].name"}},
+		"null":            {func(tag map[string]any) { tag["commit"] = nil }, []string{"answer[0].commit"}},
+		"no address":      {func(tag map[string]any) { tag["zipball_url"] = "" }, []string{"answer[0].zipball_url"}},
+		"field within":    {func(tag map[string]any) { tag["commit"] = map[string]any{"url": "x y"} }, []string{"answer[0].commit.sha", "answer[0].commit.url"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			operations, err := contract()
+			if err != nil {
+				t.Fatal(err)
+			}
+			tag := maps.Clone(operations[tags].example.([]any)[0].(map[string]any))
+			test.change(tag)
+			text, err := json.Marshal([]any{tag})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // what was refused is not remembered as held
+				same := func(problem, part string) bool { return strings.Contains(problem, part) }
+				if got := checkAnswer(tags, 200, text); !slices.EqualFunc(got, test.want, same) {
+					t.Errorf("problems %q, want %q", got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// What the reference lacks of an answer comes from GitHub's example, and nothing else.
+func TestAnswersAreCompleted(t *testing.T) {
+	whole, err := completeAnswer("GET /repos/{owner}/{repo}/tags", 200, []any{map[string]any{"name": "v9", "zipball_url": "", "commit": map[string]any{"sha": "abc"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []any{map[string]any{
+		"name": "v9", "node_id": "MDQ6VXNlcjE=",
+		"commit":      map[string]any{"sha": "abc", "url": "https://api.github.com/repos/octocat/Hello-World/commits/c5b97d5ae6c19d5c5df71a34c7fbeeda2479ccbc"},
+		"tarball_url": "https://github.com/octocat/Hello-World/tarball/v0.1",
+		"zipball_url": "https://github.com/octocat/Hello-World/zipball/v0.1",
+	}}
+	if diff := cmp.Diff(want, whole); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	// A status without an address has none.
+	status := []any{map[string]any{"environment_url": "", "target_url": ""}}
+	whole, err = completeAnswer("GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses", 200, status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whole.([]any)[0].(map[string]any); got["environment_url"] != "" || got["target_url"] != "" || got["state"] == nil {
+		t.Errorf("status %v", got)
 	}
 }
 

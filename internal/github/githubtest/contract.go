@@ -1,0 +1,230 @@
+package githubtest
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+)
+
+// published is GitHub's own description of what the routes take and answer, and its
+// examples; see testdata/README.md. The reference is ours: it decides what the server
+// does, and may be wrong. Every request and every answer is held to the description. The reference has the fields that matter here; whatever else the
+// description requires in an answer comes from GitHub's example.
+//
+//go:embed testdata/operations.json testdata/examples.json
+var published embed.FS
+
+// operation is a route as GitHub describes it.
+type operation struct {
+	Query     map[string]*spec.Schema `json:"query"`
+	Body      *spec.Schema            `json:"body"`      // nil: none is taken
+	Responses map[string]*spec.Schema `json:"responses"` // by status; nil: no JSON
+
+	example any // the answer when all is well
+}
+
+// contract is the description, read once.
+var contract = sync.OnceValues(func() (map[string]operation, error) {
+	var operations map[string]operation
+	var examples map[string]struct{ Body any }
+	for name, into := range map[string]any{"operations": &operations, "examples": &examples} {
+		text, err := published.ReadFile("testdata/" + name + ".json")
+		if err == nil {
+			err = json.Unmarshal(text, into)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read testdata/%s.json: %w", name, err)
+		}
+	}
+	for name, o := range operations {
+		o.example = examples[name].Body
+		operations[name] = o
+	}
+	return operations, nil
+})
+
+// checkRequest gives what the description does not allow in a request.
+func checkRequest(route string, query url.Values, body []byte) []string {
+	operations, err := contract()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	o, ok := operations[route]
+	if !ok {
+		return []string{"GitHub's description has no such operation"}
+	}
+	problems := o.checkQuery(query)
+	switch {
+	case len(body) == 0:
+	case o.Body == nil:
+		problems = append(problems, "GitHub's description has no body")
+	default:
+		problems = append(problems, o.checkBody(body)...)
+	}
+	return problems
+}
+
+func (o operation) checkQuery(query url.Values) (problems []string) {
+	for name, values := range query {
+		schema, ok := o.Query[name]
+		if !ok {
+			problems = append(problems, fmt.Sprintf("GitHub's description has no query parameter %q", name))
+			continue
+		}
+		for _, text := range values {
+			var value any = text
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil && slices.Contains(schema.Type, "integer") {
+				value = n
+			}
+			problems = append(problems, invalid(schema, value, "query."+name)...)
+		}
+	}
+	return problems
+}
+
+func (o operation) checkBody(text []byte) []string {
+	var body map[string]any
+	if err := json.Unmarshal(text, &body); err != nil || body == nil {
+		return []string{"the body is not an object of JSON"}
+	}
+	problems := invalid(o.Body, body, "body")
+	for name := range body {
+		if _, ok := o.Body.Properties[name]; !ok {
+			problems = append(problems, fmt.Sprintf("GitHub's description has no field %q in the body", name))
+		}
+	}
+	return problems
+}
+
+// answer gives the schema of an answer; nil without one.
+func answer(route string, status int) (o operation, schema *spec.Schema, err error) {
+	operations, err := contract()
+	if err != nil {
+		return operation{}, nil, err
+	}
+	o = operations[route]
+	return o, o.Responses[strconv.Itoa(status)], nil
+}
+
+// completeAnswer gives an answer with all that the description requires in it.
+func completeAnswer(route string, status int, body any) (any, error) {
+	o, schema, err := answer(route, status)
+	if err != nil || schema == nil {
+		return body, err
+	}
+	var like any
+	if status < 300 {
+		like = o.example
+	}
+	return complete(schema, body, like), nil
+}
+
+// complete gives a value with the fields that a schema requires and it lacks, and with
+// the addresses that it left empty, as they are in an example.
+func complete(schema *spec.Schema, value, like any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, alternatives := range [][]spec.Schema{schema.OneOf, schema.AnyOf} {
+			if len(alternatives) > 0 {
+				schema = &alternatives[0]
+			}
+		}
+		example, _ := like.(map[string]any)
+		whole := maps.Clone(value)
+		for _, name := range schema.Required {
+			if _, has := whole[name]; !has && (example[name] != nil || schema.Properties[name].Nullable) {
+				whole[name] = example[name]
+			}
+		}
+		for name, part := range whole {
+			if property, ok := schema.Properties[name]; ok {
+				whole[name] = complete(&property, part, example[name])
+			}
+		}
+		return whole
+	case []any:
+		if schema.Items == nil || schema.Items.Schema == nil {
+			return value
+		}
+		var example any
+		if examples, _ := like.([]any); len(examples) > 0 {
+			example = examples[0]
+		}
+		whole := make([]any, 0, len(value))
+		for _, item := range value {
+			whole = append(whole, complete(schema.Items.Schema, item, example))
+		}
+		return whole
+	case string:
+		if example, ok := like.(string); ok && value == "" && schema.Format == "uri" {
+			return example
+		}
+	}
+	return value
+}
+
+// held are the answers, and elements of lists, that the description allows.
+var held sync.Map
+
+// checkAnswer gives what the description does not allow in an answer. Elements of a list
+// are checked one by one: most of them were there before.
+func checkAnswer(route string, status int, text []byte) []string {
+	_, schema, err := answer(route, status)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if schema == nil {
+		return nil
+	}
+	var items []json.RawMessage
+	if schema.Items == nil || schema.Items.Schema == nil || json.Unmarshal(text, &items) != nil {
+		return checkPart(schema, text, "answer")
+	}
+	var problems []string
+	for i, item := range items {
+		problems = append(problems, checkPart(schema.Items.Schema, item, fmt.Sprintf("answer[%d]", i))...)
+	}
+	return problems
+}
+
+func checkPart(schema *spec.Schema, text []byte, at string) []string {
+	type part struct {
+		schema *spec.Schema
+		sum    [sha256.Size]byte
+	}
+	this := part{schema, sha256.Sum256(text)}
+	if _, known := held.Load(this); known {
+		return nil
+	}
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return []string{at + " is not JSON"}
+	}
+	problems := invalid(schema, value, at)
+	if len(problems) == 0 {
+		held.Store(this, true)
+	}
+	return problems
+}
+
+// invalid gives what a schema does not allow in a value.
+func invalid(schema *spec.Schema, value any, at string) []string {
+	result := validate.NewSchemaValidator(schema, nil, at, strfmt.Default).Validate(value)
+	var problems []string
+	for _, err := range result.Errors {
+		problems = append(problems, strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	slices.Sort(problems)
+	return problems
+}
