@@ -478,8 +478,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	away := slices.ContainsFunc(slices.Collect(maps.Values(w.nets)), func(n *net) bool { return n.never })
-	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(away && waits(Blocked)) {
+	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && waits(Blocked, "OnlyServing")) {
 		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))
@@ -502,6 +501,19 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if g.Target.Reason == "Latest" && g.Run == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
 		w.fail("liveness: group %s does not move to %s\n%s", g.Slug, g.Target.Release, renderGroup(g))
 	}
+}
+
+// away says that no gateway is there to confirm anything, or that one is not there any more
+// which has confirmed something: what it says a run may wait for.
+func (w *world) away() bool {
+	all, one := len(w.nets) > 0, false
+	for _, n := range w.nets {
+		all = all && n.never
+		for _, r := range n.reports {
+			one = one || n.never && r.Revision > 0
+		}
+	}
+	return all || one
 }
 
 // add counts one history, and sum many.

@@ -65,6 +65,50 @@ var streams = []scene{
 		h.run(time.Second)
 		h.want("no domains", map[string]string{"3.0.0": "active 100"})
 	}},
+	{"newest domains of a policy that never confirmed hold up no newer group", func(h tale) {
+		h.steps(twoSteps...)
+		h.live()
+		odd := h.policy("odd")
+		odd.newest, odd.never = true, true
+		h.run(time.Minute)
+		h.push("2.0.0")
+		h.run(30 * time.Second)
+		h.want("step 1", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.run(10 * time.Minute)
+		h.want("another policy confirms", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+	}},
+	{"newest domains of a policy that was left behind hold up no newer group", func(h tale) {
+		h.newest(twoSteps...)
+		h.policy("api")
+		h.run(time.Minute)
+		h.nets["web"].never = true
+		h.steps()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(twoSteps...)
+		h.push("2.0.0")
+		h.run(10 * time.Minute)
+		h.want("another policy confirms", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
+	}},
+	{"newest domains of a policy that comes late hold up the next step", func(h tale) {
+		h.steps(held...)
+		h.live()
+		odd := h.policy("odd")
+		odd.newest, odd.stuck = true, true
+		h.run(time.Minute)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.want("step 1", map[string]string{"2.0.0": "canary 10"})
+		odd.stuck = false
+		h.run(time.Minute)
+		odd.stuck = true
+		h.word("2.0.0", Continue, "1")
+		h.run(5 * time.Minute)
+		h.want("it has confirmed, and does not any more", map[string]string{"2.0.0": "canary 50"})
+		odd.stuck = false
+		h.run(5 * time.Minute)
+		h.want("it confirms", map[string]string{"2.0.0": "active 100"})
+	}},
 	{"a newer group that fails gives the newest domains back", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
@@ -461,7 +505,7 @@ func TestConfirmedOnTheWay(t *testing.T) {
 		"it has not yet":    {[]Policy{policy("web", true, 2, 0)}, 0, false},
 		"nor the last step": {[]Policy{policy("web", true, 2, 4)}, 0, false},
 		"another one confirms, which has nothing to move": {[]Policy{policy("api", false, 2, 5), policy("web", true, 2, 0)}, 0, false},
-		"it alone does not do":                            {[]Policy{policy("api", false, 2, 5), policy("web", true, 0, 0)}, 0, false},
+		"and the one that has never confirmed anything":   {[]Policy{policy("api", false, 2, 5), policy("web", true, 0, 0)}, 0, true},
 		"one that has nothing here is not waited for":     {[]Policy{policy("api", false, 2, 0), policy("web", true, 2, 5)}, 0, true},
 		"one that has something here is":                  {[]Policy{policy("api", false, 2, 4), policy("web", true, 2, 5)}, 0, false},
 		"one that never confirmed anything is not":        {[]Policy{policy("odd", true, 0, 0), policy("web", true, 2, 5)}, 0, true},

@@ -7,32 +7,34 @@ import (
 	"time"
 )
 
+// counts says that a report is of a policy that confirmed the group, and was not left
+// behind since.
+func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
+
 // confirmed says that the routes carry a revision. To advance, at least one
 // policy must confirm it, and so must every one that ever confirmed the group,
 // but for those that were left behind at rest. Without policies there is nothing
 // to confirm (rule 10).
 func (s *scope) confirmed(revision int64) bool {
-	if len(s.reports) == 0 {
-		return true
-	}
-	some, from := false, s.older()
+	some, behind := s.confirmations(revision)
+	return some && !behind || len(s.reports) == 0
+}
+
+// confirmations says whether some policy that counts confirms a revision, and whether one
+// does not.
+func (s *scope) confirmations(revision int64) (some, behind bool) {
+	from := s.older()
 	for _, r := range s.reports {
-		counts := r.Revision > 0 && r.Revision >= s.g.SettledRevision
-		moves := from != nil && s.follows(r.policy)
-		if moves && !counts { // What it has to move it has confirmed where that is now.
+		counts := r.counts(s.g)
+		if !counts && from != nil && s.follows(r.policy) { // What it has to move it has confirmed where that is now.
 			counts = slices.ContainsFunc(from.reports, func(x Report) bool {
-				return x.policy == r.policy && x.Revision > 0 && x.Revision >= from.g.SettledRevision
+				return x.policy == r.policy && x.counts(from.g)
 			})
 		}
-		switch {
-		case !counts:
-		case r.Revision < revision:
-			return false
-		default:
-			some = some || from == nil || moves
-		}
+		some = some || counts && r.Revision >= revision
+		behind = behind || counts && r.Revision < revision
 	}
-	return some
+	return some, behind
 }
 
 // confirmedTime is when the last policy confirmed what it carries, and not before.
@@ -64,7 +66,7 @@ func (s *scope) unconfirmed() string {
 // policy says that never confirmed the group, or was left behind, is about no traffic.
 func (s *scope) masked(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
-		return r.Revision > 0 && r.Revision >= s.g.SettledRevision && slices.Contains(r.Masked, release)
+		return r.counts(s.g) && slices.Contains(r.Masked, release)
 	})
 }
 
