@@ -325,6 +325,33 @@ var pins = []scene{
 		h.want("the active one answers again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the active one answers again", "OnlyServing", false)
 	}},
+	{"a canary beside a dead active release goes through its steps where no policy confirms", func(h tale) {
+		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 50, Approval: true})
+		h.policy("odd").never = true
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("nothing confirms", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("what it has to wait for by itself", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.state("what it has to wait for by itself", "AwaitingApproval", true)
+		h.word("1.1.0", Continue, "2")
+		h.run(time.Minute)
+		h.want("nothing else answers", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a canary beside a dead active release waits for a policy that has confirmed", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.nets["web"].never = true
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("it may send requests there", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.state("it may send requests there", "OnlyServing", true)
+	}},
 	{"a canary without pods fails, also beside a dead active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})

@@ -162,7 +162,7 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 		return false, or(c.Failure, "AvailabilityLost"), noTime
 	case r.Routed && len(s.reports) == 0:
 		return false, trafficLost, noTime
-	case !s.confirmed(run.StepRevision):
+	case !s.carried(run.StepRevision):
 		return false, notProgrammed, noTime
 	case s.masked(r.Release):
 		return false, "AvailabilityLost", noTime

@@ -20,6 +20,18 @@ func (s *scope) confirmed(revision int64) bool {
 	return some && !behind || len(s.reports) == 0
 }
 
+// carried says that a step has its routes, or has all that it can have: where no policy
+// counts that could confirm it, and the active release is dead, the canary alone answers,
+// and nothing can be taken from it.
+func (s *scope) carried(revision int64) bool {
+	if s.confirmed(revision) {
+		return true
+	}
+	some, behind := s.confirmations(revision)
+	from, active := s.rival()
+	return !some && !behind && active != nil && from.dead(active)
+}
+
 // confirmations says whether some policy that counts confirms a revision, and whether one
 // does not.
 func (s *scope) confirmations(revision int64) (some, behind bool) {
