@@ -63,9 +63,6 @@ type world struct {
 	crowd     string       // why the others find none
 	refuse    bool         // an admission webhook is down: what is created is refused
 	load      int          // pods that all traffic of a group needs, where releases have autoscalers
-	// blamed are causes outside of a release, by its name, for which its pods were not up
-	// when it failed.
-	blamed map[string]string
 
 	quick  bool // plans are not made several times to compare them
 	sparse bool // each plan is compared with one other, in turn of another kind
@@ -192,7 +189,7 @@ func newWorld() *world {
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
 		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
-		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, blamed: map[string]string{}, room: -1,
+		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, room: -1,
 	}
 	w.snap()
 	return w
