@@ -24,7 +24,7 @@ const (
 
 var (
 	failureRow = regexp.MustCompile(`(?m)^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$`)
-	testName   = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.(Test[A-Za-z0-9]+)(?:/([^`]+))?`")
+	testName   = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`")
 	// ofRow are names of cases that begin with the row they are about.
 	ofRow = regexp.MustCompile(`^(\d\d) .`)
 )
@@ -56,16 +56,7 @@ func TestKnownFailures(t *testing.T) {
 	if len(rows) != failureRows {
 		t.Errorf("%s has %d rows, want %d", failures, len(rows), failureRows)
 	}
-	for _, name := range testName.FindAllStringSubmatch(string(text), -1) {
-		dir, test, part := name[1], name[2], name[3]
-		p := known[dir]
-		switch {
-		case p == nil || !slices.Contains(p.tests, test):
-			t.Errorf("%s names %s, and %s has no such test", failures, name[0], dir)
-		case part != "" && !slices.Contains(p.words, part):
-			t.Errorf("%s names %s, and no case of %s has that name", failures, name[0], dir)
-		}
-	}
+	namesTests(t, failures, string(text), known)
 	for dir, p := range known {
 		for _, word := range p.cases {
 			number := strings.TrimPrefix(ofRow.FindStringSubmatch(word)[1], "0")
@@ -79,6 +70,38 @@ func TestKnownFailures(t *testing.T) {
 			}
 		}
 	}
+}
+
+// findings are those of a review.
+const findings = "docs/design/findings.md"
+
+// TestFindings: each test that the list of findings names is there.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, findings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := namesTests(t, findings, string(text), testsOf(t)); names < 100 {
+		t.Errorf("%s names %d tests, and once named more than 100", findings, names)
+	}
+}
+
+// namesTests finds each test that a page names, and gives how many there are.
+func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
+	t.Helper()
+	names := testName.FindAllStringSubmatch(text, -1)
+	for _, name := range names {
+		dir, test, part := name[1], name[2], name[3]
+		p := known[dir]
+		switch {
+		case p == nil || !slices.Contains(p.tests, test):
+			t.Errorf("%s names %s, and %s has no such test", page, name[0], dir)
+		case part != "" && !slices.Contains(p.words, part):
+			t.Errorf("%s names %s, and no case of %s has that name", page, name[0], dir)
+		}
+	}
+	return len(names)
 }
 
 // tested is what the tests of a folder are called.
@@ -122,7 +145,7 @@ func (p *tested) read(path string, forTheList bool) error {
 		return err
 	}
 	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name != "TestMain" && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
 			p.tests = append(p.tests, f.Name.Name)
 			if forTheList {
 				p.written = append(p.written, f.Name.Name)
