@@ -103,6 +103,8 @@ type Reconciler struct {
 	// probes of routes.
 	probes  *probe.Pool
 	metrics *metrics
+	// wakes keeps when to look again when a pass ends in an error.
+	wakes status.Wakes
 }
 
 // Options of the controller. The zero value has defaults.
@@ -166,7 +168,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
 		WatchesRawSource(answered(r.probes)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2)})
+		WatchesRawSource(&r.wakes).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})
 	if opts.Namespace != "" {
 		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.lookAgain, lookAgain)); err != nil {
 			return err
@@ -221,18 +224,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	wake, failed := r.carryOut(ctx, f)
 	if givesBack(f) {
 		left, err := r.restore(ctx, f)
-		if err != nil {
-			return status.Again(ctx, err)
-		}
-		wake = cmp.Or(min(wake, left), wake, left)
+		wake, failed = cmp.Or(min(wake, left), wake, left), errors.Join(failed, err)
 	}
-	if failed != nil {
-		return status.Again(ctx, failed)
-	}
-	return ctrl.Result{RequeueAfter: wake}, nil
+	return r.wakes.Again(ctx, request, wake, failed)
 }
 
-// carryOut decides, writes and reports, and says when to look again without being woken.
+// carryOut decides, writes and reports, and says when to look again without being woken,
+// with an error too.
 func (r *Reconciler) carryOut(ctx context.Context, f *facts) (time.Duration, error) {
 	out := decide(f)
 	if now, more := foretell(f, out); more {
@@ -242,13 +240,14 @@ func (r *Reconciler) carryOut(ctx context.Context, f *facts) (time.Duration, err
 	now, wake := report(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.policy), probes(f, out, w))
 	r.metrics.observe(f, out, w)
+	wake = r.again(f, out, w, wake)
 	if err := r.save(ctx, f.policy, now); err != nil {
-		return 0, errors.Join(failed, err)
+		return wake, errors.Join(failed, err)
 	}
 	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
-		return 0, failed
+		return wake, failed
 	}
-	return r.again(f, out, w, wake), nil
+	return wake, nil
 }
 
 // unread looks for the kinds of what a policy has or needs, and names one of them that

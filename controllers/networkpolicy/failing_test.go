@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -134,4 +135,23 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 		want(t, "and says why", done.refused[routeName(route.Name)] != nil, true)
 	}
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
+}
+
+// A policy waits for the Service that it adopts, which no watch tells of, while the webhook
+// is down: the pass that fails keeps the time at which it is looked for again.
+func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
+	f := newFleet(t, 1)
+	_, key := f.key(&v1alpha1.NetworkPolicy{}, fleetNamespace, "shop-000")
+	policy := f.objects[key].DeepCopyObject().(*v1alpha1.NetworkPolicy)
+	adopting(v1alpha1.DeletionRestore)(policy)
+	policy.Finalizers = []string{v1alpha1.FinalizerDeletionPolicy}
+	f.put(policy)
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(policy)}
+	f.enqueue(request)
+	f.run()
+
+	f.reconciler.Writer = &hooked{refuses: func(string) bool { return true }, wrote: map[string]client.Object{}}
+	result, err := f.reconciler.Reconcile(t.Context(), request)
+	want(t, "the pass fails", err != nil, true)
+	want(t, "time of the next", result.RequeueAfter, lookAgain)
 }
