@@ -210,9 +210,15 @@ func TestShippedRightsSuffice(t *testing.T) {
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
 	create(t, gateway)
 	// By labels, so that the manager has to read those of the Namespace.
-	create(t, &corev1.ConfigMap{
+	list := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "heighliner-system", Name: domains.ConfigMapName},
 		Data:       map[string]string{"shop": "namespaces: " + corev1.LabelMetadataName + "=" + namespace + "\nshop.example.com"},
+	}
+	create(t, list)
+	t.Cleanup(func() { // While it is there, other tests have no host.
+		if err := env.Client.Delete(context.Background(), list); err != nil {
+			t.Errorf("delete the list of domains: %v", err)
+		}
 	})
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: shop}
 	policy.Spec.Image, policy.Spec.Interval = images.Repository("team/shop"), "5s"
@@ -314,7 +320,8 @@ func TestShippedRightsSuffice(t *testing.T) {
 		missing := slices.DeleteFunc([]string{
 			`heighliner_releases{status="active"} 1`, `heighliner_releases{status="deprecated"} 0`,
 			`heighliner_release_events_total{reason="Promoted"} 2`, `heighliner_release_promotion_seconds_count 2`,
-			`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 1`, `heighliner_hook_call_duration_seconds_count`,
+			`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 2`, // of the first release, and of 1.1.0
+			`heighliner_hook_call_duration_seconds_count`,
 			`heighliner_registry_lookups_total{operation="List",result="Ok"}`, `heighliner_scan_duration_seconds_count`,
 			`heighliner_github_reads_total{operation="PullRequest",result="Ok"} 1`, `heighliner_github_rate_limit_remaining{host="127.0.0.1:`,
 			`heighliner_webhook_total{result="Accepted"} 1`, `heighliner_webhook_total{result="Unauthorized"} 1`,
