@@ -189,7 +189,8 @@ func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string
 	}
 }
 
-// state is what an upgrade must not touch: the resourceVersion of each object.
+// state is what an upgrade must not touch: the resourceVersion of each object. Of Deployments
+// and Pods, whose status others write when they come to it, it is the object and its generation.
 func state(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -203,6 +204,10 @@ func state(t *testing.T, namespace string) map[string]string {
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			obj := item.(client.Object)
 			all[fmt.Sprintf("%T %s", obj, obj.GetName())] = obj.GetResourceVersion()
+			switch obj.(type) {
+			case *appsv1.Deployment, *corev1.Pod:
+				all[fmt.Sprintf("%T %s", obj, obj.GetName())] = fmt.Sprintf("%s, generation %d", obj.GetUID(), obj.GetGeneration())
+			}
 			return nil
 		})
 		if err != nil {

@@ -91,6 +91,18 @@ var named = []scene{
 		h.run(time.Hour)
 		h.empty("ended")
 	}},
+	{"a group that a changed grouping no longer makes has no heir in a group that a user ended", func(h tale) {
+		h.regroup("all")
+		h.live()
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.push("2.0.0")
+		h.pin(Pin{Group: "release", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.regroup("")
+		h.pin()
+		h.run(2 * time.Hour)
+		h.want("regrouped", map[string]string{"2.0.0": "active 100", "1.0.0": ""})
+	}},
 	{"a preview that a user ends stays away while its pull request is open", func(h tale) {
 		h.reviewed()
 		h.push("pr-8-a")

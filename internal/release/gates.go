@@ -90,7 +90,7 @@ func (s *scope) gated(run *Run, r *Row, c Child) bool {
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
-		if rep.CanaryDomains && rep.Canary != r.Release && rep.Revision > 0 && rep.Revision >= s.g.SettledRevision {
+		if rep.CanaryDomains && rep.Canary != r.Release && s.reaches(rep) {
 			out = append(out, fmt.Sprintf("the domains of the canary of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
 			if rep.Message != "" {
 				out[len(out)-1] += ": " + rep.Message
@@ -98,6 +98,17 @@ func (s *scope) unreachable(r *Row) string {
 		}
 	}
 	return strings.Join(out, "; ")
+}
+
+// reaches reports whether a policy counts for the domains of the canary of this group. The first
+// release of a newer group has none confirmed yet: then the policy counts by the group from which
+// its newest domains move.
+func (s *scope) reaches(rep Report) bool {
+	if rep.counts(s.g) {
+		return true
+	}
+	from := s.older()
+	return from != nil && s.follows(rep.policy) && slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == rep.policy && x.counts(from.g) })
 }
 
 // points are the gates before what comes next, in order.

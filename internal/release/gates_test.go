@@ -92,6 +92,18 @@ var gated = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
 	}},
+	{"hooks: a release that waits for ConfirmRollout makes room after any number of displaced ones", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		for _, v := range []string{"1.1.0", "1.2.0", "1.3.0", "1.4.0"} {
+			h.push(v)
+			h.run(time.Minute)
+		}
+		h.push("1.5.0")
+		h.run(24 * time.Hour)
+		h.want("the newest is asked about", map[string]string{"1.0.0": "active 100", "1.5.0": "pending 0"})
+	}},
 	{"hooks: previews that wait for ConfirmRollout keep no other from starting", func(h tale) {
 		h.edit("preview gates", func(s *Spec) {
 			s.PreviewGates, s.Previews = []Point{ConfirmRollout}, Previews{MaxGroups: 3 * maxStarting}
@@ -261,5 +273,46 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 				t.Errorf("it says that it waits to be reached: %t", said)
 			}
 		})
+	}
+}
+
+// Hooks of PreRollout try the first release of a newer group only when the domains of the
+// canary have left the older one.
+func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
+	t.Parallel()
+	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
+	report := Report{Slug: "2-x", CanaryDomains: true}
+	asked := func(r Report) bool {
+		t.Helper()
+		g := Make(Observed{
+			Spec: spec,
+			Children: []Child{
+				{Release: "new", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},
+				{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
+			},
+			Ledger: Ledger{Sequence: 9, Groups: []Group{
+				{
+					Slug: "2-x", Name: "2.x", Phase: Live, Target: Target{Release: "new", Reason: "Latest"},
+					Run:      &Run{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1, From: "1-x"},
+					Releases: []Row{{Release: "new", Version: "2.0.0", Status: Pending}},
+				},
+				{
+					Slug: "1-x", Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "old", Reason: "Held"},
+					Releases: []Row{{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1}},
+				},
+			}},
+			Policies: []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 8, Newest: true, Active: "old", References: []string{"old"}}, r}}},
+		}, t0).Ledger.Groups[0]
+		if g.Slug != "2-x" || g.Run == nil || g.Run.Gate != PreRollout {
+			t.Fatalf("it does not come to its hooks: %+v", g)
+		}
+		return !g.Run.GateTime.IsZero()
+	}
+	if asked(report) {
+		t.Error("hooks are asked while the domain of the canary routes to the older group")
+	}
+	report.Canary = "new"
+	if !asked(report) {
+		t.Error("hooks are not asked though the domain of the canary routes to the release")
 	}
 }

@@ -373,7 +373,7 @@ func (b *book) closeExcluded(g *Group) {
 func (b *book) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // highest version first
-		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && compare(c.Version, a.Version) >= 0 {
+		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && !b.ended(c.Slug, c.Name, c.PullRequest) && compare(c.Version, a.Version) >= 0 {
 			slug = c.Slug
 		}
 	}

@@ -39,8 +39,8 @@ func finishFirst(s *scope) {
 	if _, out := s.withdrawn(r.Version); out {
 		return
 	}
-	if run.Gate == Together {
-		return // the others may be at the newer version
+	if run.Gate == Together || run.Gate == ConfirmRollout {
+		return // the others may be at the newer version; nothing is lost of what has no pods yet
 	}
 	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == s.g.Target.Release {
 		return // pushed back to what serves
