@@ -34,8 +34,8 @@ func final(r *version.Refusal) bool {
 // they exist, for the platforms, with the labels, signed. vars are those of the
 // labels' values.
 func (s *scanned) find(o *observed, a *asker, tag string, vars preview.Vars) ([]v1alpha1.ReleaseImage, *version.Refusal) {
-	if !s.looked || s.failures >= maxFailures {
-		return nil, refuse(version.VerdictExists, "the registry could not be asked for the image")
+	if refusal := s.unreachable(); refusal != nil {
+		return nil, refusal
 	}
 	var images []v1alpha1.ReleaseImage
 	for i, repository := range repositories(o.policy) {
@@ -55,10 +55,26 @@ func (s *scanned) find(o *observed, a *asker, tag string, vars preview.Vars) ([]
 	return images, nil
 }
 
-// judge judges images, which exist, by what they are.
-func (s *scanned) judge(o *observed, a *asker, images []v1alpha1.ReleaseImage, vars preview.Vars) *version.Refusal {
+// unreachable refuses an image of which the registry cannot be asked; nil where it can.
+func (s *scanned) unreachable() *version.Refusal {
 	if !s.looked || s.failures >= maxFailures {
 		return refuse(version.VerdictExists, "the registry could not be asked for the image")
+	}
+	return nil
+}
+
+// judgeSignatures judges images, which exist, by their signatures alone.
+func (s *scanned) judgeSignatures(o *observed, a *asker, images []v1alpha1.ReleaseImage) *version.Refusal {
+	if refusal := s.unreachable(); refusal != nil {
+		return refusal
+	}
+	return s.allSigned(o, a, images)
+}
+
+// judge judges images, which exist, by what they are.
+func (s *scanned) judge(o *observed, a *asker, images []v1alpha1.ReleaseImage, vars preview.Vars) *version.Refusal {
+	if refusal := s.unreachable(); refusal != nil {
+		return refusal
 	}
 	vars.Tag = cmp.Or(vars.Tag, tagOf(images))
 	if refusal := s.labelled(o, a, images[0].Digest, vars); refusal != nil {

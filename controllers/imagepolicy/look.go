@@ -124,8 +124,8 @@ func (l *look) after(before *look) *look {
 		return l
 	}
 	l.news, l.times = before.saw, lasting(before.times)
-	if l.impatient {
-		return l
+	if l.impatient || before.access.keys.ID() != l.access.keys.ID() {
+		return l // what was found of head commits was judged by other keys
 	}
 	l.heads = maps.Clone(before.heads)
 	if before.question == l.question {

@@ -110,7 +110,11 @@ func (a *asker) waits(pr *v1alpha1.PullRequest) time.Time {
 // pulls makes of all that is known what is offered, refused and withdrawn, and says
 // which head commits are to be asked for.
 func (o *observed) pulls(a *asker) (s scanned, due []stream) {
-	s = scanned{pulled: &pulled{former: map[string]bool{}, excluded: map[int64]bool{}, closed: map[int64]time.Time{}}, missing: map[string]bool{}}
+	s = scanned{
+		pulled:  &pulled{former: map[string]bool{}, excluded: map[int64]bool{}, closed: map[int64]time.Time{}},
+		missing: map[string]bool{},
+	}
+	s.judgedBy(o, a)
 	if !o.quiet() {
 		s.list(o, a)
 	}
@@ -206,7 +210,7 @@ func numberOf(h version.Held) (int64, bool) {
 // offer gives what is offered of a pull request; nil for nothing. wants says that the
 // registry is to be asked for its head commit.
 func (o *observed) offer(s *scanned, a *asker, st stream) (offered *v1alpha1.OfferedRelease, wants bool) {
-	if o.gated && !o.quiet() && st.former != nil && s.again(o, a, st) {
+	if (o.gated || s.rekeyed) && !o.quiet() && st.former != nil && s.again(o, a, st) {
 		st.former = nil
 		s.pulled.excluded[st.pr.Number] = true
 	}
@@ -257,12 +261,18 @@ func (o *observed) unbound(offered *v1alpha1.OfferedRelease) bool {
 	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)
 }
 
-// again judges what is offered once more, and says that it is taken back. Its images
-// are there: only what they are counts.
+// again judges what is offered once more, and reports whether it is withdrawn. Its images
+// are there: only what they are counts. Of other keys alone the labels are not judged: the
+// branch may have another name since.
 func (s *scanned) again(o *observed, a *asker, st stream) bool {
 	pr := *st.pr
 	pr.HeadSHA = st.former.Revision
-	refusal := s.judge(o, a, st.former.Images, preview.VarsOf(&pr))
+	var refusal *version.Refusal
+	if o.gated {
+		refusal = s.judge(o, a, st.former.Images, preview.VarsOf(&pr))
+	} else {
+		refusal = s.judgeSignatures(o, a, st.former.Images)
+	}
 	if final(refusal) {
 		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // else it is refused as the head commit
 			s.reject(&pr, refusal.Verdict, refusal.Reason)

@@ -93,8 +93,8 @@ func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) s
 	if o.github != nil && o.github.source.PullRequests != nil {
 		return scanPulls(o, a)
 	}
-	s := scanned{images: map[string][]v1alpha1.ReleaseImage{}, missing: map[string]bool{}, keys: a.access.keys.ID()}
-	s.rekeyed = s.keys != "" && s.keys != o.policy.Status.VerifiedBy
+	s := scanned{images: map[string][]v1alpha1.ReleaseImage{}, missing: map[string]bool{}}
+	s.judgedBy(o, a)
 	if o.selector == nil {
 		return s
 	}
@@ -119,6 +119,12 @@ func scan(o *observed, a *asker, absent map[string]time.Time, seen *sightings) s
 	}
 	s.unasked = a.unasked
 	return s
+}
+
+// judgedBy compares the keys of the look with those that judged what is offered.
+func (s *scanned) judgedBy(o *observed, a *asker) {
+	s.keys = a.access.keys.ID()
+	s.rekeyed = s.keys != "" && s.keys != o.policy.Status.VerifiedBy
 }
 
 // noImage refuses a tag that the registry does not have.

@@ -275,3 +275,57 @@ func TestReplacedKeyTakesBack(t *testing.T) {
 		})
 	}
 }
+
+// The same for pull requests, which no push follows: the image of the head commit, and that
+// of the commit before, whose head has none yet.
+func TestReplacedKeyTakesBackPreviews(t *testing.T) {
+	for name, between := range map[string]func(*story){
+		"running":         func(*story) {},
+		"after a restart": func(s *story) { s.restart() },
+		"after a failure": func(s *story) {
+			s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+			p := s.look("shop")
+			same(s.T, "while signatures cannot be read", previews(p), []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+			if got := condition(p, "Ready"); strings.HasPrefix(got, "True") {
+				s.Errorf("Ready %q while it is not known what the new key says", got)
+			}
+			s.server.Heal()
+		},
+		"while GitHub names another branch": func(s *story) {
+			s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "renamed" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			stolen, next := cosigntest.NewKey(t), cosigntest.NewKey(t)
+			s.keys(map[string][]byte{"old.pub": stolen.PEM(t), "new.pub": next.PEM(t)})
+			s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")), pull(3, "three", sha("3")))
+			push := func(tag, branch string) string {
+				return s.build(path, tag, s.clock.Now(), map[string]string{"branch": branch})
+			}
+			next.Sign(t, s.server, path, push("sha-1111111", "one"))
+			stolen.Sign(t, s.server, path, push("sha-2222222", "two"))
+			stolen.Sign(t, s.server, path, push("sha-3333333", "three"))
+			s.policy("shop", pulls(nil), signed, func(p *v1alpha1.ImagePolicySpec) {
+				p.Match = &v1alpha1.Match{Labels: []v1alpha1.LabelMatch{{Name: "branch", Value: "{{.Branch}}"}}}
+			})
+			s.microservice("shop", "shop", "one-1 "+sha("1"), "two-2 "+sha("2"), "three-3 "+sha("3"))
+			all := []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222", "one-1 1111 sha-1111111"}
+			p, _ := s.pass("shop")
+			same(t, "offered", previews(p), all)
+			s.changes(2, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("4") }) // no image yet
+			same(t, "offered after a push", previews(s.look("shop")), all)
+			writes := s.writes
+			s.look("shop")
+			same(t, "writes while nothing changes", s.writes, writes)
+			s.keys(map[string][]byte{"new.pub": next.PEM(t)})
+			between(s)
+			for range 2 {
+				p = s.look("shop")
+				same(t, "with the other key alone", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in three-3: Excluded", " in two-2: Excluded"})
+			}
+			s.keys(map[string][]byte{"old.pub": stolen.PEM(t), "new.pub": next.PEM(t)})
+			same(t, "with the first key again", previews(s.look("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+		})
+	}
+}
