@@ -1,15 +1,18 @@
 package networkpolicy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/release"
 )
 
 // Policies that are confirmed late, or never.
@@ -105,6 +108,61 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	w.settle()
 	want(t, "revision once it is back", w.traffic("1-x").Revision, 2)
 	want(t, "reason once it is back", w.traffic("1-x").Reason, "")
+}
+
+// Whether a pause proves anything is told by the reason of a report whose revision stays:
+// without its Gateway a policy carries nothing, and with an active release that has no
+// endpoints the routes carry the canary, which may be the fix.
+func TestPausesAndTheReasonsOfReports(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens        func(p *pair)
+		reason, canary string
+	}{
+		"all is in order": {func(*pair) {}, "", "canary 50"},
+		"the Gateway is deleted": {func(p *pair) {
+			delete(p.nets["shop"].gateways, pairGateway)
+		}, reasonParentNotFound, "canary 10"},
+		"the Gateway does not admit the namespace any more": {func(p *pair) {
+			p.nets["shop"].gateways[pairGateway].Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
+		}, reasonNotAccepted, "canary 10"},
+		"the active release has no endpoints": {func(p *pair) {
+			for _, o := range p.objects {
+				if o.Version == "1.0.0" {
+					o.ready, o.why = 0, "CrashLoopBackOff"
+				}
+			}
+		}, "", "canary 50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair()
+			p.policy("shop").policy.Spec.Domains = someDomains(1)
+			p.setSteps([]release.Step{{Weight: 10, Pause: 5 * time.Minute}, {Weight: 50, Pause: time.Hour}})
+			p.push("1.0.0")
+			p.run(time.Minute)
+			p.push("1.1.0")
+			p.run(time.Minute)
+			want(t, "before", p.stands("1.1.0"), "canary 10")
+			test.happens(p)
+			p.run(8 * time.Minute)
+			want(t, "reason", p.nets["shop"].traffic("1-x").Reason, test.reason)
+			want(t, "the canary", p.stands("1.1.0"), test.canary)
+			if p.err != nil {
+				t.Error(p.err)
+			}
+		})
+	}
+}
+
+// stands says how a version stands in the ledger, as "canary 10".
+func (p *pair) stands(version string) string {
+	for _, g := range p.ledger.Groups {
+		for _, r := range g.Releases {
+			if r.Version == version {
+				return fmt.Sprintf("%s %d", r.Status, r.Weight)
+			}
+		}
+	}
+	return ""
 }
 
 // groupBy is changed, and a domain moves from the group that closes to the one that takes

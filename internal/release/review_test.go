@@ -2,6 +2,7 @@ package release
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -95,6 +96,67 @@ var causes = []scene{
 		h.want("the pause is not over", map[string]string{"1.1.0": "canary 10"})
 		h.run(2 * time.Minute)
 		h.want("the pause is over", map[string]string{"1.1.0": "canary 50"})
+	}},
+	{"a pause proves nothing while the Gateway of its policy is deleted", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(50 * time.Minute)
+		h.want("it pauses", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.nets["web"].away = true
+		h.run(9 * time.Minute)
+		h.nets["web"].away = false
+		h.run(9 * time.Minute)
+		h.want("the pause is as much longer", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(2 * time.Minute)
+		h.want("the pause is over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+	}},
+	{"a canary gives its traffic back to a Gateway that stays away, and waits for it", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(20 * time.Minute)
+		h.nets["web"].away = true
+		h.run(24 * time.Hour)
+		h.want("it waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.says("it waits", Blocked, `1.1.0 waits at 0% for routes that are programmed: TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound`)
+		h.nets["web"].away = false
+		h.run(time.Minute)
+		h.want("it begins again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.run(2 * time.Hour)
+		h.want("it is live", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a canary goes on while its Gateway serves, and the active release has no endpoints", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 0, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		o := h.object("1.0.0")
+		o.ready, o.why = 0, "CrashLoopBackOff"
+		h.run(time.Hour)
+		h.want("the next step", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+	}},
+	{"masks of a policy whose Gateway is deleted do not make the active release dead", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		o := h.object("1.1.0")
+		o.ready, o.why = 0, "CrashLoopBackOff"
+		h.run(time.Minute)
+		h.nets["web"].away = true
+		h.run(time.Minute)
+		o.why = ""
+		h.run(time.Hour)
+		if !slices.Contains(h.nets["web"].reports["1-x"].Masked, o.Release) {
+			h.fail("the policy masks nothing: the history is not what it says")
+		}
+		h.startup = time.Minute
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(30 * time.Second)
+		h.want("not all pods are up", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		h.run(time.Minute)
+		h.want("all pods are up", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
 	{"a group whose last release was deleted by hand, and that is offered none, ends", func(h tale) {
 		h.live()

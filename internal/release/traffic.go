@@ -20,34 +20,49 @@ func (s *scope) confirmed(revision int64) bool {
 	return some && !behind || len(s.reports) == 0
 }
 
-// carried says that a step has its routes, or has all that it can have: where no policy
-// counts that could confirm it, and the active release is dead, the canary alone answers,
-// and nothing can be taken from it.
+// carried reports whether a step has its routes, and has them still, or has all that it can
+// have: where the active release is dead, and no policy that counts is behind, the canary
+// alone answers, and nothing can be taken from it.
 func (s *scope) carried(revision int64) bool {
-	if s.confirmed(revision) {
-		return true
+	if from, active := s.rival(); active != nil && from.dead(active) {
+		_, behind := s.confirmations(revision)
+		return !behind
 	}
-	some, behind := s.confirmations(revision)
-	from, active := s.rival()
-	return !some && !behind && active != nil && from.dead(active)
+	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.unrouted() })
 }
 
 // confirmations says whether some policy that counts confirms a revision, and whether one
 // does not.
 func (s *scope) confirmations(revision int64) (some, behind bool) {
-	from := s.older()
 	for _, r := range s.reports {
-		counts := r.counts(s.g)
-		if !counts && from != nil && s.follows(r.policy) { // What it has to move it has confirmed where that is now.
-			counts = slices.ContainsFunc(from.reports, func(x Report) bool {
-				return x.policy == r.policy && x.counts(from.g)
-			})
-		}
+		counts := s.counts(r)
 		some = some || counts && r.Revision >= revision
 		behind = behind || counts && r.Revision < revision
 	}
 	return some, behind
 }
+
+// counts reports whether the traffic of the group waits for the policy of a report.
+func (s *scope) counts(r Report) bool {
+	from := s.older()
+	if r.counts(s.g) || from == nil || !s.follows(r.policy) {
+		return r.counts(s.g)
+	}
+	// What it has to move it has confirmed where that is now.
+	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
+}
+
+// Reasons of a report with which routes that were confirmed carry nothing any more, though
+// its revision stays: the revision is about what was asked for, and what it takes out of the
+// routes is out of them all the same. With any other reason, such as that the active release
+// has no endpoints, the routes carry what they carried.
+var unrouted = []string{
+	"ParentNotFound", "RouteNotFound", "RuleNotFound", "RuleConflict", "NotAccepted", "ListenerNotReady", "CertificateNotReady",
+	"GatewayAPIMissing", "ProviderAPIMissing", "DomainConflict", "DomainNotAllowed",
+}
+
+// unrouted reports whether the routes of a report carry nothing, as far as is known.
+func (r Report) unrouted() bool { return slices.Contains(unrouted, r.Reason) }
 
 // confirmedTime is when the last policy confirmed what it carries, and not before.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
@@ -63,11 +78,11 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed says in words who does not confirm.
+// unconfirmed says in words who does not confirm, or has lost its routes since.
 func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {
-		if r.Revision < s.g.TrafficRevision {
+		if r.Revision < s.g.TrafficRevision || r.unrouted() {
 			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "has not confirmed"))))
 		}
 	}
@@ -75,10 +90,11 @@ func (s *scope) unconfirmed() string {
 }
 
 // masked says that a policy keeps traffic from a release that has no endpoints. What a
-// policy says that never confirmed the group, or was left behind, is about no traffic.
+// policy says that never confirmed the group, was left behind, or has no routes any more, is
+// about no traffic.
 func (s *scope) masked(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
-		return r.counts(s.g) && slices.Contains(r.Masked, release)
+		return r.counts(s.g) && !r.unrouted() && slices.Contains(r.Masked, release)
 	})
 }
 

@@ -98,6 +98,7 @@ type net struct {
 	stuck  bool // its gateway accepts nothing
 	room   int  // how many releases one of its routes may split; 0: any number
 	never  bool // and never will: there is no such gateway
+	away   bool // its gateway is deleted: what it accepted serves nothing any more
 	seen   int64
 	pins   []string
 	pass   *pass
@@ -807,7 +808,7 @@ func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 
 // accept lets the gateway take what is written.
 func (w *world) accept(n *net) {
-	if n.stuck || n.never {
+	if n.stuck || n.never || n.away {
 		return
 	}
 	for _, c := range n.objects() {
@@ -837,7 +838,7 @@ func (w *world) answer(n *net) bool {
 		names, masked, moved := w.streamOf(n, g)
 		next.Newest = n.newest && n.stream != nil && n.stream.slug == g.Slug
 		masked = union(c.masked, masked)
-		settled := !n.stuck && !n.never && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) && moved &&
+		settled := !n.stuck && !n.never && !n.away && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) && moved &&
 			(g.Phase != Live || serves != "" && c.service == serves || serves == "" && g.TrafficRevision > 0 && len(c.names()) == 0)
 		if settled {
 			next.Revision, next.References, next.Masked, next.Confirmed = c.revision, union(c.names(), names), masked, prev.Confirmed
@@ -850,7 +851,7 @@ func (w *world) answer(n *net) bool {
 			}
 			next.References = union(prev.References, union(c.names(), names))
 			next.Masked = union(prev.Masked, masked)
-			next.Reason = "NotAccepted"
+			next.Reason = n.reason(next.Revision, g)
 		}
 		if fmt.Sprint(prev) != fmt.Sprint(next) {
 			n.reports[g.Slug] = next
@@ -875,6 +876,17 @@ func (w *world) answer(n *net) bool {
 		}
 	}
 	return changed
+}
+
+// reason why a revision is not confirmed, or the one that is confirmed is not served.
+func (n *net) reason(confirmed int64, g *Group) string {
+	switch {
+	case n.away:
+		return "ParentNotFound"
+	case confirmed == 0 || confirmed < g.TrafficRevision:
+		return "NotAccepted"
+	}
+	return "NoReadyEndpoints"
 }
 
 // noteNamed remembers when routes last named a release, but for domains with a version:
