@@ -201,7 +201,7 @@ func (r *Reconciler) look(ctx context.Context, o *observed) error {
 		r.looks.stop(key)
 		return nil
 	}
-	impatient := len(known.hints) > 0 || o.question.requested != o.repository.Status.LastHandledRequest
+	impatient := len(known.hints) > 0 || known.look.lags(o.question) || o.question.requested != o.repository.Status.LastHandledRequest
 	l := newLook(o.question, known, impatient, now)
 	l.webhook = o.webhook
 	facts, client, held := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.held) // the reconcile goes on to write the status

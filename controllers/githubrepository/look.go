@@ -64,6 +64,9 @@ type look struct {
 	// later says until when numbers and commits are not asked for again, because the
 	// last answer did not settle them.
 	later map[string]time.Time
+	// announced is what deliveries say of pull requests, by number, and behind the part of
+	// it that the answers do not hold yet.
+	announced, behind map[int64]notice
 
 	repository *github.Repository
 	// other says that it is not the one that is known: somebody names another one.
@@ -92,14 +95,17 @@ func newLook(q question, known remembered, impatient bool, now time.Time) *look 
 	}
 	if known.look != nil && known.look.question.repo == q.repo {
 		maps.Copy(l.later, known.look.later)
+		l.expect(known.look.behind)
 	}
 	for thing, until := range l.later {
 		if !until.After(now) {
 			delete(l.later, thing)
 		}
 	}
-	for n := range known.hints {
-		delete(l.later, numbered(n))
+	for _, announced := range []map[int64]notice{known.hints, l.announced} {
+		for n := range announced {
+			delete(l.later, numbered(n))
+		}
 	}
 	return l
 }
@@ -324,6 +330,7 @@ const (
 // when GitHub says so, sooner than the interval where time alone may mend it, else with
 // the interval.
 func (l *look) close(now time.Time) {
+	l.settle()
 	interval := l.question.interval
 	if !l.question.wants.any() {
 		interval = max(interval, slowInterval)
@@ -340,6 +347,14 @@ func (l *look) close(now time.Time) {
 		l.due = now.Add(interval)
 	default:
 		l.due = now.Add(min(retryMost, max(retryFirst, interval/4), interval))
+	}
+	if l.err != nil {
+		return
+	}
+	for _, what := range l.behind {
+		if again := now.Add(what.wait()); again.Before(l.due) {
+			l.due = again
+		}
 	}
 }
 

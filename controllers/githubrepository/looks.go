@@ -39,9 +39,9 @@ type remembered struct {
 	reported bool
 	// task that waits for its turn or is under way; nil: none is.
 	task *task
-	// hints of a webhook since the last look began: numbers of pull requests, and 0 for
-	// anything else; empty: none.
-	hints map[int64]bool
+	// hints of a webhook since the last look began: what it says of pull requests by their
+	// numbers, and 0 for anything else; empty: none.
+	hints map[int64]notice
 	// saw and pushes: see memory.
 	saw    time.Time
 	pushes map[string]time.Time
@@ -88,17 +88,17 @@ func (ls *looks) remember(key types.NamespacedName) *remembered {
 }
 
 // hint makes the present look stale, and wakes the repository.
-func (ls *looks) hint(key types.NamespacedName, numbers map[int64]bool) {
+func (ls *looks) hint(key types.NamespacedName, numbers map[int64]notice) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	m := ls.remember(key)
 	if m.hints == nil {
-		m.hints = map[int64]bool{}
+		m.hints = map[int64]notice{}
 	}
-	m.hints[0] = true
-	for n := range numbers {
+	m.hints[0] = notice{}
+	for n, what := range numbers {
 		if len(m.hints) <= maxPulls {
-			m.hints[n] = true
+			m.hints[n] = m.hints[n].newer(what)
 		}
 	}
 	if ls.ctx != nil {
@@ -107,11 +107,15 @@ func (ls *looks) hint(key types.NamespacedName, numbers map[int64]bool) {
 }
 
 // begin has work fill a look when it is its turn. An earlier task ends, and hints
-// count as followed.
+// count as followed: what they and the earlier one announced is expected of the look.
 func (ls *looks) begin(key types.NamespacedName, l *look, work func(context.Context, *look)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	m := ls.remember(key)
+	if m.task != nil {
+		l.expect(m.task.look.announced)
+	}
+	l.expect(m.hints)
 	ls.end(m)
 	ctx, cancel := context.WithCancel(ls.ctx)
 	t := &task{look: l, since: l.begun, cancel: cancel}

@@ -82,7 +82,7 @@ type hooks struct {
 	clock                 clock.WithDelayedExecution
 	// elected is closed on the leader.
 	elected <-chan struct{}
-	hint    func(types.NamespacedName, map[int64]bool)
+	hint    func(types.NamespacedName, map[int64]notice)
 	// packages is told of a package of a repository that has a new version; nil: nobody.
 	packages func(types.NamespacedName, string)
 	count    func(result string)
@@ -110,7 +110,7 @@ type incoming struct {
 	mu       sync.Mutex
 	pending  bool
 	look     bool
-	numbers  map[int64]bool
+	numbers  map[int64]notice
 	packages map[string]bool
 }
 
@@ -346,7 +346,7 @@ func (h *hooks) source(key types.NamespacedName) *incoming {
 	in := &incoming{
 		deliveries: rate.NewLimiter(deliveriesPerSecond, deliveriesAtOnce),
 		looks:      rate.NewLimiter(rate.Every(looksEvery), looksAtOnce),
-		numbers:    map[int64]bool{}, packages: map[string]bool{},
+		numbers:    map[int64]notice{}, packages: map[string]bool{},
 	}
 	h.sources.Add(key, in)
 	return in
@@ -381,7 +381,7 @@ func (h *hooks) follow(key types.NamespacedName, in *incoming, e github.Event) b
 	case looked[e.Type]:
 		in.look = true
 		if e.Number > 0 && len(in.numbers) < maxPulls {
-			in.numbers[int64(e.Number)] = true
+			in.numbers[int64(e.Number)] = in.numbers[int64(e.Number)].newer(notice{updated: e.Updated, closed: e.Closed})
 		}
 	case packaged[e.Type] && e.Package != "" && len(in.packages) < maxPulls:
 		in.packages[e.Package] = true
@@ -400,7 +400,7 @@ func (h *hooks) follow(key types.NamespacedName, in *incoming, e github.Event) b
 func (h *hooks) pass(key types.NamespacedName, in *incoming, since time.Time) {
 	in.mu.Lock()
 	look, numbers, packages := in.look, in.numbers, in.packages
-	in.pending, in.look, in.numbers, in.packages = false, false, map[int64]bool{}, map[string]bool{}
+	in.pending, in.look, in.numbers, in.packages = false, false, map[int64]notice{}, map[string]bool{}
 	in.mu.Unlock()
 	select {
 	case <-h.elected:

@@ -42,7 +42,7 @@ func serve(t *testing.T) *door {
 	close(d.elected)
 	d.hooks = (&hooks{
 		repositories: s.client, secrets: s.client, writer: s.client, clock: s.clock, elected: d.elected,
-		hint: func(key types.NamespacedName, numbers map[int64]bool) {
+		hint: func(key types.NamespacedName, numbers map[int64]notice) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.passed = append(d.passed, fmt.Sprint(key.Name, " ", slices.Sorted(maps.Keys(numbers))))

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/heighliner/heighliner/internal/outbound"
 )
@@ -41,6 +42,10 @@ type Event struct {
 	RepositoryID int64
 	// Number of the pull request; 0 for events without one.
 	Number int
+	// Updated is when the pull request last changed, as the delivery knows it; zero where it
+	// does not say. Closed reports whether the pull request is closed.
+	Updated time.Time
+	Closed  bool
 	// Package is the name of a package, for package and registry_package; its tag is
 	// not told, for what GitHub sends there cannot be relied on.
 	Package string
@@ -113,7 +118,9 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 			FullName string `json:"full_name"`
 		} `json:"repository"`
 		PullRequest struct {
-			Number int `json:"number"`
+			Number    int    `json:"number"`
+			State     string `json:"state"`
+			UpdatedAt string `json:"updated_at"`
 		} `json:"pull_request"`
 		Package         struct{ Name string } `json:"package"`
 		RegistryPackage struct{ Name string } `json:"registry_package"`
@@ -127,7 +134,8 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		Package: line(said.Package.Name + said.RegistryPackage.Name),
 	}
 	if strings.HasPrefix(event, "pull_request") {
-		e.Number = max(said.Number, said.PullRequest.Number)
+		e.Number, e.Closed = max(said.Number, said.PullRequest.Number), said.PullRequest.State == "closed"
+		e.Updated, _ = time.Parse(time.RFC3339, said.PullRequest.UpdatedAt) // zero for other text
 	}
 	return e, nil
 }

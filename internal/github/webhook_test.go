@@ -24,12 +24,16 @@ func TestParseWebhook(t *testing.T) {
 	w := newWorld(t)
 	w.open(12)
 	sha := w.repo.Push(12)
+	opened := w.repo.PullRequestEvent(12, "synchronize")
+	updated := w.repo.PullRequest(12).UpdatedAt
+	w.repo.Close(12, true)
 	tests := map[string]struct {
 		delivery githubtest.Delivery
 		want     Event
 	}{
 		"ping":                {w.repo.Ping(), Event{Type: "ping", Repository: "acme/shop"}},
-		"pull request":        {w.repo.PullRequestEvent(12, "synchronize"), Event{Type: "pull_request", Action: "synchronize", Repository: "acme/shop", Number: 12}},
+		"pull request":        {opened, Event{Type: "pull_request", Action: "synchronize", Repository: "acme/shop", Number: 12, Updated: updated}},
+		"closed pull request": {w.repo.PullRequestEvent(12, "closed"), Event{Type: "pull_request", Action: "closed", Repository: "acme/shop", Number: 12, Updated: w.repo.PullRequest(12).UpdatedAt, Closed: true}},
 		"push":                {w.repo.PushEvent("main", sha), Event{Type: "push", Repository: "acme/shop"}},
 		"package":             {w.repo.PackageEvent("package", "shop"), Event{Type: "package", Action: "published", Repository: "acme/shop", Package: "shop"}},
 		"package, for an App": {w.repo.PackageEvent("registry_package", "shop"), Event{Type: "registry_package", Action: "published", Repository: "acme/shop", Package: "shop"}},

@@ -1,0 +1,161 @@
+package githubrepository
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
+)
+
+// delivered sends a delivery to the hooks of a door, which bring the look forward, and lets
+// the look that follows it end.
+func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubRepository, time.Duration) {
+	d.Helper()
+	d.hooks.hint = d.reconciler.looks.hint
+	if code := d.send(delivery, "signs"); code != 202 {
+		d.Fatalf("answered %d", code)
+	}
+	d.clock.Step(coalesce)
+	return d.pass("shop")
+}
+
+// until passes as often as the controller asks for, for some time, and gives what is known
+// then.
+func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
+	d.Helper()
+	for next <= over {
+		over -= next
+		d.clock.Step(next)
+		r, next = d.pass("shop")
+		if next <= 0 {
+			d.Fatal("the repository is not looked at again")
+		}
+	}
+	return r
+}
+
+// reads of the list since the counts were reset, whatever the answer.
+func (d *door) reads() (n int) {
+	for request, times := range d.github.Counts() {
+		if request.Route == routePulls {
+			n += times
+		}
+	}
+	return n
+}
+
+// GitHub delivers what its replicas do not know yet: they are read again until they do,
+// and not until the interval is over.
+func TestReadAgainWhileReplicasLag(t *testing.T) {
+	const lag = 20 * time.Second
+	for name, test := range map[string]struct {
+		change func(*githubtest.Repository) githubtest.Delivery
+		want   func(*v1alpha1.GitHubRepository) bool
+	}{
+		"a pull request is opened": {
+			func(r *githubtest.Repository) githubtest.Delivery {
+				return r.PullRequestEvent(r.Open(githubtest.PullRequest{HeadRef: "other"}), "opened")
+			},
+			func(r *v1alpha1.GitHubRepository) bool {
+				return slices.Equal(numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+			},
+		},
+		"a push": {
+			func(r *githubtest.Repository) githubtest.Delivery {
+				r.Push(1)
+				return r.PullRequestEvent(1, "synchronize")
+			},
+			func(r *v1alpha1.GitHubRepository) bool { return r.Status.PullRequests[0].HeadTime.Minute() == 9 },
+		},
+		"a label": {
+			func(r *githubtest.Repository) githubtest.Delivery {
+				r.Label(1, "preview")
+				return r.PullRequestEvent(1, "labeled")
+			},
+			func(r *v1alpha1.GitHubRepository) bool { return len(r.Status.PullRequests[0].Labels) == 1 },
+		},
+		"it is closed": {
+			func(r *githubtest.Repository) githubtest.Delivery {
+				r.Close(1, false)
+				return r.PullRequestEvent(1, "closed")
+			},
+			func(r *v1alpha1.GitHubRepository) bool {
+				return slices.Equal(numbers(r, v1alpha1.PullRequestClosed), []int64{1})
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := serve(t)
+			d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
+			d.policy("previews", "shop", ofPulls)
+			d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+			d.rest("shop")
+			d.clock.Step(5 * time.Minute)
+			d.github.SetLag(lag)
+			r, next := d.delivered(test.change(d.repo))
+			if test.want(r) {
+				t.Fatal("the reads do not lag")
+			}
+			if r = d.until(next, 2*lag); r == nil || !test.want(r) {
+				t.Errorf("not known after %s: %+v", 2*lag, d.get("shop").Status.PullRequests)
+			}
+			d.github.ResetCounts()
+			d.until(time.Second, 10*time.Minute)
+			same(t, "reads once it is known", d.reads(), 0)
+		})
+	}
+}
+
+// Replicas that never hold what was delivered are read a few times, and then with the
+// interval; deliveries about what is of no interest here lead to one look.
+func TestReadsForADeliveryAreBounded(t *testing.T) {
+	d := serve(t)
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
+	d.policy("previews", "shop", ofPulls)
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	d.rest("shop")
+	d.github.SetLag(24 * time.Hour)
+	d.clock.Step(5 * time.Minute)
+	d.repo.Label(n, "preview")
+	d.github.ResetCounts()
+	_, next := d.delivered(d.repo.PullRequestEvent(n, "labeled"))
+	d.until(next, 10*time.Minute)
+	same(t, "reads of the list", d.reads(), 1+maxReads)
+
+	for what, of := range map[string]githubtest.Delivery{
+		"a push": d.repo.PushEvent("main", "cccccccccccccccccccccccccccccccccccccccc"),
+		"what is closed and was never known": {ID: "9", Event: "pull_request",
+			Payload: []byte(`{"action":"closed","number":77,"pull_request":{"number":77,"state":"closed","updated_at":"2027-01-01T00:00:00Z"},"repository":{"full_name":"acme/shop"}}`)},
+		"a time that cannot be read": {ID: "10", Event: "pull_request",
+			Payload: []byte(`{"action":"edited","number":1,"pull_request":{"number":1,"updated_at":"soon"},"repository":{"full_name":"acme/shop"}}`)},
+	} {
+		d.github.ResetCounts()
+		_, next = d.delivered(of)
+		d.until(next, 10*time.Minute)
+		same(t, "reads of the list after "+what, d.reads(), 1)
+	}
+}
+
+// What was announced outlives a look that fails, and one that is replaced.
+func TestAnnouncedIsKept(t *testing.T) {
+	d := serve(t)
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
+	d.policy("previews", "shop", ofPulls)
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	d.rest("shop")
+	d.clock.Step(5 * time.Minute)
+	d.github.SetLag(20 * time.Second)
+	d.repo.Label(n, "preview")
+	d.down = true
+	d.delivered(d.repo.PullRequestEvent(n, "labeled"))
+	d.down = false
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" })
+	_, next := d.pass("shop")
+	known := d.reconciler.looks.of(d.key("shop"))
+	same(t, "expected of the look", slices.Collect(maps.Keys(known.look.behind)), []int64{int64(n)})
+	r := d.until(next, 2*time.Minute)
+	same(t, "labels", len(pull(t, r, n).Labels), 1)
+}
