@@ -106,18 +106,42 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 
 // DisruptionBudget of a release: the user's for one that serves or is about to,
 // one pod at a time for one that stands by, none below two replicas: it would
-// block every drain of a node (protocol rule 35).
+// block every drain of a node (protocol rule 35). The user's is meant for a release of
+// full size. One that has fewer pods, such as a canary that grows with its weight, has a
+// budget under which some may go, and not all.
 func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.DisruptionBudget {
-	a := ms.Spec.Availability
+	a, all := ms.Spec.Availability, fullSize(ms)
 	switch {
 	case replicas < 2:
 		return nil
 	case serving && a.MinAvailable != nil:
+		if replicas < all && covers(a.MinAvailable, replicas) && !covers(a.MinAvailable, all) {
+			break
+		}
 		return &v1alpha1.DisruptionBudget{MinAvailable: a.MinAvailable}
 	case serving && a.MaxUnavailable != nil:
+		if replicas < all && covers(a.MaxUnavailable, replicas) && !covers(a.MaxUnavailable, all) {
+			return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(replicas - 1))}
+		}
 		return &v1alpha1.DisruptionBudget{MaxUnavailable: a.MaxUnavailable}
 	}
 	return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
+}
+
+// fullSize is how many replicas a release with all the traffic is to have at least.
+func fullSize(ms *v1alpha1.Microservice) int32 {
+	a := ms.Spec.Availability
+	if a.Autoscaling != nil && a.Autoscaling.MinReplicas != nil {
+		return *a.Autoscaling.MinReplicas
+	}
+	return a.Replicas
+}
+
+// covers reports whether a number or percentage, rounded up as a budget rounds it, is all of
+// the replicas.
+func covers(bound *intstr.IntOrString, replicas int32) bool {
+	n, err := intstr.GetScaledValueFromIntOrPercent(bound, int(replicas), true)
+	return err == nil && n >= int(replicas)
 }
 
 // Autoscaling of a release: the user's for one that serves or is about to. A release

@@ -319,3 +319,57 @@ func TestDisruptionBudget(t *testing.T) {
 		}
 	}
 }
+
+// A canary that grows with its weight has fewer pods than the budget is meant for: one that
+// lets none of them go would block the drain of a node for as long as the canary pauses, and
+// one that lets all of them go would take it out of service.
+func TestBudgetOfASmallCanary(t *testing.T) {
+	t.Parallel()
+	number, percent := func(n int32) *intstr.IntOrString { return ptr.To(intstr.FromInt32(n)) }, func(s string) *intstr.IntOrString { return ptr.To(intstr.FromString(s)) }
+	users := func(v *intstr.IntOrString) *v1alpha1.DisruptionBudget {
+		return &v1alpha1.DisruptionBudget{MinAvailable: v}
+	}
+	oneByOne := &v1alpha1.DisruptionBudget{MaxUnavailable: number(1)}
+	for name, test := range map[string]struct {
+		replicas     int32
+		autoscaling  *v1alpha1.Autoscaling
+		minAvailable *intstr.IntOrString
+		has          int32
+		want         *v1alpha1.DisruptionBudget
+	}{
+		"a number, full size":                {10, nil, number(5), 10, users(number(5))},
+		"a number, enough pods":              {10, nil, number(5), 6, users(number(5))},
+		"a number, as many pods":             {10, nil, number(5), 5, oneByOne},
+		"a number, fewer pods":               {10, nil, number(5), 3, oneByOne},
+		"a number, more pods than specified": {10, nil, number(5), 14, users(number(5))},
+		"a percentage, enough pods":          {10, nil, percent("50%"), 3, users(percent("50%"))},
+		"a percentage that rounds up to all": {10, nil, percent("90%"), 3, oneByOne},
+		"the user lets none go, a canary":    {10, nil, number(10), 3, users(number(10))},
+		"the user lets none go, full size":   {10, nil, percent("100%"), 10, users(percent("100%"))},
+		"none has to be there":               {10, nil, number(0), 3, users(number(0))},
+		"the least of an autoscaler":         {1, &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](8), MaxReplicas: 20}, number(6), 4, oneByOne},
+		"below what an autoscaler adds":      {2, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(6), 2, users(number(6))},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Availability = v1alpha1.Availability{Replicas: test.replicas, Autoscaling: test.autoscaling, MinAvailable: test.minAvailable}
+		if diff := cmp.Diff(test.want, DisruptionBudget(ms, test.has, true)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for name, test := range map[string]struct {
+		maxUnavailable *intstr.IntOrString
+		has            int32
+		want           *v1alpha1.DisruptionBudget
+	}{
+		"a number, more pods":          {number(4), 6, &v1alpha1.DisruptionBudget{MaxUnavailable: number(4)}},
+		"a number, fewer pods":         {number(4), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: number(2)}},
+		"a percentage":                 {percent("40%"), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: percent("40%")}},
+		"the user lets all of them go": {number(10), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: number(10)}},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Availability = v1alpha1.Availability{Replicas: 10, MaxUnavailable: test.maxUnavailable}
+		if diff := cmp.Diff(test.want, DisruptionBudget(ms, test.has, true)); diff != "" {
+			t.Errorf("maxUnavailable, %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
