@@ -27,7 +27,8 @@ type failure struct {
 	look time.Time
 }
 
-// ranks orders failures: what explains most comes first.
+// ranks orders failures: what explains most comes first. The release's own faults come
+// before causes outside of it, which would not help it if they ended.
 var ranks = map[string]int{
 	hlnr.FailureImageNotFound:              1,
 	hlnr.FailureImageUnusable:              2,
@@ -35,23 +36,36 @@ var ranks = map[string]int{
 	hlnr.FailureCreateContainerConfigError: 4,
 	hlnr.FailureCreateContainerError:       5,
 	hlnr.FailureCrashLoopBackOff:           6,
-	hlnr.FailureImagePullBackOff:           7,
-	hlnr.FailurePodSecurityViolation:       8,
-	hlnr.FailurePodRejected:                9,
-	hlnr.FailureQuotaExceeded:              10,
-	hlnr.FailureAdmissionUnavailable:       11,
-	hlnr.FailureUnschedulable:              12,
-	hlnr.FailureReadinessFailing:           13,
+	hlnr.FailurePodSecurityViolation:       7,
+	hlnr.FailurePodRejected:                8,
+	hlnr.FailureReadinessFailing:           rankTried,
+	hlnr.FailureImagePullBackOff:           10,
+	hlnr.FailureQuotaExceeded:              11,
+	hlnr.FailureAdmissionUnavailable:       12,
+	hlnr.FailureUnschedulable:              13,
 }
+
+const (
+	// rankTried is the rank of pods that run and do not become ready, where enough ran.
+	rankTried = 9
+	// rankUntried is their rank where too few ran: a pod may need others to become ready,
+	// and these have not run yet.
+	rankUntried = 14
+)
 
 // diagnose finds the failure that explains most why the pods of a release are not
 // available.
 func diagnose(o *observed, row mirror, now time.Time) failure {
-	all := []failure{refused(o.own())}
+	all, tried := []failure{refused(o.own())}, 0
 	for i := range o.pods {
-		if o.pods[i].DeletionTimestamp == nil {
-			all = append(all, diagnosePod(o, row, &o.pods[i], now)...)
+		if o.pods[i].DeletionTimestamp != nil {
+			continue
 		}
+		found := diagnosePod(o, row, &o.pods[i], now)
+		if containersReady(&o.pods[i]) || slices.ContainsFunc(found, func(f failure) bool { return f.reason == hlnr.FailureReadinessFailing }) {
+			tried++
+		}
+		all = append(all, found...)
 	}
 	var look time.Time
 	for _, f := range all {
@@ -63,11 +77,23 @@ func diagnose(o *observed, row mirror, now time.Time) failure {
 	if len(all) == 0 {
 		return failure{look: look}
 	}
+	rank := func(f failure) int {
+		if f.reason == hlnr.FailureReadinessFailing && 2*tried < int(o.release.Spec.Replicas) {
+			return rankUntried
+		}
+		return ranks[f.reason]
+	}
 	worst := slices.MinFunc(all, func(a, b failure) int {
-		return cmp.Or(cmp.Compare(ranks[a.reason], ranks[b.reason]), strings.Compare(a.message, b.message))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.message, b.message))
 	})
 	worst.look = look
 	return worst
+}
+
+// containersReady reports whether a pod runs, and all of its containers are ready.
+func containersReady(pod *corev1.Pod) bool {
+	all := pod.Status.ContainerStatuses
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
 // refused reads why the server refuses to create pods, which the Deployment repeats

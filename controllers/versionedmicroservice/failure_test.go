@@ -126,6 +126,71 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
+// TestWhoseFaultLackOfRoomIs: a release of four pods, some of which have no room, waits for
+// room unless those that had room show that it would not become available with it.
+func TestWhoseFaultLackOfRoomIs(t *testing.T) {
+	t.Parallel()
+	shop := func(c corev1.ContainerStatus) corev1.Pod {
+		c.Name, c.Image = "shop", "r/shop:1"
+		return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c}}}
+	}
+	running := func(since time.Duration) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}
+	}
+	kinds := map[rune]corev1.Pod{
+		'r': shop(corev1.ContainerStatus{Ready: true, State: running(time.Hour)}),
+		'u': shop(corev1.ContainerStatus{State: running(time.Hour)}),
+		's': shop(corev1.ContainerStatus{State: running(time.Second)}),
+		'c': shop(corev1.ContainerStatus{State: running(time.Second), LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}),
+		'i': shop(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "i/o timeout"}}}),
+		'-': {Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available"}}}},
+	}
+	const quota, down = `pods "shop-x1" is forbidden: exceeded quota: small`, `Internal error occurred: failed calling webhook "pods.example.com": connection refused`
+	for name, test := range map[string]struct {
+		pods    string // a letter of kinds each
+		refused string
+		want    string
+	}{
+		"none has room":                                    {"----", "", hlnr.FailureUnschedulable},
+		"all that have room are ready":                     {"rrr-", "", hlnr.FailureUnschedulable},
+		"all that have room start":                         {"sss-", "", hlnr.FailureUnschedulable},
+		"one has no room, the others are never ready":      {"uuu-", "", hlnr.FailureReadinessFailing},
+		"half of them have room, and are never ready":      {"uu--", "", hlnr.FailureReadinessFailing},
+		"half of them have room, and one is never ready":   {"ru--", "", hlnr.FailureReadinessFailing},
+		"one has room, and may need the others":            {"u---", "", hlnr.FailureUnschedulable},
+		"one is never ready, another has no room":          {"rru-", "", hlnr.FailureReadinessFailing},
+		"one is never ready, others start":                 {"uss-", "", hlnr.FailureUnschedulable},
+		"one crashes, the others have no room":             {"c---", "", hlnr.FailureCrashLoopBackOff},
+		"one crashes, others are ready, one has no room":   {"rrc-", "", hlnr.FailureCrashLoopBackOff},
+		"the quota refuses one, the others are ready":      {"rrr", quota, hlnr.FailureQuotaExceeded},
+		"the quota refuses one, others are never ready":    {"uuu", quota, hlnr.FailureReadinessFailing},
+		"the quota refuses all but one":                    {"u", quota, hlnr.FailureQuotaExceeded},
+		"a webhook is down, the others are never ready":    {"uuu", down, hlnr.FailureReadinessFailing},
+		"a webhook is down, the others are ready":          {"rrr", down, hlnr.FailureAdmissionUnavailable},
+		"one cannot be pulled, the others are never ready": {"uuui", "", hlnr.FailureReadinessFailing},
+		"one cannot be pulled, the others are ready":       {"rrri", "", hlnr.FailureImagePullBackOff},
+		"policy refuses one, another cannot be pulled":     {"rri", `pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' denied request: no`, hlnr.FailurePodRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			release := newRelease("default", 4)
+			release.UID = "release"
+			o := &observed{release: release}
+			if test.refused != "" {
+				o.deployment = &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: test.refused}}}}
+				o.deployment.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(release, hlnr.GroupVersion.WithKind("VersionedMicroservice"))}
+			}
+			for _, kind := range test.pods {
+				o.pods = append(o.pods, kinds[kind])
+			}
+			if got := diagnose(o, mirrorOf(o.microservice, releaseName), noon); got.reason != test.want {
+				t.Errorf("%s (%s), want %s", got.reason, got.message, test.want)
+			}
+		})
+	}
+}
+
 // TestWhoseFaultARefusalIs: a webhook that is down, and a server that cannot decide, are
 // not the release's own fault; a decision against the pod is.
 func TestWhoseFaultARefusalIs(t *testing.T) {
