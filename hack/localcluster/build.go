@@ -31,6 +31,9 @@ type binary struct {
 	flags  []string
 	env    []string
 	links  []string
+	// beside are folders of the module of pkg that the program reads: they are copied to its
+	// side.
+	beside []string
 	about  string
 }
 
@@ -54,6 +57,23 @@ var binaries = []binary{
 		flags: []string{"-trimpath", "-ldflags=-s -w"},
 		env:   []string{"CGO_ENABLED=0"},
 		about: "the pause image",
+	},
+}
+
+// testBinaries are those that tests need, and no cluster.
+var testBinaries = []binary{
+	{
+		name: "distribution", folder: "distribution", pkg: ".",
+		flags: []string{"-trimpath", "-ldflags=-s -w"},
+		env:   []string{"CGO_ENABLED=0"},
+		about: "CNCF Distribution 3, which tests of discovery read",
+	},
+	{
+		name: "gitea", folder: "gitea", pkg: "code.gitea.io/gitea",
+		flags:  []string{"-trimpath", "-tags=sqlite,sqlite_unlock_notify", "-ldflags=-s -w"},
+		env:    []string{"CGO_ENABLED=1"}, // SQLite is in C
+		beside: []string{"options", "public", "templates"},
+		about:  "Gitea, whose registry tests of discovery read; about ten minutes, needs gcc",
 	},
 }
 
@@ -125,6 +145,9 @@ func (b *builder) key(bin binary) (string, error) {
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, bin.pkg, bin.flags, bin.env)
+	if len(bin.beside) > 0 {
+		fmt.Fprintln(hash, bin.beside)
+	}
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -149,7 +172,7 @@ func (b *builder) binaryPath(bin binary, key string) string {
 func (b *builder) ensure(ctx context.Context, names ...string) (map[string]string, error) {
 	keys := map[string]string{}
 	var missing []binary
-	for _, bin := range binaries {
+	for _, bin := range slices.Concat(binaries, testBinaries) {
 		if !slices.Contains(names, bin.name) {
 			continue
 		}
@@ -168,7 +191,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 	if _, err := exec.LookPath("go"); err != nil {
 		return nil, fmt.Errorf("build binaries: %w: install Go, see go.mod for the version", err)
 	}
-	b.say("building %d binaries; the first build takes about ten minutes on two cores, later ones come from %s", len(missing), b.cache)
+	b.say("building %d binaries; the first build takes minutes, later ones come from %s", len(missing), b.cache)
 	for i, bin := range missing {
 		if err := b.build(ctx, bin, keys[bin.name], fmt.Sprintf("%d of %d", i+1, len(missing))); err != nil {
 			return nil, err
@@ -219,6 +242,9 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", bin.name, err, lastLines(string(output), 12))
 	}
+	if err := b.copyBeside(ctx, bin, folder); err != nil {
+		return err
+	}
 	for _, link := range bin.links {
 		path := filepath.Join(folder, link)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -235,22 +261,52 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	return nil
 }
 
+// copyBeside copies the folders that a program reads, over those of a build that broke off.
+func (b *builder) copyBeside(ctx context.Context, bin binary, target string) error {
+	if len(bin.beside) == 0 {
+		return nil
+	}
+	module, err := b.moduleDir(ctx, bin.folder, bin.pkg)
+	if err != nil {
+		return fmt.Errorf("find files of %s: %w", bin.name, err)
+	}
+	for _, name := range bin.beside {
+		path := filepath.Join(target, name)
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("replace files of %s: %w", bin.name, err)
+		}
+		if err := os.CopyFS(path, os.DirFS(filepath.Join(module, name))); err != nil {
+			return fmt.Errorf("copy files of %s: %w", bin.name, err)
+		}
+	}
+	return nil
+}
+
+// moduleDir is where the source of a module lies that the module in folder requires.
+func (b *builder) moduleDir(ctx context.Context, folder, module string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	command.Dir = filepath.Join(b.source, folder)
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, lastLines(string(output), 5))
+	}
+	var found struct{ Dir string }
+	if err := unmarshal(output, &found); err != nil {
+		return "", err
+	}
+	return found.Dir, nil
+}
+
 // gatewayCRDs lists the custom resource definitions of the experimental channel
 // of the Gateway API, in the version that the gateway is built with.
 func (b *builder) gatewayCRDs(ctx context.Context) ([]string, error) {
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api")
-	command.Dir = filepath.Join(b.source, "traefik")
-	output, err := command.Output()
+	module, err := b.moduleDir(ctx, "traefik", "sigs.k8s.io/gateway-api")
 	if err != nil {
-		return nil, fmt.Errorf("find Gateway API definitions: %w: %s", err, lastLines(string(output), 5))
-	}
-	var module struct{ Dir string }
-	if err := unmarshal(output, &module); err != nil {
 		return nil, fmt.Errorf("find Gateway API definitions: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(module.Dir, "config", "crd", "experimental", "gateway.networking.*.yaml"))
+	files, err := filepath.Glob(filepath.Join(module, "config", "crd", "experimental", "gateway.networking.*.yaml"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("find Gateway API definitions: none in %s", module.Dir)
+		return nil, fmt.Errorf("find Gateway API definitions: none in %s", module)
 	}
 	return files, nil
 }

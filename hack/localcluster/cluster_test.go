@@ -238,6 +238,25 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	}
 }
 
+// Each binary has sources here, in a folder with a name of its own.
+func TestBinariesHaveSources(t *testing.T) {
+	b, err := newBuilder("", t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]string{}
+	for _, bin := range slices.Concat(binaries, testBinaries) {
+		key, err := b.key(bin)
+		if err != nil {
+			t.Error(err)
+		}
+		if other, taken := keys[key]; taken {
+			t.Errorf("%s and %s have one key", bin.name, other)
+		}
+		keys[key] = bin.name
+	}
+}
+
 func TestFindSource(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

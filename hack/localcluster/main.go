@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -69,7 +70,7 @@ func rootCommand() *cobra.Command {
 	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
 	flags.StringVar(&o.source, "source", "", "the folder hack/localcluster of a checkout (default: found above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
-		o.assetsCommand(), o.packagesCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
+		o.assetsCommand(), o.programsCommand(), o.packagesCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
 		o.superviseCommand(), registryCommand(), scrapeTargetsCommand())
 	return root
 }
@@ -200,16 +201,48 @@ func (o *options) buildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := builder.ensure(cmd.Context(), "kube", "traefik", "pause")
+			return printBinaries(cmd, builder, binaries)
+		},
+	}
+}
+
+func (o *options) programsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "programs NAME...",
+		Short: "Build programs that tests need, no cluster, and print their paths: distribution, gitea; needs no root",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			builder, err := newBuilder(o.source, o.say)
 			if err != nil {
 				return err
 			}
-			for _, bin := range binaries {
-				fmt.Fprintln(cmd.OutOrStdout(), builder.binaryPath(bin, keys[bin.name]))
+			var wanted []binary
+			for _, name := range names {
+				i := slices.IndexFunc(testBinaries, func(b binary) bool { return b.name == name })
+				if i < 0 {
+					return fmt.Errorf("build programs: none for tests is called %q", name)
+				}
+				wanted = append(wanted, testBinaries[i])
 			}
-			return nil
+			return printBinaries(cmd, builder, wanted)
 		},
 	}
+}
+
+// printBinaries builds what is missing of these, and prints where each lies.
+func printBinaries(cmd *cobra.Command, builder *builder, wanted []binary) error {
+	var names []string
+	for _, bin := range wanted {
+		names = append(names, bin.name)
+	}
+	keys, err := builder.ensure(cmd.Context(), names...)
+	if err != nil {
+		return err
+	}
+	for _, bin := range wanted {
+		fmt.Fprintln(cmd.OutOrStdout(), builder.binaryPath(bin, keys[bin.name]))
+	}
+	return nil
 }
 
 func (o *options) packagesCommand() *cobra.Command {

@@ -31,6 +31,8 @@ var tools = []tool{
 // testTools are those that tests need, and no cluster.
 var testTools = []tool{
 	{"docker-registry", "docker-registry"},
+	{"gcc", "gcc"},
+	{"git", "git"},
 }
 
 // toolsNamed are the tools of these programs.

@@ -1,0 +1,18 @@
+// Command distribution is CNCF Distribution 3, for the tests of discovery: with images on
+// disk and both forms of login, and without the stores of clouds.
+package main
+
+import (
+	"os"
+
+	"github.com/distribution/distribution/v3/registry"
+	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"
+	_ "github.com/distribution/distribution/v3/registry/auth/token"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
+)
+
+func main() {
+	if err := registry.RootCmd.Execute(); err != nil {
+		os.Exit(1)
+	}
+}
