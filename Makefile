@@ -38,9 +38,16 @@ demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a real API server
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@$(LOCALCLUSTER) packages prometheus promtool docker-registry
-	@assets=$$($(LOCALCLUSTER) assets) && KUBEBUILDER_ASSETS="$$assets" go test -race -shuffle=on -timeout 30m ./...
+	@assets=$$($(LOCALCLUSTER) assets) && distribution=$$($(LOCALCLUSTER) programs distribution) && \
+		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" go test -race -shuffle=on -timeout 30m ./...
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
+
+.PHONY: test-registries
+test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3.1, and from Gitea; the first time builds it, ten minutes
+	@$(LOCALCLUSTER) packages docker-registry gcc git
+	@distribution=$$($(LOCALCLUSTER) programs distribution) && gitea=$$($(LOCALCLUSTER) programs gitea) && \
+		TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" go test -count=1 -timeout 30m -v -run TestProducts ./internal/registry
 
 ##@ Build
 
@@ -123,7 +130,7 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp choos
 
 .PHONY: flakes
 flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times beside LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
-	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
+	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
 .PHONY: bench
 bench: ## Run the benchmarks

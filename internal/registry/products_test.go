@@ -1,0 +1,374 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// withAttestations is an index as docker buildx writes it: an image for each platform,
+// and for each an attestation of the platform unknown/unknown.
+func withAttestations(t *testing.T, platforms ...string) v1.ImageIndex {
+	t.Helper()
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, platform := range platforms {
+		p, err := v1.ParsePlatform(platform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := registrytest.Image(t, platform, platform, time.Time{})
+		index = mutate.AppendManifests(index,
+			mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: p}},
+			mutate.IndexAddendum{Add: registrytest.Image(t, "attestation of "+platform, "unknown/unknown", time.Time{}), Descriptor: v1.Descriptor{
+				Platform:    &v1.Platform{OS: "unknown", Architecture: "unknown"},
+				Annotations: map[string]string{"vnd.docker.reference.digest": digestOf(t, image), "vnd.docker.reference.type": "attestation-manifest"},
+			}})
+	}
+	return index
+}
+
+func digestOf(t *testing.T, x interface{ Digest() (v1.Hash, error) }) string {
+	t.Helper()
+	digest, err := x.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest.String()
+}
+
+// artifact is a manifest of something that is no image, as a chart is, with an empty
+// configuration of a type of its own.
+func artifact(configuration types.MediaType) v1.Image {
+	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configuration)
+}
+
+// turning asks for smaller pages than the scanner does, and calls before ahead of each
+// request for a page. It counts these.
+type turning struct {
+	next   http.RoundTripper
+	size   int // 0: as the scanner
+	before func(page int) error
+
+	mu    sync.Mutex
+	pages int
+}
+
+func (x *turning) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/tags/list") {
+		x.mu.Lock()
+		x.pages++
+		page := x.pages
+		x.mu.Unlock()
+		if x.before != nil {
+			if err := x.before(page); err != nil {
+				return nil, err
+			}
+		}
+		if query := r.URL.Query(); x.size > 0 && query.Has("n") {
+			r = r.Clone(r.Context())
+			query.Set("n", strconv.Itoa(x.size))
+			r.URL.RawQuery = query.Encode()
+		}
+	}
+	return x.next.RoundTrip(r)
+}
+
+// product is a registry of others in one case.
+type product struct {
+	*testing.T
+	*registrytest.Process
+	of      registrytest.Product
+	auth    Credential
+	scanner *Scanner
+	path    string // each case has one of its own
+}
+
+func (p *product) request() Request {
+	return Request{Repository: p.Repository(p.path), Auth: p.auth, Timeout: 2 * time.Minute}
+}
+
+// scannerBy reads through a turning.
+func (p *product) scannerBy(x *turning) *Scanner {
+	x.next = newTransport(registrytest.Outbound())
+	return New(Options{Outbound: registrytest.Outbound(), Transport: x, Backoff: fast, PerSecond: 1e6, Burst: 1e6})
+}
+
+func (p *product) image(tag string) (digest string) {
+	p.Helper()
+	return p.PushImage(p.path, tag, registrytest.Image(p, p.path+":"+tag, "linux/amd64", time.Time{}))
+}
+
+// lists checks the list.
+func (p *product) lists(what string, want ...string) {
+	p.Helper()
+	scan, err := p.scanner.List(p.Context(), p.request())
+	if diff := cmp.Diff(sorted(want), scan.Tags); err != nil || scan.Truncated || diff != "" {
+		p.Errorf("List %s: truncated %t, %v (-want +got):\n%s", what, scan.Truncated, err, diff)
+	}
+}
+
+// gone checks the proof of absence.
+func (p *product) gone(what, tag, digest, witness string, want bool) {
+	p.Helper()
+	if got, err := p.scanner.Gone(p.Context(), p.request(), tag, digest, witness); err != nil || got != want {
+		p.Errorf("Gone %s = %t, %v; want %t", what, got, err, want)
+	}
+}
+
+// restarted stops the registry and starts it again.
+func (p *product) restarted() error {
+	p.Stop()
+	return p.Start()
+}
+
+// productCases are what discovery needs of every registry.
+var productCases = map[string]func(*product){
+	"lists all pages": func(p *product) {
+		many, sizes := 301, map[int]int{100: 4}
+		if p.auth == (Credential{}) { // once will do for more than a page of the scanner's own size
+			many, sizes = 1201, map[int]int{0: 2, 100: 13}
+		}
+		tags := numbered(many)
+		p.Tag(p.path, p.image(tags[0]), tags[1:]...)
+		for size, want := range sizes {
+			x := &turning{size: size}
+			scan, err := p.scannerBy(x).List(p.Context(), p.request())
+			if err != nil || scan.Truncated || cmp.Diff(sorted(tags), scan.Tags) != "" {
+				p.Errorf("pages of %d: %d tags, truncated %t, %v; want all %d", size, len(scan.Tags), scan.Truncated, err, len(tags))
+			}
+			if p.of.Pages && x.pages != want && x.pages != want+1 { // some link to a last page that is empty
+				p.Errorf("%d pages of %d, want %d", x.pages, size, want)
+			} else if !p.of.Pages && x.pages != 1+many/pageSize { // all in one, and again where that might be cut at 1,000
+				p.Errorf("%d pages of %d, want all in one", x.pages, size)
+			}
+		}
+		cut := p.request()
+		cut.MaxTags = 150
+		scan, err := p.scannerBy(&turning{size: 100}).List(p.Context(), cut)
+		if err != nil || !scan.Truncated || len(scan.Tags) != 150 {
+			p.Errorf("a limit of 150: %d tags, truncated %t, %v", len(scan.Tags), scan.Truncated, err)
+		}
+	},
+	"a restart between two pages loses no tag": func(p *product) {
+		tags := numbered(60)
+		p.Tag(p.path, p.image(tags[0]), tags[1:]...)
+		at := 1
+		if p.of.Pages {
+			at = 3
+		}
+		var restarted error
+		x := &turning{size: 20, before: func(page int) error {
+			if page == at {
+				restarted = p.restarted()
+			}
+			return nil
+		}}
+		scan, err := p.scannerBy(x).List(p.Context(), p.request())
+		if err != nil || restarted != nil || scan.Truncated || cmp.Diff(sorted(tags), scan.Tags) != "" {
+			p.Errorf("%d tags, truncated %t, %v, %v; want all %d", len(scan.Tags), scan.Truncated, err, restarted, len(tags))
+		}
+	},
+	"one that ends between two pages gives an error and never a part": func(p *product) {
+		tags := numbered(60)
+		digest := p.image(tags[0])
+		p.Tag(p.path, digest, tags[1:]...)
+		at := 1
+		if p.of.Pages {
+			at = 3
+		}
+		stop := sync.OnceFunc(p.Stop)
+		scanner := p.scannerBy(&turning{size: 20, before: func(page int) error {
+			if page == at {
+				stop()
+			}
+			return nil
+		}})
+		if scan, err := scanner.List(p.Context(), p.request()); KindOf(err) != Unreachable || len(scan.Tags) > 0 {
+			p.Errorf("List = %d tags, %v; want %q", len(scan.Tags), err, Unreachable)
+		}
+		if _, err := p.scanner.Resolve(p.Context(), p.request(), tags[0]); KindOf(err) != Unreachable {
+			p.Errorf("Resolve = %v, want %q", err, Unreachable)
+		}
+		if _, err := p.scanner.Gone(p.Context(), p.request(), "2.0.0", "", tags[0]); KindOf(err) != Unreachable {
+			p.Errorf("Gone = %v, want %q: what is away is no proof", err, Unreachable)
+		}
+		if err := p.Start(); err != nil {
+			p.Fatal(err)
+		}
+		scan, err := scanner.List(p.Context(), p.request())
+		if err != nil || cmp.Diff(sorted(tags), scan.Tags) != "" {
+			p.Errorf("after it came back: %d tags, %v", len(scan.Tags), err)
+		}
+		if image, err := p.scanner.Resolve(p.Context(), p.request(), tags[59]); err != nil || image.Digest != digest {
+			p.Errorf("after it came back: %v, %v", image.Digest, err)
+		}
+	},
+	"a repository that is not there": func(p *product) {
+		if _, err := p.scanner.List(p.Context(), p.request()); KindOf(err) != NotFound {
+			p.Errorf("List: %v, want %q", err, NotFound)
+		}
+		if _, err := p.scanner.Resolve(p.Context(), p.request(), "1.0.0"); KindOf(err) != NotFound {
+			p.Errorf("Resolve: %v, want %q", err, NotFound)
+		}
+	},
+	"who may not read is told so": func(p *product) {
+		p.image("1.0.0")
+		p.lists("as who may", "1.0.0")
+		if p.auth == (Credential{}) {
+			return
+		}
+		for what, credential := range map[string]Credential{"nobody": {}, "another": {Username: registrytest.Robot, Password: "a guess"}} {
+			r := p.request()
+			r.Auth = credential
+			if _, err := p.scanner.List(p.Context(), r); KindOf(err) != Unauthorized {
+				p.Errorf("List as %s: %v, want %q", what, err, Unauthorized)
+			}
+			if _, err := p.scanner.Resolve(p.Context(), r, "1.0.0"); KindOf(err) != Unauthorized {
+				p.Errorf("Resolve as %s: %v, want %q", what, err, Unauthorized)
+			}
+		}
+	},
+	"images, indexes with attestations, and artifacts": func(p *product) {
+		const chart, empty, signature = "application/vnd.cncf.helm.config.v1+json", "application/vnd.oci.empty.v1+json", "application/vnd.example.signature+json"
+		image := p.image("1.0.0")
+		index := p.PushIndex(p.path, "2.0.0", withAttestations(p.T, "linux/amd64", "linux/arm64"))
+		p.PushImage(p.path, "chart-1.0.0", artifact(chart))
+		p.PushImage(p.path, "artifact-1.0.0", artifact(empty))
+		p.PushImage(p.path, strings.Replace(image, ":", "-", 1)+".sig", artifact(signature))
+		want := map[string][]string{
+			"1.0.0": {"linux/amd64"}, "2.0.0": {"linux/amd64", "linux/arm64"}, "chart-1.0.0": nil, "artifact-1.0.0": nil, strings.Replace(image, ":", "-", 1) + ".sig": nil,
+		}
+		p.lists("with artifacts", slices.Collect(maps.Keys(want))...)
+		for tag, platforms := range want {
+			image, err := p.scanner.Resolve(p.Context(), p.request(), tag)
+			if diff := cmp.Diff(platforms, image.Platforms); err != nil || diff != "" {
+				p.Errorf("platforms of %s: %v (-want +got):\n%s", tag, err, diff)
+			}
+		}
+		for what, tc := range map[string]struct{ digest, platform, label string }{
+			"image": {image, "", p.path + ":1.0.0"}, "first of an index": {index, "", "linux/amd64"}, "second of an index": {index, "linux/arm64", "linux/arm64"},
+		} {
+			if image, err := p.scanner.Inspect(p.Context(), p.request(), tc.digest, tc.platform); err != nil || image.Labels["label"] != tc.label {
+				p.Errorf("Inspect %s = %v, %v", what, image.Labels, err)
+			}
+		}
+	},
+	"what refers to an image": func(p *product) {
+		image := p.image("1.0.0")
+		if found, err := p.scanner.Referrers(p.Context(), p.request(), image, 10); err != nil || len(found) != 0 {
+			p.Errorf("Referrers = %v, %v; want none", found, err)
+		}
+		ref, err := name.NewDigest(p.Repository(p.path) + "@" + image)
+		if err != nil {
+			p.Fatal(err)
+		}
+		desc, err := remote.Head(ref, p.Options()...)
+		if err != nil {
+			p.Fatal(err)
+		}
+		referrer := mutate.Subject(artifact("application/vnd.example.signature+json"), *desc).(v1.Image)
+		if err := remote.Write(ref.Digest(digestOf(p.T, referrer)), referrer, p.Options()...); err != nil {
+			p.Fatal(err)
+		}
+		found, err := p.scanner.Referrers(p.Context(), p.request(), image, 10)
+		if err != nil || len(found) != 1 || found[0].Digest.String() != digestOf(p.T, referrer) {
+			p.Errorf("Referrers = %v, %v; want one", found, err)
+		}
+	},
+	"a tag that is deleted while its image stays": func(p *product) {
+		witness, image := p.image("1.0.0"), p.image("1.1.0")
+		p.Tag(p.path, image, "3.0.0")
+		p.gone("before", "3.0.0", image, witness, false)
+		p.Untag(p.path, "3.0.0")
+		p.lists("without the tag", "1.0.0", "1.1.0")
+		p.gone("with the image there", "3.0.0", image, witness, false)
+		p.gone("the tag alone", "3.0.0", "", witness, true)
+		if _, err := p.scanner.Resolve(p.Context(), p.request(), "3.0.0"); KindOf(err) != NotFound {
+			p.Errorf("Resolve: %v, want %q", err, NotFound)
+		}
+	},
+	"an image that is deleted": func(p *product) {
+		witness, image := p.image("1.0.0"), p.image("1.1.0")
+		p.Tag(p.path, image, "3.0.0")
+		p.Delete(p.path, image)
+		p.lists("without the image", "1.0.0")
+		for _, tag := range []string{"1.1.0", "3.0.0"} {
+			p.gone(tag, tag, image, witness, true)
+		}
+		p.gone("with a witness that is gone too", "1.1.0", image, image, false)
+	},
+	"an image of an index that is deleted": func(p *product) {
+		index := withAttestations(p.T, "linux/amd64", "linux/arm64")
+		digest := p.PushIndex(p.path, "2.0.0", index)
+		manifest, err := index.IndexManifest()
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.Delete(p.path, manifest.Manifests[0].Digest.String())
+		if image, err := p.scanner.Resolve(p.Context(), p.request(), "2.0.0"); err != nil || len(image.Platforms) != 2 {
+			p.Errorf("Resolve = %v, %v: the index still names both", image.Platforms, err)
+		}
+		if _, err := p.scanner.Inspect(p.Context(), p.request(), digest, "linux/amd64"); KindOf(err) != NotFound {
+			p.Errorf("Inspect of what is deleted: %v, want %q", err, NotFound)
+		}
+		if image, err := p.scanner.Inspect(p.Context(), p.request(), digest, "linux/arm64"); err != nil || image.Labels["label"] != "linux/arm64" {
+			p.Errorf("Inspect of the other = %v, %v", image.Labels, err)
+		}
+	},
+	"a tag that moves": func(p *product) {
+		p.image("1.0.0")
+		first, err := p.scanner.Resolve(p.Context(), p.request(), "1.0.0")
+		if err != nil {
+			p.Fatal(err)
+		}
+		second := p.image("1.1.0")
+		p.PushImage(p.path, "1.0.0", registrytest.Image(p, p.path+":1.1.0", "linux/amd64", time.Time{}))
+		if moved, err := p.scanner.Resolve(p.Context(), p.request(), "1.0.0"); err != nil || moved.Digest != second || moved.Digest == first.Digest {
+			p.Errorf("Resolve = %s, %v; want %s", moved.Digest, err, second)
+		}
+	},
+}
+
+// TestProducts reads registries of others, each of which runs in a process of its own, for
+// everybody and with each form of login. Those that make test-registries builds are
+// skipped where they were not built.
+func TestProducts(t *testing.T) {
+	for _, of := range registrytest.Products() {
+		t.Run(of.Name, func(t *testing.T) {
+			for _, login := range of.Logins {
+				t.Run(string(login), func(t *testing.T) {
+					t.Parallel()
+					process := of.Start(t, login)
+					p := product{Process: process, of: of}
+					if login != registrytest.Everybody {
+						p.auth = Credential{Username: registrytest.Robot, Password: registrytest.RobotPassword}
+					}
+					for i, name := range slices.Sorted(maps.Keys(productCases)) { // in order: some stop the registry
+						t.Run(name, func(t *testing.T) {
+							p.For(t)
+							p.T, p.path = t, fmt.Sprintf("team/case-%d", i)
+							p.scanner = p.scannerBy(&turning{})
+							productCases[name](&p)
+						})
+					}
+				})
+			}
+		})
+	}
+}
