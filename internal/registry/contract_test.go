@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // What real registries do, each as it was met.
@@ -107,7 +108,7 @@ func TestLimitCountsWhatIsChosen(t *testing.T) {
 			versions := func(tag string) bool { return strings.HasPrefix(tag, "v") }
 			list := func(maxTags int, as string, counts func(string) bool) Scan {
 				t.Helper()
-				scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: maxTags, MaxAge: time.Hour, Counts: counts, CountsAs: as})
+				scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: maxTags, MaxAge: time.Hour, Timeout: await.Limit, Counts: counts, CountsAs: as})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +142,7 @@ func TestLongTagsInOneAnswer(t *testing.T) {
 	server.SetTags("acme/web", tags)
 	server.LimitPages(len(tags))
 	server.RefusePagesAbove(1)
-	scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: maxRead})
+	scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: maxRead, Timeout: await.Limit})
 	if err != nil || len(scan.Tags) != maxRead {
 		t.Errorf("List = %d tags, %v; want %d", len(scan.Tags), err, maxRead)
 	}
