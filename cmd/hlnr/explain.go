@@ -35,6 +35,7 @@ type explainOptions struct {
 	output       string
 	all          bool
 	refused      int
+	timeout      time.Duration
 }
 
 func explainCommand() *cobra.Command {
@@ -48,7 +49,8 @@ that are no versions last.
 
 The manifest passes the checks of an API server. The tags come from the registry that
 it names, or from a file; then no registry is asked, and every tag is taken for an
-image of all platforms. What a cluster knows counts for nothing: versions that a
+image of all platforms. Where that takes long, standard error tells how far it has
+come, every few seconds. What a cluster knows counts for nothing: versions that a
 Microservice holds, and when a version was first seen.
 
 Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
@@ -66,7 +68,7 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
   kubectl get imgp shop -n shop -o yaml | hlnr explain -f - --all | grep 1.4.2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: time.Now}).tell)
 		},
 	}
 	f := cmd.Flags()
@@ -81,11 +83,12 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 	f.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must be there for, where spec.platforms names none")
 	f.BoolVar(&o.all, "all", false, "print every tag")
 	f.IntVar(&o.refused, "refused", 10, "refused tags to print without --all, the newest")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long to ask the registry at most: it is asked 20 times a second, up to three times for each image of which the time counts")
 	f.StringVarP(&o.output, "output", "o", outputTable, "form of the output: "+strings.Join(outputs, ", "))
 	return cmd
 }
 
-func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer, progress func(imagepolicy.Progress)) error {
 	if err := o.validate(); err != nil {
 		return usage(err)
 	}
@@ -100,12 +103,12 @@ func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	if err := explicable(policy); err != nil {
 		return usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
-	explanation, problem := o.explain(ctx, policy, stdin)
+	explanation, problem := o.explain(ctx, policy, stdin, progress)
 	var e *exit
 	if errors.As(problem, &e) && e.code == exitUsage {
 		return problem
 	}
-	if problem == nil || explanation.Tags > 0 {
+	if problem == nil || explanation.Tags > 0 && explanation.Untimed == 0 {
 		if err := newReport(policy, explanation, o).write(stdout, o.output); err != nil {
 			return failed(fmt.Errorf("write output: %w", err))
 		}
@@ -136,6 +139,8 @@ func (o explainOptions) validate() error {
 		return errors.New("--tags: standard input is the manifest already: write one of the two into a file")
 	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":
 		return errors.New("--tags: no registry is asked with it: leave it out, or --docker-config, --ca-file, --cert-file and --key-file")
+	case o.timeout <= 0:
+		return fmt.Errorf("--timeout: %s is not above 0: give how long to ask the registry at most", o.timeout)
 	case o.refused < 0:
 		return fmt.Errorf("--refused: %d is below 0: give how many refused tags to print", o.refused)
 	case !isOutput(o.output):
@@ -145,7 +150,7 @@ func (o explainOptions) validate() error {
 }
 
 // explain asks the file of tags, or the registry.
-func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader) (imagepolicy.Explanation, error) {
+func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
 		if err != nil {
@@ -166,7 +171,9 @@ func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolic
 		return imagepolicy.Explanation{}, usage(err)
 	}
 	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + version, Outbound: ownMachine})
-	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, certificates, o.platform)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done after %s: admit fewer tags by spec.tagFilter, or give more time by --timeout", o.timeout))
+	defer cancel()
+	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, certificates, o.platform, progress)
 	var s *status.Error
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
 		return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))

@@ -3,6 +3,7 @@ package imagepolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -23,8 +24,19 @@ type Explanation struct {
 	// Tags that were read, and whether there are more than spec.limits.tags.
 	Tags int
 	Cut  bool
+	// Untimed are tags of which the time is not known, where times give the versions and
+	// the registry did not tell all: then none is judged.
+	Untimed int
 	// Unverified says that spec.verify is set, and that no signature was looked at.
 	Unverified bool
+}
+
+// Progress of an Explain, which never goes back.
+type Progress struct {
+	// Timed tags of all Times, where times give the versions.
+	Timed, Times int
+	// Images that were asked for beside these.
+	Images int
 }
 
 // Explain looks at the policy's source as the controller does, and gives the verdict
@@ -33,8 +45,11 @@ type Explanation struct {
 // spec.platforms names none. Signatures are not looked at: see Unverified. A source at
 // GitHub is known in a cluster only, and an error. The error is of the specification, or
 // the first one of the registry: the explanation beside the latter has what was
-// learned all the same. The times of thousands of images take minutes: ctx bounds it.
-func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string) (Explanation, error) {
+// learned all the same. Each image is asked for once, and after three failures the rest
+// is not; but the times of thousands of images take minutes, and a slow registry hours:
+// ctx bounds it, and its cause is then the error. progress, unless nil, is told after
+// each image.
+func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string, progress func(Progress)) (Explanation, error) {
 	o := unused(policy, platform)
 	if o.problem != nil {
 		return Explanation{}, o.problem
@@ -49,13 +64,21 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 		}
 	}
 	o.unverified = true
-	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx, counts: o.selector.Chooses, timeable: math.MaxInt}
+	a := &asker{look: newLook(o.question, by, true), clock: clock.RealClock{}, scanner: source, ctx: ctx, counts: o.selector.Chooses, timeable: math.MaxInt, tell: progress}
 	s := scan(o, a, nil, nil)
 	images := map[string]v1alpha1.ReleaseImage{}
 	for tag, found := range s.images {
 		images[tag] = found[0]
 	}
-	return Explanation{Result: s.result, Images: images, Tags: s.tags, Cut: s.truncated, Unverified: policy.Spec.Verify != nil}, s.err
+	explanation := Explanation{Result: s.result, Images: images, Tags: s.tags, Cut: s.truncated, Untimed: s.untimed, Unverified: policy.Spec.Verify != nil}
+	err := s.err
+	if errors.Is(err, errLate) {
+		err = fmt.Errorf("ask the registry: %w", context.Cause(ctx))
+	}
+	if err != nil && s.untimed > 0 {
+		err = fmt.Errorf("of %d of %d tags the time is not known, and without all of them none is judged: %w", s.untimed, s.tags, err)
+	}
+	return explanation, err
 }
 
 // ExplainTags gives the verdict of each tag of a list, without a registry: each is

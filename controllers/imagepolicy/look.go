@@ -159,6 +159,9 @@ type asker struct {
 	counts func(tag string) bool
 	// timeable is how many images may still be asked for their time.
 	timeable int
+	// tell is told how far the look has come; nil: nobody is.
+	tell     func(Progress)
+	progress Progress
 	// unasked says that something was missing.
 	unasked bool
 }
@@ -168,6 +171,14 @@ var (
 	errUnasked = errors.New("the registry was not asked yet")
 	errLate    = errors.New("the look took longer than two minutes; what it learned is kept, and the rest is asked again")
 )
+
+// tells changes the progress, and tells it.
+func (a *asker) tells(change func(*Progress)) {
+	if a.tell != nil {
+		change(&a.progress)
+		a.tell(a.progress)
+	}
+}
 
 // ask gives the answer of the look, else the registry's, which the look keeps.
 func ask[K comparable, T any](a *asker, answers map[K]answer[T], key K, image int, request func(registry.Request) (T, error)) (T, error) {

@@ -224,6 +224,7 @@ func (s *scanned) offer(o *observed, a *asker, ranking *version.Ranking, before 
 			}
 			failures := s.failures
 			refusal := s.resolve(o, a, rel, before[rel.Tag])
+			a.tells(func(p *Progress) { p.Images++ })
 			switch {
 			case offered || o.github == nil:
 			case refusal == nil:

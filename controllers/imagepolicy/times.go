@@ -104,13 +104,15 @@ func (s *scanned) rankTimed(o *observed, a *asker, tags []string, before map[str
 	if a.scanner != nil && s.looked {
 		a.forget(a.list.value.Tags)
 	}
-	for _, tag := range tags {
+	for i, tag := range tags {
+		a.tells(func(p *Progress) { p.Timed, p.Times = i, len(tags) })
 		if rel, offered := before[tag]; offered && isTime(rel.SemVer.Version) && (s.missing[tag] || !s.looked || a.same(tag, rel)) {
 			times[tag] = version.Timed{Version: rel.SemVer.Version}
 		} else if s.looked && !s.missing[tag] && o.selector.Chooses(tag) {
 			times[tag] = s.time(o, a, tag)
 		}
 	}
+	a.tells(func(p *Progress) { p.Timed, p.Times = len(tags)-s.untimed, len(tags) })
 	if s.untimed > 0 {
 		return o.selector.RankTimed(slices.Collect(maps.Keys(before)), times)
 	}

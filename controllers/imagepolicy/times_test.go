@@ -1,7 +1,10 @@
 package imagepolicy
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -269,12 +272,118 @@ func TestExplainByTime(t *testing.T) {
 	policy := &v1alpha1.ImagePolicy{}
 	policy.Spec.Image = server.Repository(path)
 	byTime(&policy.Spec)
-	got, err := Explain(t.Context(), policy, registry.New(registry.Options{Outbound: registrytest.Outbound()}), registry.Credential{}, registry.TLS{}, "linux/amd64")
+	got, err := Explain(t.Context(), policy, registry.New(registry.Options{Outbound: registrytest.Outbound()}), registry.Credential{}, registry.TLS{}, "linux/amd64", nil)
 	if err != nil || len(got.Offered) != 3 || got.Offered[0].Tag != "t0" || got.Offered[0].Version != atTime(start) {
 		t.Errorf("explained as %+v, %v", got.Offered, err)
 	}
 	if _, err := ExplainTags(policy, []string{"t0"}); err != errTimes {
 		t.Errorf("a list of tags: %v", err)
+	}
+}
+
+// The times of 1,500 images are asked for in one run: each once, whatever becomes of it,
+// and it says how far it has come. A registry that fails, or a caller who waits no
+// longer, ends it at the next images, and then none is judged.
+func TestExplainTimesOfManyImages(t *testing.T) {
+	const many = 1500
+	server := registrytest.New(t)
+	last := time.Now().Add(-time.Hour).UTC()
+	server.PushImage(t, path, "t0000", registrytest.Image(t, "t0000", "linux/amd64", last))
+	raw := manifest(t, server, "t0000")
+	for i := 1; i < many; i++ {
+		put(t, server, fmt.Sprintf("t%04d", i), strings.Replace(raw, "{", fmt.Sprintf(`{"annotations":{%q:%q},`, "org.opencontainers.image.created", last.Add(-time.Duration(i)*time.Minute).Format(time.RFC3339)), 1))
+	}
+	policy := &v1alpha1.ImagePolicy{}
+	policy.Spec.Image = server.Repository(path)
+	byTime(&policy.Spec)
+	explain := func(ctx context.Context, progress func(Progress)) (Explanation, error) {
+		scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(), PerSecond: 1e6, Burst: 1e6})
+		return Explain(ctx, policy, scanner, registry.Credential{}, registry.TLS{}, "linux/amd64", progress)
+	}
+	// bounded checks the requests since before, for some images.
+	bounded := func(t *testing.T, before, images int) {
+		t.Helper()
+		if n := server.Total() - before; n > 3*images+50 { // digest, manifest and configuration; the list, and tries that failed
+			t.Errorf("%d requests for %d images", n, images)
+		}
+	}
+	defer server.Heal()
+
+	t.Run("all", func(t *testing.T) {
+		before, told, fell := server.Total(), Progress{}, false
+		got, err := explain(t.Context(), func(p Progress) {
+			fell = fell || p.Timed < told.Timed || p.Times < told.Times || p.Images < told.Images
+			told = p
+		})
+		if err != nil || len(got.Offered) != 10 || got.Offered[0].Tag != "t0000" || got.Tags != many || got.Untimed != 0 {
+			t.Errorf("%d of %d tags are offered, %d without a time, %v", len(got.Offered), got.Tags, got.Untimed, err)
+		}
+		if want := (Progress{Timed: many, Times: many, Images: 10}); fell || told != want {
+			t.Errorf("the last progress was %+v, and it went back: %t; want %+v", told, fell, want)
+		}
+		bounded(t, before, many)
+	})
+	t.Run("until nobody waits", func(t *testing.T) {
+		reason := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		before := server.Total()
+		got, err := explain(ctx, func(p Progress) {
+			if p.Timed == 300 {
+				cancel(reason)
+			}
+		})
+		if want := fmt.Sprintf("of %d of %d tags the time is not known", many-300, many); !errors.Is(err, reason) || !strings.HasPrefix(err.Error(), want) || got.Untimed != many-300 || len(got.Offered) > 0 {
+			t.Errorf("%d offered, %d without a time, %v; want %q", len(got.Offered), got.Untimed, err, want)
+		}
+		bounded(t, before, 300)
+	})
+	t.Run("until the registry fails", func(t *testing.T) {
+		heads := 0 // counted under the server's lock
+		server.FailWhen(func(r *http.Request) bool {
+			if r.Method == http.MethodHead {
+				heads++
+			}
+			return heads > 400
+		}, -1, registrytest.Status(http.StatusServiceUnavailable, "UNAVAILABLE"))
+		before := server.Total()
+		got, err := explain(t.Context(), nil)
+		if registry.KindOf(err) != registry.Unreachable || got.Untimed != many-400 || len(got.Offered) > 0 {
+			t.Errorf("%d offered, %d without a time, %v; want %q", len(got.Offered), got.Untimed, err, registry.Unreachable)
+		}
+		bounded(t, before, 400)
+	})
+}
+
+// manifest of a tag, as it is stored.
+func manifest(t *testing.T, server *registrytest.Server, tag string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + server.Host() + "/v2/" + path + "/manifests/" + tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("read the manifest of %s: %s, %v", tag, resp.Status, err)
+	}
+	return string(raw)
+}
+
+// put stores a manifest whose blobs are there.
+func put(t *testing.T, server *registrytest.Server, tag, manifest string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPut, "http://"+server.Host()+"/v2/"+path+"/manifests/"+tag, strings.NewReader(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", string(types.DockerManifestSchema2))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatalf("put the manifest of %s: %s", tag, resp.Status)
 	}
 }
 

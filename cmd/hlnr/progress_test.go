@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/controllers/imagepolicy"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// Progress is told every few seconds, and not at once.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ticks := &ticker{out: &out, every: 5 * time.Second, now: func() time.Time { return now }}
+	for i := range 120 { // a tenth of a second each
+		p := imagepolicy.Progress{Timed: min(10*i, 1000), Times: 1000, Images: max(0, i-100)}
+		ticks.tell(p)
+		now = now.Add(100 * time.Millisecond)
+	}
+	ticks.tell(imagepolicy.Progress{Images: 1})
+	now = now.Add(5 * time.Second)
+	ticks.tell(imagepolicy.Progress{Images: 1})
+	want := []string{
+		"hlnr: asked for the times of 500 of 1000 tags", "hlnr: asked for the times of 1000 tags, and for 0 images", "hlnr: asked for 1 image", "",
+	}
+	if diff := cmp.Diff(want, strings.Split(out.String(), "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What a run tells of its progress is on standard error alone, and its end is an error
+// that says what to do.
+func TestExplainOfManyTimes(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	var told []imagepolicy.Progress
+	for i := range 3 {
+		server.PushImage(t, "shop", fmt.Sprintf("t%d", i), registrytest.Image(t, "shop", "linux/amd64", time.Now().Add(-time.Duration(i+1)*time.Minute)))
+	}
+	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop")+", versioning: {scheme: PushTime}", 1)
+	options := explainOptions{file: "-", platform: "linux/amd64", output: outputTable, refused: 10, timeout: time.Minute}
+	var stdout bytes.Buffer
+	err := options.run(t.Context(), strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { told = append(told, p) })
+	if want := (imagepolicy.Progress{Timed: 3, Times: 3, Images: 3}); err != nil || told[len(told)-1] != want || !strings.Contains(stdout.String(), "3 tags: 3 offered") {
+		t.Errorf("%v, progress %+v, want %+v at its end; output:\n%s", err, told, want, stdout.String())
+	}
+
+	code, out, stderr := hlnr(t, manifest, "explain", "-f", "-", "--timeout", "1ns")
+	if code != exitFailed || out != "" || !strings.Contains(stderr, "not done after 1ns: admit fewer tags by spec.tagFilter, or give more time by --timeout") {
+		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
+	}
+
+	// A registry that fails in the middle is no registry without tags.
+	heads := 0 // counted under the server's lock
+	server.FailWhen(func(r *http.Request) bool {
+		if r.Method == http.MethodHead {
+			heads++
+		}
+		return heads > 1
+	}, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
+	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
+	if code != exitFailed || out != "" || !strings.Contains(stderr, "of 2 of 3 tags the time is not known, and without all of them none is judged") || !strings.Contains(stderr, "403") {
+		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
+	}
+}
