@@ -3,6 +3,7 @@ package version
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -84,6 +85,11 @@ func Compare(a, b string) int {
 	if a == b {
 		return 0
 	}
+	if x, plain := threeNumbers(a); plain {
+		if y, plain := threeNumbers(b); plain {
+			return cmp.Or(slices.Compare(x[:], y[:]), strings.Compare(a, b))
+		}
+	}
 	va, errA := read(a)
 	vb, errB := read(b)
 	switch {
@@ -95,6 +101,25 @@ func Compare(a, b string) int {
 		return 1
 	}
 	return cmp.Or(compare(va, vb), strings.Compare(a, b))
+}
+
+// threeNumbers reads a version of three short numbers and nothing else, as nearly all are,
+// without memory of its own; ok is false for any other text.
+func threeNumbers(text string) (numbers [3]uint64, ok bool) {
+	part, digits := 0, 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '.':
+			if part, digits = part+1, 0; part == len(numbers) || i == 0 || text[i-1] == '.' {
+				return numbers, false
+			}
+		case c < '0' || c > '9' || digits == 18: // 18 digits are below 2^64
+			return numbers, false
+		default:
+			numbers[part], digits = numbers[part]*10+uint64(c-'0'), digits+1
+		}
+	}
+	return numbers, part == len(numbers)-1 && digits > 0
 }
 
 // compareBuild orders build metadata by the rules of pre-releases, except that

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,35 @@ func TestIsAttachment(t *testing.T) {
 	} {
 		if got := isAttachment(tag); got != want {
 			t.Errorf("isAttachment(%q) = %t, want %t", tag, got, want)
+		}
+	}
+}
+
+// TestThreeNumbers holds the short way of Compare against the long one.
+func TestThreeNumbers(t *testing.T) {
+	texts := []string{
+		"", ".", "..", "1", "1.2", "1.2.3", "1.2.4", "01.2.3", "1.02.3", "1.2.03", "1.10.3", "10.2.3", "0.0.0", "1.2.3.4", "1..3", ".2.3", "1.2.", "v1.2.3", "1.2.3-rc.1", "1.2.3+b", "1.2.x", "-1.2.3",
+		"999999999999999999.0.1", "1000000000000000000.0.1", "18446744073709551615.0.0", "18446744073709551616.0.0",
+	}
+	for _, a := range texts {
+		x, short := threeNumbers(a)
+		if v, err := read(a); short && (err != nil || x != [3]uint64{v.Major(), v.Minor(), v.Patch()} || v.Prerelease()+v.Metadata() != "" || len(v.more) > 0) {
+			t.Errorf("threeNumbers(%q) = %d, and it is read as %v, %v", a, x, v, err)
+		}
+		for _, b := range texts {
+			va, errA := read(a)
+			vb, errB := read(b)
+			if _, short := threeNumbers(b); !short || errA != nil || errB != nil {
+				continue
+			}
+			if got, want := Compare(a, b), cmp.Or(compare(va, vb), strings.Compare(a, b)); got != want {
+				t.Errorf("Compare(%q, %q) = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+	for _, short := range []string{"1.2.3", "01.2.3", "0.0.0", "999999999999999999.0.1"} {
+		if _, ok := threeNumbers(short); !ok {
+			t.Errorf("threeNumbers does not read %q", short)
 		}
 	}
 }
