@@ -1,6 +1,7 @@
 package release
 
 import (
+	"iter"
 	"maps"
 	"slices"
 )
@@ -19,12 +20,17 @@ type stream struct {
 const streamKey = "newest"
 
 // objects are all that a policy wrote.
-func (n *net) objects() map[string]*carried {
-	out := maps.Clone(n.routes)
-	if n.stream != nil {
-		out[streamKey] = &n.stream.carried
+func (n *net) objects() iter.Seq2[string, *carried] {
+	return func(yield func(string, *carried) bool) {
+		for slug, c := range n.routes {
+			if !yield(slug, c) {
+				return
+			}
+		}
+		if n.stream != nil {
+			yield(streamKey, &n.stream.carried)
+		}
 	}
-	return out
 }
 
 // mainOf is what a group serves by itself: its active release, else the canary that is

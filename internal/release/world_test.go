@@ -1,6 +1,7 @@
 package release
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,7 +41,7 @@ type world struct {
 	hooks   map[Point]string        // what hooks answer: "" yes, "no", "fail"
 	back    map[string]bool         // versions that a hook wants to go back from
 
-	past   []snapshot
+	past   []*snapshot
 	ids    int
 	handed map[string]bool      // decisions by release and id
 	named  map[string]time.Time // when a written route last named a release
@@ -49,6 +50,10 @@ type world struct {
 	lost   map[string]bool      // groups that lost an object by hand
 
 	wakeAt time.Time // when the last plan wants to be woken
+
+	objectNames, netNames, offerNames []string // sorted keys, see sortedKeys
+	offered                           offered
+	print                             []byte // is reused
 
 	peers map[string]*world // go through their steps together with this one
 
@@ -105,10 +110,11 @@ type net struct {
 	routes map[string]*carried
 	// newest: it has domains that lead to the newest group; stream is their route, nil
 	// until there is one.
-	newest  bool
-	stream  *stream
-	reports map[string]Report
-	serves  map[string]bool // releases for which it has a Service
+	newest   bool
+	stream   *stream
+	reports  map[string]Report
+	reported []string        // keys of reports, in order
+	serves   map[string]bool // releases for which it has a Service
 }
 
 // pass is what a policy read, before it writes.
@@ -171,16 +177,27 @@ type write struct {
 }
 
 // snapshot is the world at a time, for caches that lag.
+// Snapshots share what did not change between them, so nothing of them is ever written.
 type snapshot struct {
 	at       time.Time
 	spec     Spec
 	config   string
 	ledger   Ledger
 	version  int
+	names    []string // of objects, in order
 	objects  map[string]*object
 	policies []Policy
 	offers   []Candidate
 	gone     []Withdrawal
+}
+
+// offered are the candidates that follow from offers, a template and moved tags; they are
+// made again when one of those is another.
+type offered struct {
+	from       []Candidate
+	config     string
+	moves      int
+	candidates []Candidate
 }
 
 func newWorld() *world {
@@ -464,12 +481,20 @@ func (w *world) fill(room int, cause string) {
 
 // names of the objects, in order.
 func (w *world) names() []string {
-	names := make([]string, 0, len(w.objects))
-	for name := range w.objects {
-		names = append(names, name)
+	return sortedKeys(&w.objectNames, w.objects)
+}
+
+// sortedKeys gives the keys of a map in order. They are sorted into a new slice when they
+// are not the ones that were kept from before.
+func sortedKeys[V any](kept *[]string, m map[string]V) []string {
+	same := len(*kept) == len(m)
+	for i := 0; same && i < len(*kept); i++ {
+		_, same = m[(*kept)[i]]
 	}
-	slices.Sort(names)
-	return names
+	if !same {
+		*kept = slices.Sorted(maps.Keys(m))
+	}
+	return *kept
 }
 
 // size is how many pods it is to have.
@@ -853,7 +878,7 @@ func (w *world) answer(n *net) bool {
 			next.Masked = union(prev.Masked, masked)
 			next.Reason = n.reason(next.Revision, g)
 		}
-		if fmt.Sprint(prev) != fmt.Sprint(next) {
+		if !sameReport(prev, next) {
 			n.reports[g.Slug] = next
 			changed = true
 		}
@@ -910,27 +935,106 @@ func (w *world) noteNamed() {
 // --- caches ---
 
 func (w *world) snap() {
-	s := snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version, objects: make(map[string]*object, len(w.objects))}
-	copies := make([]object, 0, len(w.objects))
-	for name, o := range w.objects {
-		copies = append(copies, *o)
-		s.objects[name] = &copies[len(copies)-1]
+	last := &snapshot{}
+	if n := len(w.past); n > 0 {
+		last = w.past[n-1]
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
+	s := &snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version}
+	w.snapObjects(s, last)
+	w.snapPolicies(s, last)
+	w.snapOffers(s, last)
+	if len(w.past) < 16 {
+		w.past = append(w.past, s)
+		return
+	}
+	copy(w.past, w.past[1:])
+	w.past[15] = s
+}
+
+// snapObjects copies the objects that are not as they were.
+func (w *world) snapObjects(s, last *snapshot) {
+	s.names = w.names()
+	changed := len(last.objects) != len(w.objects) || last.objects == nil
+	for i := 0; !changed && i < len(s.names); i++ {
+		name := s.names[i]
+		was := last.objects[name]
+		changed = was == nil || !was.same(w.objects[name])
+	}
+	if s.objects = last.objects; !changed {
+		return
+	}
+	s.objects = make(map[string]*object, len(w.objects))
+	for name, o := range w.objects {
+		was := last.objects[name]
+		if was == nil || !was.same(o) {
+			was = new(*o)
+		}
+		s.objects[name] = was
+	}
+}
+
+// snapPolicies copies what policies report, unless it is as it was.
+func (w *world) snapPolicies(s, last *snapshot) {
+	names := sortedKeys(&w.netNames, w.nets)
+	changed := len(names) != len(last.policies)
+	for i := 0; !changed && i < len(names); i++ {
+		reports, p := w.nets[names[i]].reports, last.policies[i]
+		changed = p.Name != names[i] || len(p.Groups) != len(reports)
+		for j := 0; !changed && j < len(p.Groups); j++ {
+			r, there := reports[p.Groups[j].Slug]
+			changed = !there || !sameReport(r, p.Groups[j])
+		}
+	}
+	if s.policies = last.policies; !changed {
+		return
+	}
+	s.policies = make([]Policy, 0, len(names))
+	for _, name := range names {
 		p := Policy{Name: name}
-		for _, slug := range slices.Sorted(maps.Keys(w.nets[name].reports)) {
+		for _, slug := range w.nets[name].slugs() {
 			p.Groups = append(p.Groups, w.nets[name].reports[slug])
 		}
 		s.policies = append(s.policies, p)
 	}
-	for _, v := range slices.Sorted(maps.Keys(w.offers)) {
-		s.offers = append(s.offers, w.offers[v])
+}
+
+// slugs of the groups of which a policy reports something, in order.
+func (n *net) slugs() []string { return sortedKeys(&n.reported, n.reports) }
+
+// snapOffers copies what is offered and withdrawn, unless it is as it was.
+func (w *world) snapOffers(s, last *snapshot) {
+	names := sortedKeys(&w.offerNames, w.offers)
+	changed := len(names) != len(last.offers)
+	for i := 0; !changed && i < len(names); i++ {
+		changed = w.offers[names[i]] != last.offers[i]
 	}
-	s.gone = w.takenBack()
-	w.past = append(w.past, s)
-	if len(w.past) > 16 {
-		w.past = w.past[1:]
+	if s.offers = last.offers; changed {
+		s.offers = make([]Candidate, 0, len(names))
+		for _, v := range names {
+			s.offers = append(s.offers, w.offers[v])
+		}
 	}
+	if s.gone = w.takenBack(); slices.Equal(s.gone, last.gone) {
+		s.gone = last.gone
+	}
+}
+
+// same says that two objects are the same in all; what they point to is never written.
+func (o *object) same(x *object) bool {
+	if !slices.Equal(o.Gates, x.Gates) {
+		return false
+	}
+	return o.Release == x.Release && o.Slug == x.Slug && o.Name == x.Name && o.Level == x.Level && o.Version == x.Version && o.PullRequest == x.PullRequest && o.Config == x.Config &&
+		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
+		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
+		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded
+}
+
+// sameReport says that two reports are the same in all.
+func sameReport(a, b Report) bool {
+	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Masked, b.Masked) &&
+		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary &&
+		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy
 }
 
 // ago is the world lag snapshots ago.
@@ -941,7 +1045,7 @@ func (w *world) ago(lag int) *snapshot {
 	return w.before(lag)
 }
 
-func (w *world) before(lag int) *snapshot { return &w.past[max(0, len(w.past)-1-lag)] }
+func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-lag)] }
 
 // lags of the caches, in snapshots.
 type lags struct{ ledger, objects, policies, offers int }
@@ -960,13 +1064,10 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
 	}
-	for _, c := range off.offers {
-		c.Release = w.nameOf(c, led.config)
-		o.Candidates = append(o.Candidates, c)
-	}
-	objects := obj.objects
+	o.Candidates = w.candidates(off.offers, led.config)
+	names, objects := obj.names, obj.objects
 	if led.ledger.Sequence == 0 {
-		objects = w.before(0).objects // a lost record: the server is asked
+		names, objects = w.before(0).names, w.before(0).objects // a lost record: the server is asked
 	}
 	for _, g := range led.ledger.Groups {
 		for _, r := range g.Releases {
@@ -974,13 +1075,34 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 				c := *live
 				objects = maps.Clone(objects)
 				objects[r.Release] = &c
+				names = slices.Sorted(maps.Keys(objects))
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(objects)) {
+	o.Children = slices.Grow(o.Children, len(names))
+	for _, name := range names {
 		o.Children = append(o.Children, objects[name].Child)
 	}
 	return o, led.version, objects
+}
+
+// candidates are the offers with the releases that a template makes of them.
+func (w *world) candidates(offers []Candidate, config string) []Candidate {
+	moves := 0
+	for _, n := range w.moved {
+		moves += n
+	}
+	known := &w.offered
+	same := known.config == config && known.moves == moves && len(known.from) == len(offers) && (len(offers) == 0 || &known.from[0] == &offers[0])
+	if same {
+		return known.candidates
+	}
+	*known = offered{from: offers, config: config, moves: moves}
+	for _, c := range offers {
+		c.Release = w.nameOf(c, config)
+		known.candidates = append(known.candidates, c)
+	}
+	return known.candidates
 }
 
 // windows resolves the windows of steps, which are open for the first twenty minutes
@@ -1198,8 +1320,8 @@ func (w *world) forget(n *net) {
 // settle lets everybody do their work until nothing changes, without time passing.
 // It gives the time at which somebody wants to be woken.
 func (w *world) settle() time.Time {
+	before := w.fingerprint()
 	for tries := 0; tries < 200; {
-		before := w.fingerprint()
 		l := w.leaders[0]
 		l.todo = nil
 		for again := true; again && w.err == nil; {
@@ -1215,11 +1337,13 @@ func (w *world) settle() time.Time {
 			}
 		}
 		w.neighbours()
-		if w.err != nil || w.fingerprint() == before {
+		now := w.fingerprint()
+		if w.err != nil || now == before {
 			return w.soonest(w.wakeAt)
 		}
+		before = now
 	}
-	w.fail("the world does not come to rest: %s", w.fingerprint())
+	w.fail("the world does not come to rest")
 	return time.Time{}
 }
 
@@ -1232,7 +1356,7 @@ func (w *world) neighbours() {
 		w.report(w.objects[name])
 		w.measure(w.objects[name], 0)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
+	for _, name := range sortedKeys(&w.netNames, w.nets) {
 		n := w.nets[name]
 		w.read(n, 0)
 		w.write(n)
@@ -1285,21 +1409,60 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
+// fingerprint is what all but the trace and the routes is, as bytes that are unlike for
+// what is unlike.
 func (w *world) fingerprint() string {
-	var b strings.Builder
-	fmt.Fprint(&b, w.ledger.Sequence)
-	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
+	b := w.print[:0]
+	number := func(n int64) { b = binary.AppendVarint(b, n) }
+	text := func(s string) { number(int64(len(s))); b = append(b, s...) }
+	flag := func(f bool) { number(int64(len(strconv.FormatBool(f)))) }
+	texts := func(list []string) {
+		number(int64(len(list)))
+		for _, s := range list {
+			text(s)
+		}
+	}
+	at := func(t time.Time) { number(t.UnixNano()) }
+	number(w.ledger.Sequence)
+	for _, name := range w.names() {
 		o := w.objects[name]
-		fmt.Fprintf(&b, " %s:%d/%d/%d/%t", name, o.ready, o.Available, o.Replicas, o.Unsettled)
-		if o.Analysis != nil {
-			fmt.Fprint(&b, *o.Analysis)
+		text(name)
+		number(int64(o.ready))
+		number(int64(o.Available))
+		number(int64(o.Replicas))
+		flag(o.Unsettled)
+		if flag(o.Analysis != nil); o.Analysis != nil {
+			number(o.Analysis.Run)
+			number(int64(o.Analysis.Step))
+			at(o.Analysis.Since)
+			text(string(o.Analysis.Phase))
 		}
-		fmt.Fprint(&b, o.Gates, o.Rollback != nil)
+		number(int64(len(o.Gates)))
+		for _, f := range o.Gates {
+			number(f.Run)
+			number(int64(f.Step))
+			text(string(f.Point))
+			at(f.Since)
+			flag(f.Open)
+			flag(f.Failed)
+		}
+		flag(o.Rollback != nil)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.nets)) {
-		for _, slug := range slices.Sorted(maps.Keys(w.nets[name].reports)) {
-			fmt.Fprint(&b, " ", w.nets[name].reports[slug])
+	for _, name := range sortedKeys(&w.netNames, w.nets) {
+		n := w.nets[name]
+		for _, slug := range n.slugs() {
+			r := n.reports[slug]
+			text(slug)
+			number(r.Revision)
+			at(r.Confirmed)
+			texts(r.References)
+			texts(r.Masked)
+			texts(r.Pinned)
+			text(r.Active)
+			flag(r.Newest)
+			text(r.Reason)
 		}
 	}
-	return b.String()
+	w.print = b
+	return string(b)
 }
