@@ -362,6 +362,44 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("both are dead", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
+	{"rule 04: a pin does not bring a denied version back", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Hour)
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Hour)
+		h.active("pinned to what is denied", "1.1.0-c1")
+		h.state("pinned to what is denied", "PinnedVersionMissing", true)
+		h.push("1.0.0")
+		h.run(time.Hour)
+		h.active("offered again", "1.0.0-c1")
+		h.state("offered again", "PinnedVersionMissing", false)
+	}},
+	{"rule 04: a pinned canary that is denied loses its traffic", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 50, Approval: true})
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("in its step", map[string]string{"1.1.0": "canary 50"})
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Second)
+		h.want("denied", map[string]string{"1.0.0": "active 100"})
+		h.state("denied", "PinnedVersionMissing", true)
+	}},
+	{"rule 15: a pin that nothing holds is reported before there is a group", func(h tale) {
+		h.pin(Pin{Version: "9.0.0", Global: true})
+		h.run(time.Minute)
+		h.state("nothing offered", "PinnedVersionMissing", false)
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.state("offered", "PinnedVersionMissing", true)
+		h.pin()
+		h.run(time.Minute)
+		h.active("unpinned", "1.0.0-c1")
+	}},
 }
 
 func init() { histories = append(histories, pins...) }

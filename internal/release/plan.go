@@ -212,6 +212,7 @@ func (b *book) pass(rules []rule) {
 		b.wakeAt(p.Expire)
 	}
 	b.open()
+	b.noteMissingPin()
 	b.noteStrayPins()
 	b.places()
 	for _, g := range b.turns() {
@@ -362,6 +363,20 @@ func (b *book) missingPin() *Pin {
 		}
 	}
 	return nil
+}
+
+// noteMissingPin reports a pin that no group holds where no group is live, which would
+// report it. While nothing is offered at all it may still come.
+func (b *book) noteMissingPin() {
+	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live })
+	if missing := b.missingPin(); missing != nil && !live && len(b.o.Candidates) > 0 {
+		b.note(Note{Warning: true, Reason: "PinnedVersionMissing", Message: missing.missing()})
+	}
+}
+
+// missing is the message of a pin that no group holds.
+func (p Pin) missing() string {
+	return fmt.Sprintf("no group holds %s that spec.updateStrategy.manual pins: nothing is started; correct it, or remove the pin", p.wanted())
 }
 
 // strayPins are the pins by name that name no group, neither one that there is nor one

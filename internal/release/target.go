@@ -14,7 +14,7 @@ func aim(s *scope) {
 		return
 	}
 	if missing := s.missingPin(); missing != nil {
-		s.state(nil, true, "PinnedVersionMissing", fmt.Sprintf("no group holds %s that spec.updateStrategy.manual pins: nothing is started; correct it, or remove the pin", missing.wanted()))
+		s.state(nil, true, "PinnedVersionMissing", missing.missing())
 		s.hold("PinnedVersionMissing")
 		return
 	}
@@ -100,6 +100,11 @@ func (s *scope) aimPinned(p Pin) {
 		s.hold("PinnedVersionMissing")
 		return
 	}
+	if why := s.takenBack(target); why != "" {
+		s.state(s.g.Row(target), true, "PinnedVersionMissing", fmt.Sprintf("version %s that group %s is pinned to is withdrawn (%s): nothing is started; offer it again, or remove the pin", s.versionOf(target), s.g.Name, why))
+		s.hold("PinnedVersionMissing")
+		return
+	}
 	if r := s.g.Row(target); r != nil && s.failed(r) {
 		s.state(r, true, "PinnedReleaseFailed", fmt.Sprintf("version %s that group %s is pinned to failed (%s): decide Retry on %s to try it again", r.Version, s.g.Name, r.Reason, r.Release))
 		s.hold("PinnedReleaseFailed")
@@ -125,6 +130,19 @@ func (s *scope) aimPinned(p Pin) {
 	}
 	s.state(nil, false, "Pinned", message)
 	s.g.Target = Target{Release: target, Reason: "Pinned", ResolvedFrom: from}
+}
+
+// takenBack is why a pin does not bring a release back: its version is denied, or proven
+// gone. What is active stays.
+func (s *scope) takenBack(release string) WithdrawReason {
+	if a := s.g.ActiveRow(); a != nil && a.Release == release {
+		return ""
+	}
+	why, out := s.withdrawn(s.versionOf(release))
+	if !out || why != Denied && why != Gone {
+		return ""
+	}
+	return why
 }
 
 // passedOver says what is wanted instead of a failed release that a person asks to try
