@@ -322,6 +322,8 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkMove(o, g, h)
 	w.checkCapacity(o, g, h)
 	w.checkJudged(o, g, h)
+	w.checkOlder(o, g, h)
+	w.checkDenied(o, g, h)
 }
 
 // checkJudged holds the way of a canary against the answers of hooks, the verdicts of

@@ -434,8 +434,10 @@ func (w *world) epilogue() {
 	}
 	for i := range w.ledger.Groups {
 		w.checkEnd(&w.ledger.Groups[i], p.Notes)
+		w.checkNewest(o, &w.ledger.Groups[i], p.Notes)
 	}
 	w.checkRegrouped(o, p)
+	w.checkGroups(o, p)
 	if w.err != nil {
 		w.say("facts at the end: %s", describe(o, p))
 	}
@@ -487,6 +489,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		switch {
 		case r.Promoted > 0 && r.Status != Error:
 			kept++
+		case r.Status == Deprecated && waits("TrafficUnconfirmed") && w.heldBy(r.Release):
 		case r.Status == Deprecated, (r.Status == Pending || r.Status == Canary) && g.Run == nil:
 			w.fail("liveness: %s stays %s\n%s", r.Release, r.Status, renderGroup(g))
 		}
@@ -501,6 +504,18 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if g.Target.Reason == "Latest" && g.Run == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
 		w.fail("liveness: group %s does not move to %s\n%s", g.Slug, g.Target.Release, renderGroup(g))
 	}
+}
+
+// heldBy says that a policy whose gateway is not there still reports a release.
+func (w *world) heldBy(release string) bool {
+	for _, n := range w.nets {
+		for _, r := range n.reports {
+			if n.never && slices.Contains(r.References, release) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // away says that no gateway is there to confirm anything, or that one is not there any more

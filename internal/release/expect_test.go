@@ -1,0 +1,188 @@
+package release
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// outsideCauses are the failures that the world plays of which no release is the cause.
+var outsideCauses = []string{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated"}
+
+// denied says that a version of a group is taken back, as a plan saw it.
+func denied(o Observed, slug, version string) bool {
+	return slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool {
+		return x.Slug == slug && (x.Version == version || x.Version == "") && (x.Reason == Denied || x.Reason == Gone)
+	})
+}
+
+// checkOlder holds a write of the ledger against what a user expects of versions: no older
+// one starts, or becomes active, for a cause outside of the newer one. Only a pin, the
+// withdrawal of the newer one, its loss, or a fault of its own does that.
+func (w *world) checkOlder(o Observed, g, h *Group) {
+	if h.Level == preview || g.Phase != Live || h.Phase != Live || len(g.Releases) == 0 {
+		return
+	}
+	for i := range h.Releases {
+		r := &h.Releases[i]
+		was := g.Row(r.Release)
+		if was != nil && was.Status != Error && r.Status == Error && slices.Contains(outsideCauses, r.Reason) {
+			w.fail("older: %s fails for %s, which is not its own", r.Release, r.Reason)
+		}
+		ran := g.Run != nil && g.Run.Release == r.Release
+		starts := h.Run != nil && h.Run.Release == r.Release && !ran
+		active := r.Status == Active && !ran && (was == nil || was.Status != Active)
+		if !starts && !active || r.Reason == "Rebuilt" || h.Target.Reason == "Pinned" && h.Target.Release == r.Release {
+			continue
+		}
+		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
+			w.fail("older: %s starts or becomes active (%s), and %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))
+		}
+	}
+}
+
+// newerThan finds a release of a group above a version that could serve: one that is offered or
+// under way, is not taken back, and has not failed for a cause of its own.
+func (w *world) newerThan(o Observed, g, h *Group, version string) string {
+	good := func(release, v, config string) bool {
+		r := h.Row(release)
+		return compare(v, version) > 0 && !denied(o, g.Slug, v) && !g.forgot(v, config) && !h.forgot(v, config) &&
+			(r == nil || r.Status != Error || slices.Contains(outsideCauses, r.Reason))
+	}
+	for _, c := range o.Candidates {
+		if c.Slug == g.Slug && good(c.Release, c.Version, o.Config) {
+			return c.Release
+		}
+	}
+	for _, r := range g.Releases {
+		serves := r.Status == Active || g.Run != nil && g.Run.Release == r.Release
+		if h.Row(r.Release) == nil && r.Config != o.Config {
+			continue // it failed, and with another template that is forgotten at once
+		}
+		if serves && hasChild(o, r.Release) && good(r.Release, r.Version, r.Config) {
+			return r.Release
+		}
+	}
+	return ""
+}
+
+// checkDenied holds a write of the ledger against what a user expects of a version that is
+// taken back: it is not promoted, gets no more weight than it has, and as a canary none.
+// The active release keeps its traffic until another one has it.
+func (w *world) checkDenied(o Observed, g, h *Group) {
+	if h.Phase != Live {
+		return
+	}
+	for _, r := range h.Releases {
+		if !denied(o, g.Slug, r.Version) {
+			continue
+		}
+		was := Row{}
+		if x := g.Row(r.Release); x != nil {
+			was = *x
+		}
+		switch {
+		case r.Status == Active && was.Status == Active, r.Reason == "Rebuilt":
+		case r.Status == Active:
+			w.fail("denied: %s is taken back, and becomes active (%s)\n%s%s", r.Release, r.Reason, renderGroup(g), renderGroup(h))
+		case r.Status == Canary && r.Weight > was.Weight:
+			w.fail("denied: %s is taken back, and gets %d%% after %d%%\n%s%s", r.Release, r.Weight, was.Weight, renderGroup(g), renderGroup(h))
+		case (r.Weight > 0 || r.Match || r.Mirror > 0) && !o.Spec.Paused:
+			w.fail("denied: %s is taken back, and keeps %d%%\n%s%s", r.Release, r.Weight, renderGroup(g), renderGroup(h))
+		}
+	}
+}
+
+// checkNewest asks of a group at rest, with everything outside healed, that its newest good
+// version is active, as pins say, or that it reports what it waits for.
+func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
+	said := func(reasons ...string) bool {
+		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })
+	}
+	if g.Phase != Live || said("Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", PinsConflict, "TooManyReleases", "TooManyGroups", "GroupExcluded") {
+		return
+	}
+	if g.Run != nil && said("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
+		return
+	}
+	wanted := ""
+	for _, c := range o.Candidates {
+		r := g.Row(c.Release)
+		switch {
+		case c.Slug != g.Slug || denied(o, g.Slug, c.Version) || g.forgot(c.Version, o.Config):
+		case r != nil && r.Status == Error:
+			if slices.Contains(outsideCauses, r.Reason) {
+				w.fail("newest: at rest %s is in error for %s, which is not its own", r.Release, r.Reason)
+			}
+		case wanted == "" || g.Level != preview && compare(c.Version, wanted) > 0:
+			wanted = c.Version
+		}
+	}
+	a := g.ActiveRow()
+	switch {
+	case wanted == "":
+	case a == nil:
+		w.fail("newest: at rest group %s has nothing active, and %s is offered\n%s%v", g.Slug, wanted, renderGroup(g), notes)
+	case g.Level == preview && a.Version != wanted, g.Level != preview && compare(a.Version, wanted) < 0, a.Version != wanted && denied(o, g.Slug, a.Version):
+		w.fail("newest: at rest group %s is at %s, and %s is offered\n%s%v", g.Slug, a.Version, wanted, renderGroup(g), notes)
+	}
+}
+
+// checkGroups asks at rest that each group that is offered is there, or that it is reported
+// why not.
+func (w *world) checkGroups(o Observed, p Plan) {
+	for _, c := range o.Candidates {
+		if p.Ledger.group(c.Slug) == nil && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
+			!slices.ContainsFunc(p.Notes, func(n Note) bool {
+				return n.Slug == c.Slug && n.Reason == "OlderGroup" || slices.Contains([]string{"PinnedVersionMissing", PinsConflict, "TooManyGroups"}, n.Reason)
+			}) {
+			w.fail("newest: at rest group %s is not there, and %s is offered", c.Slug, c.Version)
+		}
+	}
+}
+
+// instead gives the rules with another one in the place of the one of a name.
+func instead(name string, apply func(*scope)) []rule {
+	out := slices.Clone(rules)
+	i := slices.IndexFunc(out, func(r rule) bool { return r.name == name })
+	out[i].apply = apply
+	return out
+}
+
+// TestExpectationsCanFail plays random histories with faults in the planner, each of which
+// only one of the checks on versions is there to find.
+func TestExpectationsCanFail(t *testing.T) {
+	for _, tc := range []struct {
+		name, want string
+		rules      []rule
+	}{
+		{"a release that waits for something outside of it fails at its deadline", "older:", instead("Fail", func(s *scope) {
+			if fail(s); s.g.Run != nil && s.g.Run.WaitsFor != "" && !s.now.Before(s.ends(s.g.Run)) {
+				s.failRow(s.g.Row(s.g.Run.Release), s.g.Run.WaitsFor)
+			}
+		})},
+		{"denials are not known when the target is chosen", "denied:", instead("Aim", func(s *scope) {
+			withdrawn := s.o.Withdrawn
+			s.o.Withdrawn = nil
+			aim(s)
+			s.o.Withdrawn = withdrawn
+		})},
+		{"a group whose releases were overtaken stays where it is", "newest:", instead("Aim", func(s *scope) {
+			aim(s)
+			if a := s.g.ActiveRow(); a != nil && s.g.Run == nil && s.g.Overtaken > 0 && s.g.Target.Reason == "Latest" {
+				s.g.Target = Target{Release: a.Release, Reason: "Held"}
+			}
+		})},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 600; seed++ {
+				if w := playSeed(seed, tc.rules); w.err != nil && strings.Contains(w.err.Error(), tc.want) {
+					t.Logf("seed %d: %v", seed, w.err)
+					return
+				}
+			}
+			t.Errorf("no history fails with %q", tc.want)
+		})
+	}
+}
