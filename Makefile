@@ -46,8 +46,9 @@ test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a r
 .PHONY: test-registries
 test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3.1, and from Gitea; the first time builds it, ten minutes
 	@$(LOCALCLUSTER) packages docker-registry gcc git
-	@distribution=$$($(LOCALCLUSTER) programs distribution) && gitea=$$($(LOCALCLUSTER) programs gitea) && \
-		TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" go test -count=1 -timeout 30m -v -run TestProducts ./internal/registry
+	@assets=$$($(LOCALCLUSTER) assets) && distribution=$$($(LOCALCLUSTER) programs distribution) && gitea=$$($(LOCALCLUSTER) programs gitea) && \
+		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" \
+		go test -count=1 -timeout 30m -v -run 'TestProducts|TestPoliciesOfProducts' ./internal/registry ./controllers/imagepolicy
 
 ##@ Build
 

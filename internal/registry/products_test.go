@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
@@ -274,20 +272,9 @@ var productCases = map[string]func(*product){
 		if found, err := p.scanner.Referrers(p.Context(), p.request(), image, 10); err != nil || len(found) != 0 {
 			p.Errorf("Referrers = %v, %v; want none", found, err)
 		}
-		ref, err := name.NewDigest(p.Repository(p.path) + "@" + image)
-		if err != nil {
-			p.Fatal(err)
-		}
-		desc, err := remote.Head(ref, p.Options()...)
-		if err != nil {
-			p.Fatal(err)
-		}
-		referrer := mutate.Subject(artifact("application/vnd.example.signature+json"), *desc).(v1.Image)
-		if err := remote.Write(ref.Digest(digestOf(p.T, referrer)), referrer, p.Options()...); err != nil {
-			p.Fatal(err)
-		}
+		referrer := p.PushReferrer(p.path, image, artifact("application/vnd.example.signature+json"))
 		found, err := p.scanner.Referrers(p.Context(), p.request(), image, 10)
-		if err != nil || len(found) != 1 || found[0].Digest.String() != digestOf(p.T, referrer) {
+		if err != nil || len(found) != 1 || found[0].Digest.String() != referrer {
 			p.Errorf("Referrers = %v, %v; want one", found, err)
 		}
 	},

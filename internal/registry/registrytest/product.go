@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/heighliner/heighliner/test/await"
@@ -251,6 +252,29 @@ func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 	digest, err := index.Digest()
 	if err != nil {
 		p.t.Fatalf("digest of %s:%s: %v", path, tag, err)
+	}
+	return digest.String()
+}
+
+// PushReferrer pushes a manifest whose subject is the digest, under no tag, and gives its
+// own digest. Where there is no referrers API, the index under the subject's tag names it.
+func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
+	p.t.Helper()
+	ref, err := name.NewDigest(p.Repository(path) + "@" + subject)
+	if err != nil {
+		p.t.Fatalf("name %s@%s: %v", path, subject, err)
+	}
+	desc, err := remote.Head(ref, p.Options()...)
+	if err != nil {
+		p.t.Fatalf("find %s@%s: %v", path, subject, err)
+	}
+	referrer := mutate.Subject(image, *desc).(v1.Image)
+	digest, err := referrer.Digest()
+	if err != nil {
+		p.t.Fatalf("digest of a referrer of %s@%s: %v", path, subject, err)
+	}
+	if err := remote.Write(ref.Digest(digest.String()), referrer, p.Options()...); err != nil {
+		p.t.Fatalf("push a referrer of %s@%s: %v", path, subject, err)
 	}
 	return digest.String()
 }

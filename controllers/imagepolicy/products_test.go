@@ -1,0 +1,112 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// The life of versions in registries of others, each in a process of its own: what is
+// no image is refused, an index with attestations is offered, a registry that is away takes
+// nothing back, a deleted tag is told, a deleted image withdrawn after two looks, times and
+// signatures are read. internal/registry.TestProducts has the details.
+func TestPoliciesOfProducts(t *testing.T) {
+	for _, product := range registrytest.Products() {
+		for _, login := range []registrytest.Login{registrytest.Everybody, registrytest.ByToken} {
+			t.Run(product.Name+"/"+string(login), func(t *testing.T) {
+				s := begin(t)
+				at := product.Start(t, login)
+				s.create(&corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
+					StringData: map[string]string{corev1.DockerConfigJsonKey: fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, at.Host(), registrytest.Robot, registrytest.RobotPassword)},
+				})
+				of := func(repository string) func(*v1alpha1.ImagePolicySpec) {
+					return func(p *v1alpha1.ImagePolicySpec) {
+						p.Image = at.Repository(repository)
+						if login != registrytest.Everybody {
+							p.ImagePullSecrets = []v1alpha1.Reference{{Name: "pull"}}
+						}
+					}
+				}
+				push := func(tag string, ago time.Duration) string {
+					return at.PushImage(path, tag, registrytest.Image(t, tag, "linux/amd64", s.clock.Now().Add(-ago)))
+				}
+				push("1.0.0", 3*time.Hour)
+				second := push("1.1.0", 2*time.Hour)
+				third := push("1.2.0", time.Hour)
+				image := registrytest.Image(t, "1.3.0", "linux/amd64", s.clock.Now().Add(-time.Minute))
+				at.PushIndex(path, "1.3.0", mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+					mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
+					mutate.IndexAddendum{Add: registrytest.Image(t, "attestation", "unknown/unknown", time.Time{}), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
+				))
+				at.PushImage(path, "9.0.0", mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json"))
+
+				s.policy("shop", of(path))
+				s.policy("times", of(path), byTime)
+				s.microservice("shop", "shop", "release 1.1.0", "release 1.2.0")
+				p, _ := s.pass("shop")
+				all := []string{"1.3.0 in release", "1.2.0 in release", "1.1.0 in release", "1.0.0 in release"}
+				same(t, "offered", offered(p), all)
+				same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "Platform", Count: 1}})
+				p, _ = s.pass("times")
+				same(t, "offered by time", tagged(p), []string{"2026.1.2.3.3.5 1.3.0", "2026.1.2.2.4.5 1.2.0", "2026.1.2.1.4.5 1.1.0", "2026.1.2.0.4.5 1.0.0"})
+
+				at.Stop()
+				p = s.look("shop")
+				same(t, "offered while it is away", offered(p), all)
+				if got := condition(p, "SourceReachable"); !strings.HasPrefix(got, "False Unreachable") {
+					t.Errorf("SourceReachable is %q", got)
+				}
+				if err := at.Start(); err != nil {
+					t.Fatal(err)
+				}
+				p = s.look("shop")
+				same(t, "offered when it is back", offered(p), all)
+				same(t, "Ready when it is back", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
+
+				// The tag of one is deleted while its image stays, and the image of another.
+				at.Tag(path, second, "stable")
+				at.Untag(path, "1.1.0")
+				at.Delete(path, third)
+				p = s.look("shop")
+				same(t, "after one look", append(offered(p), taken(p)...), all)
+				p = s.look("shop")
+				same(t, "after two looks", append(offered(p), taken(p)...), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release", "1.2.0 in release: Gone"})
+				if got := condition(p, "Ready"); !strings.Contains(got, "deleted are the tags of 1.1.0, whose images remain") {
+					t.Errorf("Ready is %q", got)
+				}
+
+				// Signatures by tag, and by what refers to an image.
+				const signedPath = "team/signed"
+				key := cosigntest.NewKey(t)
+				s.keys(map[string][]byte{"key.pub": key.PEM(t)})
+				for tag, sign := range map[string]func(string){
+					"1.0.0": func(digest string) {
+						at.PushImage(signedPath, cosigntest.Tag(digest), cosigntest.Artifact(t, "", key.Layer(t, cosigntest.Payload(at.Repository(signedPath), digest))))
+					},
+					"1.1.0": func(digest string) {
+						at.PushReferrer(signedPath, digest, cosigntest.Artifact(t, cosigntest.Bundle, key.BundleLayer(t, cosigntest.Statement(at.Repository(signedPath), digest, cosigntest.PredicateSign))))
+					},
+					"1.2.0": func(string) {},
+				} {
+					sign(at.PushImage(signedPath, tag, registrytest.Image(t, tag, "linux/amd64", time.Time{})))
+				}
+				s.policy("signed", of(signedPath), signed)
+				p, _ = s.pass("signed")
+				same(t, "offered of what is signed", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+			})
+		}
+	}
+}
