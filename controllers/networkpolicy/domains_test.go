@@ -248,3 +248,19 @@ func TestIndexes(t *testing.T) {
 		}
 	}
 }
+
+// A domain may name its version like the tag, as a pin of the Microservice may.
+func TestDomainOfATag(t *testing.T) {
+	for version, release := range map[string]string{"1.0.0": "a", "v1.0.0": "a", "v1.1.0": "b", "1.1.0_7": "", "v9.0.0": ""} {
+		w := newWorld(t, group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+		w.ready = map[string]int{"a": 1, "b": 1}
+		w.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: version}}}
+		w.settle()
+		var got []string
+		for _, b := range w.policy.Status.Domains[1].Backends {
+			got = append(got, b.Release)
+		}
+		want(t, version, strings.Join(got, " "), release)
+	}
+}

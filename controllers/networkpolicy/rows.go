@@ -9,6 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // row is one rendered host, or one listener, and what it leads to.
@@ -456,9 +457,9 @@ func (d *decider) pinRow(base row, entry v1alpha1.Domain) *row {
 	return &r
 }
 
-// pinned finds the release that a pin to version serves: the active one, else a
-// canary, else the one that was active last; the newest group first.
-func (d *decider) pinned(version string) (*v1alpha1.ReleaseGroup, string) {
+// pinned finds the release that a pin serves, which may be written like the tag of a version:
+// the active one, else a canary, else the one that was active last; the newest group first.
+func (d *decider) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	var best *v1alpha1.Release
 	rank := func(r *v1alpha1.Release) int64 {
 		switch {
@@ -474,7 +475,7 @@ func (d *decider) pinned(version string) (*v1alpha1.ReleaseGroup, string) {
 	for _, g := range d.liveGroups() {
 		for i := range g.Releases {
 			r := &g.Releases[i]
-			if r.SemVer.Version == version && rank(r) > 0 && (best == nil || rank(r) > rank(best)) {
+			if version.Names(pin, r.SemVer.Version) && rank(r) > 0 && (best == nil || rank(r) > rank(best)) {
 				best = r
 			}
 		}

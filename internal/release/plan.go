@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // Plan is what is to be done, in this order: Ensure, then the ledger if it
@@ -170,11 +172,9 @@ func newBook(o Observed, now time.Time) *book {
 // spell reads the version of a pin as it is offered or held: a tag such as v1.1.0 gives the
 // version 1.1.0.
 func (b *book) spell(p *Pin) {
-	bare, tag := strings.CutPrefix(p.Version, "v")
-	if !tag || b.hasVersion(*p, p.Version) || !b.hasVersion(*p, bare) {
-		return
+	if meant := version.Meant(p.Version); !b.hasVersion(*p, p.Version) && b.hasVersion(*p, meant) {
+		p.Version = meant
 	}
-	p.Version = bare
 }
 
 // hasVersion says that a version is offered to a group that a pin names, or a row of it.

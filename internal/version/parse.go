@@ -71,6 +71,26 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 	return &Version{Version: *v}, nil
 }
 
+// Meant is the version, as it is offered, that a text names which a person wrote: a tag
+// such as "v1.2.3" or "2024.01.05_4" names 1.2.3 and 2024.1.5+4. A text that is no version
+// of three numbers or more, such as a commit, names itself.
+func Meant(text string) string {
+	bare := strings.TrimPrefix(text, "v")
+	if strings.Count(bare, ".") < 2 {
+		return text
+	}
+	if v, err := Parse(text, TwoPartsDeny); err == nil {
+		return v.Original()
+	}
+	if v, err := read(bare); err == nil && len(v.more) > 0 {
+		return v.Original()
+	}
+	return text
+}
+
+// Names reports whether a text that a person wrote names a version as it is offered.
+func Names(text, offered string) bool { return text == offered || Meant(text) == offered }
+
 // Compare orders two versions as they are offered ("1.2.3-rc.1+b.2"): by
 // semantic precedence, then by build metadata (numbers by value, none first),
 // texts that are no versions below all others and among each other by their

@@ -1,0 +1,20 @@
+package version
+
+import "testing"
+
+// TestMeant: a pin may be written like the tag of its version.
+func TestMeant(t *testing.T) {
+	for text, want := range map[string]string{
+		"1.2.3": "1.2.3", "v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "1.2.3_4": "1.2.3+4", "2024.01.05": "2024.1.5",
+		"1.2.3.04": "1.2.3.4", "v1.2.3.4": "1.2.3.4", "1.2.3.4-rc": "1.2.3.4-rc",
+		"vv1.2.3": "vv1.2.3", "1.2": "1.2", "v1": "v1", "": "", "v": "v", "1.2-rc.1": "1.2-rc.1",
+		"4f2d1c9e": "4f2d1c9e", "v4f2d1c9e": "v4f2d1c9e", "1.x": "1.x", "latest": "latest", "1.2.3.4.5.6.7": "1.2.3.4.5.6.7",
+	} {
+		if got := Meant(text); got != want {
+			t.Errorf("%q means %q, want %q", text, got, want)
+		}
+		if !Names(text, want) || !Names(want, want) || Names(text, want+"0") {
+			t.Errorf("%q does not name %q alone", text, want)
+		}
+	}
+}
