@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Removes Heighliner and all of its objects from the cluster of the kubeconfig, in an
 # order in which nothing waits for ever: the objects first, while the manager can do
-# what their deletionPolicy says; a finalizer that nobody takes off in time is taken
-# off here. Usage: hack/uninstall.sh [kustomization], default config/default.
+# what their deletionPolicy says, and end what it reports at GitHub; a finalizer that
+# nobody takes off in time is taken off here.
+# Usage: hack/uninstall.sh [kustomization], default config/default.
 set -euo pipefail
 
 kustomization=${1:-config/default}
@@ -20,7 +21,7 @@ for kind in "${kinds[@]}"; do
   if ! kubectl get customresourcedefinition "$kind" >/dev/null 2>&1; then continue; fi
   deadline=$((SECONDS + seconds))
   while [ -n "$(list "$kind")" ] && [ "$SECONDS" -lt "$deadline" ]; do
-    echo "waiting for $(list "$kind" | wc -l) $kind to do what their deletionPolicy says"
+    echo "waiting for $(list "$kind" | wc -l) $kind to do what they do at their end"
     sleep 2
   done
   list "$kind" | while read -r namespace name; do
@@ -29,3 +30,14 @@ for kind in "${kinds[@]}"; do
   done
 done
 kubectl delete --ignore-not-found --kustomize "$kustomization"
+# What namespaces granted by config/components/read-secrets and config/components/secrets.
+bindings() {
+  kubectl get rolebindings --all-namespaces \
+    --output "jsonpath={range .items[?(@.roleRef.name==\"$1\")]}{.metadata.namespace} {.metadata.name}{\"\\n\"}{end}"
+}
+for role in heighliner-read-secrets heighliner-secrets; do
+  bindings "$role" | while read -r namespace name; do
+    kubectl delete rolebinding --namespace "$namespace" "$name" --ignore-not-found
+    kubectl delete role --namespace "$namespace" "$role" --ignore-not-found
+  done
+done

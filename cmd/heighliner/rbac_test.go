@@ -77,6 +77,49 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// shipped applies the roles that config/default has, some components among them, as a
+// user would: over what is there.
+func shipped(t *testing.T, components ...string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
+	if err := env.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	if out, err := env.Kubectl(t, "", "apply", "-k", overlay(t, "", []string{"rbac"}, components...)); err != nil {
+		t.Fatalf("apply the roles: %v: %s", err, out)
+	}
+}
+
+// overlay makes a kustomization of folders of config and of components, and gives its
+// folder.
+func overlay(t *testing.T, namespace string, folders []string, components ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	config, err := filepath.Rel(dir, filepath.Join(apiserver.Root(t), "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+	if namespace != "" {
+		text += "namespace: " + namespace + "\n"
+	}
+	for _, of := range []struct {
+		field, below string
+		names        []string
+	}{{"resources", "", folders}, {"components", "components", components}} {
+		if len(of.names) > 0 {
+			text += of.field + ":\n"
+		}
+		for _, name := range of.names {
+			text += "- " + filepath.Join(config, of.below, name) + "\n"
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // install applies a folder of config: what names no namespace, into this one.
 func install(t *testing.T, folder, namespace string) {
 	t.Helper()
@@ -144,8 +187,7 @@ func alone(t *testing.T) {
 // one more is asked for.
 func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}})
-	install(t, "rbac", "")
+	shipped(t)
 	installTLS(t) // Before the manager, which lists and watches what there is.
 	// Made before the manager starts, and so deleted after it has ended: a namespace that goes refuses events.
 	namespace := env.Namespace(t)

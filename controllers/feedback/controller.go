@@ -79,7 +79,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories/status,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies;microservices;networkpolicies;versionedmicroservices,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the controller with its watches and indexes.

@@ -346,6 +346,8 @@ func (r *Reconciler) open(ctx context.Context, ghr *v1alpha1.GitHubRepository, r
 	switch {
 	case apierrors.IsNotFound(err):
 		return last, missing(last, fmt.Sprintf("spec.credentialsSecretRef: there is no Secret %q in this namespace: create it, or correct the name", ref.Name))
+	case apierrors.IsForbidden(err):
+		return nil, status.Classify(fmt.Errorf("spec.credentialsSecretRef: %w", status.SecretForbidden(ghr.Namespace, ref.Name, err)))
 	case err != nil:
 		return nil, fmt.Errorf("get Secret %q: %w", ref.Name, err)
 	}

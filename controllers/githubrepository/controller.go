@@ -77,7 +77,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories/status,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the controller with its watches and indexes.

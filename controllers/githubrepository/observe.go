@@ -196,6 +196,9 @@ func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string
 	if apierrors.IsNotFound(err) {
 		return nil, status.NewTerminal("SecretNotFound", fmt.Errorf("%s: there is no Secret %q in this namespace; create it or correct the name", field, name)), nil
 	}
+	if apierrors.IsForbidden(err) {
+		return nil, status.Classify(fmt.Errorf("%s: %w", field, status.SecretForbidden(o.repository.Namespace, name, err))), nil
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("get Secret %q: %w", name, err)
 	}

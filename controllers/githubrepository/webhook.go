@@ -235,7 +235,8 @@ func (h *hooks) signer(ctx context.Context, key types.NamespacedName) (*v1alpha1
 		return &repository, known.(signing).secret, nil
 	}
 	var secret corev1.Secret
-	if err := h.secrets.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
+	// A Secret that must not be read is as good as none: the condition WebhookReady says so.
+	if err := h.secrets.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return nil, nil, fmt.Errorf("get Secret: %w", err)
 	}
 	h.read.Add(name, signing{now, secret.Data[keyWebhookSecret]})

@@ -222,6 +222,10 @@ func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string
 		o.fault(status.NewTerminal("SecretNotFound", fmt.Errorf("%s.name: there is no Secret %q in this namespace; create it or correct the name", field, name)))
 		return nil, nil
 	}
+	if apierrors.IsForbidden(err) {
+		o.fault(status.Classify(fmt.Errorf("%s.name: %w", field, status.SecretForbidden(o.policy.Namespace, name, err))))
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("get Secret %q: %w", name, err)
 	}

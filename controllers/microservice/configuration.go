@@ -32,7 +32,7 @@ import (
 // The words for what is wrong with configuration.
 const (
 	reasonConfigurationMissing = "ConfigurationMissing"
-	reasonSecretsForbidden     = "SecretsForbidden"
+	reasonSecretsForbidden     = status.ReasonSecretsForbidden
 )
 
 const (

@@ -82,7 +82,6 @@ func (f *first) at(now time.Time) time.Time {
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies;networkpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

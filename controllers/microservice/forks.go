@@ -10,6 +10,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // confined gives the Microservice as releases of forks are built from it: its template
@@ -22,6 +23,9 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 		err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, &secret)
 		if apierrors.IsNotFound(err) {
 			continue
+		}
+		if apierrors.IsForbidden(err) {
+			err = status.SecretForbidden(ms.Namespace, name, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the type of Secret %q, because a fork gets no credentials of the API server: %w", name, err)

@@ -1,10 +1,18 @@
 package microservice
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -46,4 +54,46 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 	}
 	same(t, "Secrets of the repository's own release", secrets("1.1.0"), []string{"deployer-token", "database", "not-there-yet"})
 	same(t, "Secrets of the fork's release", secrets("abc"), []string{"database", "not-there-yet"})
+}
+
+// A namespace that does not let the manager read its Secrets gets no release of a fork, whose
+// template may name credentials, and is told the right; other releases are made.
+func TestForksWhereSecretsAreForbidden(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "database", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "database"}}}}
+	})
+	s.offer("1.1.0")
+	p := &v1alpha1.ImagePolicy{}
+	s.get("shop", p)
+	fork := p.Status.Releases[0]
+	fork.SemVer.Name, fork.Group, fork.Level, fork.PullRequest, fork.Fork = "patch-1", "patch-1-7", v1alpha1.LevelPreview, 7, true
+	fork.SemVer.Version = "abc"
+	p.Status.Releases = append(p.Status.Releases, fork)
+	if err := env.Client.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	limited := interceptor.NewClient(s.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*corev1.Secret); ok {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no"))
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	s.reconciler = s.make(limited, limited)
+	for range 3 {
+		if result, err := s.pass(); err != nil || result.RequeueAfter == 0 {
+			t.Errorf("a pass gives %v, %v", result, err)
+		}
+	}
+	want := fmt.Sprintf("the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there", s.namespace)
+	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, want) {
+		t.Errorf("Stalled is %q", got)
+	}
+	var versions []string
+	for _, child := range s.children() {
+		versions = append(versions, child.Spec.SemVer.Version)
+	}
+	same(t, "releases", versions, []string{"1.1.0"})
 }

@@ -19,6 +19,7 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // asks are the two pools that ask beside the reconcile, and wake it.
@@ -116,6 +117,9 @@ func (s secrets) Secret(ctx context.Context, namespace, name string) (map[string
 	err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no Secret %q in this namespace: create it, or correct the name", name)
+	}
+	if apierrors.IsForbidden(err) {
+		return nil, status.SecretForbidden(namespace, name, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get Secret %q: %w", name, err)

@@ -39,7 +39,6 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods;services,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;list
 
 // name of the controller, and the field manager of what it writes.

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -65,6 +66,17 @@ const (
 	ReasonConflict     = "Conflict"
 	ReasonFailed       = "Failed"
 )
+
+// ReasonSecretsForbidden: the manager has no right to read the Secrets of a namespace.
+const ReasonSecretsForbidden = "SecretsForbidden"
+
+// SecretForbidden is the error of a Secret that the API server does not let the manager
+// read; err is what it answered. It is Terminal, and looked at again after a minute,
+// because no watch tells of a right that is granted.
+func SecretForbidden(namespace, name string, err error) *Error {
+	return &Error{Class: Terminal, Reason: ReasonSecretsForbidden, After: afterForeign, Err: fmt.Errorf(
+		"the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there, which binds the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}
+}
 
 // How long nobody needs to look at what no watch may tell of.
 const (

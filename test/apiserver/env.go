@@ -156,7 +156,7 @@ func Start(o Options) (_ *Env, err error) {
 	if env.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
-	if err := os.WriteFile(env.kubeconfig(), env.environment.KubeConfig, 0o600); err != nil {
+	if err := os.WriteFile(env.Kubeconfig(), env.environment.KubeConfig, 0o600); err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -237,7 +237,7 @@ func (e *Env) As(t testing.TB, user string, groups ...string) client.Client {
 // Kubectl runs kubectl with stdin and gives what it printed on both streams.
 func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(e.assets, "kubectl"), append([]string{"--kubeconfig", e.kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(e.assets, "kubectl"), append([]string{"--kubeconfig", e.Kubeconfig()}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	// A home of its own, so that discovery caches of other servers are not read.
 	cmd.Env = append(os.Environ(), "HOME="+e.dir, "KUBECACHEDIR="+filepath.Join(e.dir, "kubecache"))
@@ -247,7 +247,9 @@ func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error
 	return out.String(), err
 }
 
-func (e *Env) kubeconfig() string { return filepath.Join(e.dir, "kubeconfig") }
+// Kubeconfig is the file by which kubectl reaches the API server, as a member of
+// system:masters.
+func (e *Env) Kubeconfig() string { return filepath.Join(e.dir, "kubeconfig") }
 
 func newClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
