@@ -7,7 +7,7 @@
 set -euo pipefail
 
 kustomization=${1:-config/default}
-kinds=(microservices.hlnr.io networkpolicies.hlnr.io)
+kinds=(microservices.hlnr.io networkpolicies.hlnr.io githubrepositories.hlnr.io)
 seconds=${HLNR_UNINSTALL_SECONDS:-120}
 
 list() { kubectl get "$1" --all-namespaces --output 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'; }

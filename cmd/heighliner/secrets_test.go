@@ -299,6 +299,10 @@ func uninstall(t *testing.T, namespace string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("uninstall: %v: %s", err, out)
 	}
+	var repositories v1alpha1.GitHubRepositoryList
+	if err := env.Client.List(t.Context(), &repositories); err != nil || len(repositories.Items) > 0 {
+		t.Errorf("left are %d GitHubRepositories, %v", len(repositories.Items), err)
+	}
 	var bindings rbacv1.RoleBindingList
 	if err := env.Client.List(t.Context(), &bindings, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
