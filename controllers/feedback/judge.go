@@ -143,7 +143,23 @@ func (s *stream) judge(g *v1alpha1.ReleaseGroup, version string) verdict {
 		v.active = true
 		return v
 	}
+	if run := g.Run; run != nil && run.Release == row.VersionedMicroservice && run.WaitsFor != "" {
+		return verdict{state: v1alpha1.DeploymentInProgress, text: waiting(run.WaitsFor)}
+	}
 	return verdict{state: v1alpha1.DeploymentInProgress, text: "Its pods start."}
+}
+
+// waiting says what a release waits for that is not its own fault.
+func waiting(cause string) string {
+	sentence := cmp.Or(sentences[cause], blockers[cause], "a cause outside of the release.")
+	return fmt.Sprintf("It waits (%s): %s", cause, sentence)
+}
+
+// blockers say what the causes mean that a release waits for, and that are no words of
+// status.failure.
+var blockers = map[string]string{
+	"TrafficNotProgrammed": "its routes are not programmed.",
+	"NotCreated":           "the cluster refuses its object.",
 }
 
 // offers says that the image of a version was found.

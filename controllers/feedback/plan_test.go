@@ -62,6 +62,11 @@ func TestJudge(t *testing.T) {
 		g.Phase, g.Head, g.Target.Reason = phase, head, reason
 		return []v1alpha1.ReleaseGroup{g}
 	}
+	blocked := func(release, cause string) []v1alpha1.ReleaseGroup {
+		g := groupWith(1, groupName, head+" pending")
+		g.Run = &v1alpha1.ReleaseRun{Release: release, WaitsFor: cause}
+		return []v1alpha1.ReleaseGroup{g}
+	}
 	url := "https://feature-1.preview.example.com"
 	for name, test := range map[string]struct {
 		groups []v1alpha1.ReleaseGroup
@@ -76,6 +81,10 @@ func TestJudge(t *testing.T) {
 		"pending":                {group(head + " pending"), nil, verdict{state: "in_progress", text: "Its pods start."}},
 		"pending and available":  {group(head + " +pending"), nil, verdict{state: "in_progress", text: "Its pods start."}},
 		"canary":                 {group(head + " +canary"), nil, verdict{state: "in_progress", text: "Its pods start."}},
+		"waits for room":         {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, verdict{state: "in_progress", text: "It waits (Unschedulable): no node takes a pod."}},
+		"waits to be created":    {blocked(msName+"-"+short(head), "NotCreated"), nil, verdict{state: "in_progress", text: "It waits (NotCreated): the cluster refuses its object."}},
+		"another waits":          {blocked("another", v1alpha1.FailureUnschedulable), nil, verdict{state: "in_progress", text: "Its pods start."}},
+		"waits for nothing":      {blocked(msName+"-"+short(head), ""), nil, verdict{state: "in_progress", text: "Its pods start."}},
 		"active, not available":  {group(head + " active"), nil, verdict{state: "in_progress", text: "Not all of its pods are ready.", active: true}},
 		"active, no routes":      {group(head + " +active"), nil, verdict{state: "success", text: "The release is available.", active: true}},
 		"Services only": {group(head + " +active"), func(s *stream) {
