@@ -10,7 +10,7 @@ import (
 // quick run takes each third write, and one late arrival each.
 func TestHistoriesSurviveCrashes(t *testing.T) {
 	every := 3
-	if *long > 0 {
+	if simulation.Long() {
 		every = 1
 	}
 	for i, h := range histories {

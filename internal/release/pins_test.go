@@ -535,6 +535,9 @@ func (w *world) checkPin(g *Group, failed bool) {
 			reach, broken = true, broken || r.Status == Error
 		}
 	}
+	if slices.ContainsFunc(w.takenBack(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == pin.Version }) {
+		return // a pin does not bring it back
+	}
 	switch a := g.ActiveRow(); {
 	case !reach:
 	case g.Run != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // what was under way goes on

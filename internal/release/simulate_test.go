@@ -1,24 +1,18 @@
 package release
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/heighliner/heighliner/test/simulate"
 )
 
-var (
-	long  = flag.Int("sim.histories", 0, "histories that TestSimulate plays, each with a seed of its own; 0: a few hundred, or few with -short")
-	first = flag.Uint64("sim.seed", 0, "seed of the first history of TestSimulate, the next ones follow; 0: the same ones in the quick run, others each time with -sim.histories")
-)
+var simulation = simulate.Flags("sim", "TestSimulate")
 
 // op is one thing that happens; A and B choose among what is there.
 type op struct{ Kind, A, B int }
@@ -531,36 +525,18 @@ func (w *world) away() bool {
 	return all || one
 }
 
-// add counts one history, and sum many.
-func (s *stats) add(x stats) {
-	x.histories = 1
-	s.sum(x)
-}
-
-func (s *stats) sum(x stats) {
-	s.histories += x.histories
-	s.steps += x.steps
-	s.plans += x.plans
-	s.writes += x.writes
-	s.conflicts += x.conflicts
-	s.faults += x.faults
-	s.promotions += x.promotions
-	s.failures += x.failures
+// counts of a history, for the sum of all.
+func (s stats) counts() []simulate.Count {
+	return []simulate.Count{
+		{What: "steps", N: s.steps}, {What: "plans", N: s.plans}, {What: "writes", N: s.writes}, {What: "conflicts", N: s.conflicts},
+		{What: "faults", N: s.faults}, {What: "promotions", N: s.promotions}, {What: "failed releases", N: s.failures},
+	}
 }
 
 // shorten takes out of a failing history what it fails without, and plays the rest
 // with its plans written down.
 func shorten(ops []op, start int) *world {
-	for size := len(ops) / 2; size > 0; size /= 2 {
-		for i := 0; i+size <= len(ops); {
-			fewer := slices.Delete(slices.Clone(ops), i, i+size)
-			if play(fewer, rules, start).err != nil {
-				ops = fewer
-			} else {
-				i += size
-			}
-		}
-	}
+	ops = simulate.Shorten(ops, func(fewer []op) bool { return play(fewer, rules, start).err != nil })
 	w := newWorld()
 	w.log, w.sparse = &strings.Builder{}, true
 	w.play(ops, start)
@@ -594,49 +570,16 @@ func playSeed(seed uint64, rules []rule) (w *world) {
 // one that breaks an invariant it prints the seed, which plays it again with
 // -sim.seed, and the history made as short as possible.
 func TestSimulate(t *testing.T) {
-	n, from := *long, *first
-	switch {
-	case n > 0 && from == 0:
-		from = uint64(time.Now().UnixNano())
-	case n > 0:
-	case from > 0:
-		n = 1
-	case testing.Short():
-		n, from = 100, 1
-	default:
-		n, from = 400, 1
-	}
-	var (
-		next, failed atomic.Uint64
-		lock         sync.Mutex
-		sum          stats
-		wait         sync.WaitGroup
-	)
-	defer debug.SetGCPercent(debug.SetGCPercent(800))
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			var own stats
-			for failed.Load() == 0 {
-				seed := next.Add(1) - 1
-				if seed >= uint64(n) {
-					break
-				}
-				w := playSeed(from+seed, rules)
-				if own.add(w.stats); w.err != nil {
-					failed.CompareAndSwap(0, from+seed)
-				}
-			}
-			lock.Lock()
-			defer lock.Unlock()
-			sum.sum(own)
-		})
-	}
-	wait.Wait()
-	t.Logf("simulated %d histories from seed %d: %d steps, %d plans, %d writes, %d conflicts, %d faults, %d promotions, %d failed releases",
-		sum.histories, from, sum.steps, sum.plans, sum.writes, sum.conflicts, sum.faults, sum.promotions, sum.failures)
-	if seed := failed.Load(); seed > 0 {
-		ops, start := history(seed)
-		w := shorten(ops, start)
-		t.Errorf("seed %d: %v\nagain: go test ./internal/release -run TestSimulate -sim.seed=%d\nin short:\n%s%s", seed, w.err, seed, w.log, w.told())
-	}
+	simulation.Run(t, simulate.Play{
+		Package: "./internal/release",
+		Quick:   100, Usual: 400, GC: 800,
+		Seed: func(seed uint64) ([]simulate.Count, error) {
+			w := playSeed(seed, rules)
+			return w.stats.counts(), w.err
+		},
+		Shrink: func(seed uint64) (error, string) {
+			w := shorten(history(seed))
+			return w.err, w.log.String() + w.told()
+		},
+	})
 }

@@ -84,7 +84,7 @@ type world struct {
 	stats stats
 }
 
-type stats struct{ histories, steps, plans, writes, conflicts, faults, promotions, failures int }
+type stats struct{ steps, plans, writes, conflicts, faults, promotions, failures int }
 
 // object is a release's VersionedMicroservice with its pods.
 type object struct {

@@ -1,0 +1,175 @@
+// Package simulate plays random histories in tests: each follows from a seed, many are played
+// at a time, and one that fails is made short.
+package simulate
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Histories are what one test plays, as its flags say.
+type Histories struct {
+	flags string
+	count *int
+	seed  *uint64
+}
+
+// Flags defines the flags NAME.histories and NAME.seed of a test. It belongs into a variable
+// of the test's package.
+func Flags(name, test string) Histories {
+	return Histories{
+		flags: name,
+		count: flag.Int(name+".histories", 0, "histories that "+test+" plays, each with a seed of its own; 0: a few hundred, or few with -short"),
+		seed:  flag.Uint64(name+".seed", 0, "seed of the first history of "+test+", the next ones follow; 0: the same ones in the quick run, others each time with -"+name+".histories"),
+	}
+}
+
+// Long reports whether the flags ask for a number of histories.
+func (h Histories) Long() bool { return *h.count > 0 }
+
+// Count is how often something happened.
+type Count struct {
+	What string
+	N    int
+}
+
+// Play is how a test plays the history of a seed.
+type Play struct {
+	// Package is the folder of the test, for the command that plays a history again.
+	Package string
+	// Quick and Usual are how many histories are played with -short, and without flags.
+	Quick, Usual int
+	// GC is the percentage of the garbage collector meanwhile, as in debug.SetGCPercent.
+	GC int
+	// Seed plays the history of a seed, and counts the same things in the same order each
+	// time. It is called from several goroutines.
+	Seed func(seed uint64) ([]Count, error)
+	// Shrink makes the failing history of a seed as short as possible, and gives its failure
+	// and how it goes.
+	Shrink func(seed uint64) (err error, history string)
+}
+
+// progressEvery is the time between two lines of progress.
+const progressEvery = 10 * time.Second
+
+// Run plays the histories, as many at a time as there are processors, until one fails. It logs
+// progress and the counts, and of a failure the seed, the history, and how to play it again.
+func (h Histories) Run(t *testing.T, p Play) {
+	t.Helper()
+	n, from := h.chosen(p, testing.Short(), uint64(time.Now().UnixNano()))
+	var (
+		next, failed atomic.Uint64
+		lock         sync.Mutex
+		sum          []Count
+		wait         sync.WaitGroup
+		done         = make(chan struct{})
+	)
+	defer debug.SetGCPercent(debug.SetGCPercent(p.GC))
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for failed.Load() == 0 {
+				i := next.Add(1) - 1
+				if i >= uint64(n) {
+					return
+				}
+				counts, err := p.Seed(from + i)
+				if err != nil {
+					failed.CompareAndSwap(0, from+i)
+				}
+				lock.Lock()
+				sum = add(sum, append([]Count{{"histories", 1}}, counts...))
+				lock.Unlock()
+			}
+		})
+	}
+	go func() {
+		wait.Wait()
+		close(done)
+	}()
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for start, playing := time.Now(), true; playing; {
+		select {
+		case <-done:
+			playing = false
+		case <-tick.C:
+			lock.Lock()
+			played := sum
+			lock.Unlock()
+			if len(played) > 0 {
+				t.Log(progress(played[0].N, n, time.Since(start)))
+			}
+		}
+	}
+	t.Logf("from seed %d: %s", from, told(sum))
+	if seed := failed.Load(); seed > 0 {
+		err, history := p.Shrink(seed)
+		t.Errorf("seed %d: %v\nagain: go test %s -run %s -%s.seed=%d\nin short:\n%s", seed, err, p.Package, t.Name(), h.flags, seed, history)
+	}
+}
+
+// chosen is how many histories are to be played, and the first seed, which is not 0.
+func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64) {
+	switch n, from = *h.count, *h.seed; {
+	case n > 0 && from == 0:
+		return n, max(1, other)
+	case n > 0:
+		return n, from
+	case from > 0:
+		return 1, from
+	case short:
+		return p.Quick, 1
+	}
+	return p.Usual, 1
+}
+
+// add gives the sum of counts of the same things.
+func add(sum, counts []Count) []Count {
+	if sum == nil {
+		return counts
+	}
+	sum = slices.Clone(sum)
+	for i := range sum {
+		sum[i].N += counts[i].N
+	}
+	return sum
+}
+
+// told are counts as text.
+func told(counts []Count) string {
+	var parts []string
+	for _, c := range counts {
+		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.What))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// progress is a line on how far it is after a time.
+func progress(played, n int, since time.Duration) string {
+	rate := float64(played) / since.Seconds()
+	left := time.Duration(math.Ceil(float64(n-played)/rate)) * time.Second
+	return fmt.Sprintf("%d of %d histories, %.0f a second, %s remain", played, n, rate, left)
+}
+
+// Shorten takes out of a failing history what it fails without.
+func Shorten[T any](history []T, fails func([]T) bool) []T {
+	for size := len(history) / 2; size > 0; size /= 2 {
+		for i := 0; i+size <= len(history); {
+			if fewer := slices.Delete(slices.Clone(history), i, i+size); fails(fewer) {
+				history = fewer
+			} else {
+				i += size
+			}
+		}
+	}
+	return history
+}
