@@ -138,9 +138,9 @@ func (p *product) restarted() error {
 // productCases are what discovery needs of every registry.
 var productCases = map[string]func(*product){
 	"lists all pages": func(p *product) {
-		many, sizes := 301, map[int]int{100: 4}
-		if p.auth == (Credential{}) { // once will do for more than a page of the scanner's own size
-			many, sizes = 1201, map[int]int{0: 2, 100: 13}
+		many, sizes := 301, map[int]int{100: 4, 43: 7} // the last page of 43 is full
+		if p.auth == (Credential{}) {                  // once will do for more than a page of the scanner's own size
+			many, sizes = 1200, map[int]int{0: 2, 100: 12, 1200: 1}
 		}
 		tags := numbered(many)
 		p.Tag(p.path, p.image(tags[0]), tags[1:]...)
@@ -243,14 +243,20 @@ var productCases = map[string]func(*product){
 		}
 	},
 	"images, indexes with attestations, and artifacts": func(p *product) {
-		const chart, empty, signature = "application/vnd.cncf.helm.config.v1+json", "application/vnd.oci.empty.v1+json", "application/vnd.example.signature+json"
+		const chart, blank, signature = "application/vnd.cncf.helm.config.v1+json", "application/vnd.oci.empty.v1+json", "application/vnd.example.signature+json"
 		image := p.image("1.0.0")
 		index := p.PushIndex(p.path, "2.0.0", withAttestations(p.T, "linux/amd64", "linux/arm64"))
+		p.PushIndex(p.path, "2.1.0", mutate.IndexMediaType(withAttestations(p.T, "linux/amd64", "linux/arm64"), types.DockerManifestList))
+		p.PushIndex(p.path, "2.2.0", mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+			mutate.IndexAddendum{Add: registrytest.Image(p, "without a platform in the index", "linux/arm64", time.Time{})}))
+		long := strings.Repeat("x", 128)
+		p.Tag(p.path, image, long)
 		p.PushImage(p.path, "chart-1.0.0", artifact(chart))
-		p.PushImage(p.path, "artifact-1.0.0", artifact(empty))
+		p.PushImage(p.path, "artifact-1.0.0", artifact(blank))
 		p.PushImage(p.path, strings.Replace(image, ":", "-", 1)+".sig", artifact(signature))
 		want := map[string][]string{
-			"1.0.0": {"linux/amd64"}, "2.0.0": {"linux/amd64", "linux/arm64"}, "chart-1.0.0": nil, "artifact-1.0.0": nil, strings.Replace(image, ":", "-", 1) + ".sig": nil,
+			"1.0.0": {"linux/amd64"}, "2.0.0": {"linux/amd64", "linux/arm64"}, "2.1.0": {"linux/amd64", "linux/arm64"}, "2.2.0": {"linux/arm64"},
+			long: {"linux/amd64"}, "chart-1.0.0": nil, "artifact-1.0.0": nil, strings.Replace(image, ":", "-", 1) + ".sig": nil,
 		}
 		p.lists("with artifacts", slices.Collect(maps.Keys(want))...)
 		for tag, platforms := range want {
@@ -317,6 +323,27 @@ var productCases = map[string]func(*product){
 		if image, err := p.scanner.Inspect(p.Context(), p.request(), digest, "linux/arm64"); err != nil || image.Labels["label"] != "linux/arm64" {
 			p.Errorf("Inspect of the other = %v, %v", image.Labels, err)
 		}
+	},
+	"a repository whose tags are all deleted proves nothing": func(p *product) {
+		image := p.image("1.0.0")
+		p.Tag(p.path, image, "1.1.0")
+		p.Untag(p.path, "1.1.0")
+		p.Delete(p.path, image)
+		if scan, err := p.scanner.List(p.Context(), p.request()); err != nil && KindOf(err) != NotFound || len(scan.Tags) > 0 {
+			p.Errorf("List = %q, %v; want none, or %q", scan.Tags, err, NotFound)
+		}
+		p.gone("without a witness", "1.0.0", image, image, false)
+	},
+	"a tag in capitals is found as it is listed": func(p *product) {
+		image := p.image("1.0.0-RC.1")
+		scan, err := p.scanner.List(p.Context(), p.request())
+		if err != nil || len(scan.Tags) != 1 || !strings.EqualFold(scan.Tags[0], "1.0.0-RC.1") { // some list it in small letters
+			p.Fatalf("List = %q, %v", scan.Tags, err)
+		}
+		if found, err := p.scanner.Resolve(p.Context(), p.request(), scan.Tags[0]); err != nil || found.Digest != image {
+			p.Errorf("Resolve %q = %s, %v; want %s", scan.Tags[0], found.Digest, err, image)
+		}
+		p.gone("as it is listed", scan.Tags[0], image, image, false)
 	},
 	"a tag that moves": func(p *product) {
 		p.image("1.0.0")
