@@ -25,11 +25,12 @@ func prepareGitea(p *Process) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	signIn, visibility := p.login == ByToken, "public"
+	// The realm of tokens is at ROOT_URL, with a host name, since a private address there
+	// would be refused; or at the host that the registry itself was asked by.
+	signIn, visibility, detection := p.login == ByToken, "public", "never"
 	if p.login == Hidden {
-		visibility = "private"
+		visibility, detection = "private", "auto"
 	}
-	// The realm of tokens is at ROOT_URL, and a private address there is refused.
 	config, err := p.write("app.ini", fmt.Sprintf(`APP_NAME = test
 RUN_MODE = prod
 I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
@@ -39,7 +40,7 @@ PROTOCOL = http
 HTTP_ADDR = %[2]s
 HTTP_PORT = %[3]s
 ROOT_URL = http://localhost:%[3]s/
-PUBLIC_URL_DETECTION = never
+PUBLIC_URL_DETECTION = %[7]s
 STATIC_ROOT_PATH = %[4]s
 DISABLE_SSH = true
 OFFLINE_MODE = true
@@ -67,7 +68,7 @@ ISSUE_INDEXER_TYPE = db
 [log]
 MODE = console
 LEVEL = warn
-`, p.data, host, port, filepath.Dir(p.program), signIn, visibility))
+`, p.data, host, port, filepath.Dir(p.program), signIn, visibility, detection))
 	if err != nil {
 		return nil, err
 	}
