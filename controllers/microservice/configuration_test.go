@@ -3,6 +3,7 @@ package microservice
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -233,6 +234,98 @@ func TestConfigurationMissing(t *testing.T) {
 	s.play()
 	same(t, "version when it is back", s.active().Spec.SemVer.Version, "1.2.0")
 	same(t, "Stalled when it is back", condition(s.ms(), "Stalled"), "")
+}
+
+// deny makes the ImagePolicy take versions back.
+func (s *story) deny(versions ...string) {
+	s.Helper()
+	p := &v1alpha1.ImagePolicy{}
+	s.get("shop", p)
+	for _, v := range versions {
+		p.Status.Withdrawn = append(p.Status.Withdrawn, v1alpha1.Withdrawal{
+			Group: "release", Version: v, Reason: v1alpha1.WithdrawnDenied, Time: metav1.NewTime(s.clock.Now().Truncate(time.Second)),
+		})
+	}
+	if err := env.Client.Status().Update(s.Context(), p); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// What is taken back does not serve on because nothing new can start.
+func TestTakenBackWithoutATemplate(t *testing.T) {
+	t.Parallel()
+	for name, without := range map[string]func(*story){
+		"ConfigurationMissing": func(s *story) { s.delete(&corev1.ConfigMap{}, "settings") },
+		"ContainerNotFound": func(s *story) {
+			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ContainerName = "web" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
+			s.route()
+			s.write("settings", "blue")
+			for _, offer := range [][]string{{"1.0.0"}, {"1.1.0", "1.0.0"}} {
+				s.offer(offer...)
+				s.play()
+			}
+			s.offer("1.2.0", "1.1.0", "1.0.0")
+			s.play(s.until("1.2.0 canary 10%"))
+			without(s)
+			s.offer("1.1.0", "1.0.0")
+			s.deny("1.2.0")
+			s.play()
+			same(t, "ledger without the canary", s.ledger(), lines(
+				"release Live target Held", "  1.1.0 active 100% Promoted, 2 replicas", "  1.0.0 deprecated 0% Replaced, 1 replicas"))
+			s.offer("1.0.0")
+			s.deny("1.2.0", "1.1.0")
+			s.play()
+			same(t, "version after the active one is denied too", s.active().Spec.SemVer.Version, "1.0.0")
+			if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True "+name+": ") {
+				t.Errorf("Stalled is %q", got)
+			}
+		})
+		t.Run(name+" and a pull request is closed", func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, names("settings"))
+			s.write("settings", "blue")
+			s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "aaaaaaa")})
+			s.play()
+			same(t, "version", s.active().Spec.SemVer.Version, "aaaaaaa")
+			without(s)
+			s.pulls(nil, 7)
+			s.play()
+			same(t, "ledger", s.ledger(), "")
+		})
+	}
+	t.Run("SecretsForbidden", func(t *testing.T) {
+		t.Parallel()
+		s := begin(t, namesSecret("licence"), track(v1alpha1.TrackAll))
+		s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}})
+		s.route()
+		s.offer("1.0.0")
+		s.play(s.until("1.0.0 active"))
+		s.offer("1.1.0", "1.0.0")
+		s.play(s.until("1.1.0 canary 10%"))
+		limited := interceptor.NewClient(s.client, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, ok := obj.(*corev1.Secret); ok {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", errors.New("no"))
+				}
+				return c.Get(ctx, key, obj, opts...)
+			},
+		})
+		s.reconciler = s.make(limited, limited)
+		s.offer("1.0.0")
+		s.deny("1.1.0")
+		s.play(s.until("1.0.0 active 100%"))
+		if got := s.ledger(); strings.Contains(got, "1.1.0 canary") {
+			t.Errorf("the denied canary has traffic: %s", got)
+		}
+		if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True SecretsForbidden: ") {
+			t.Errorf("Stalled is %q", got)
+		}
+	})
 }
 
 // An optional ConfigMap that comes later is a release, and is not seen by pods of

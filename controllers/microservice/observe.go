@@ -172,35 +172,29 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 	return child
 }
 
-// observeSource reads what is offered. A referent that is missing or a template
-// that has no container for the image is a problem, not an error: what runs goes
-// on.
+// observeSource reads what is offered, and what is taken back. A referent that is missing
+// or a template that has no container for the image is a problem, not an error: what runs
+// goes on, unless it is taken back, which depends on no template.
 func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 	w.facts.SourceStale = true
-	container, err := resources.Container(w.ms)
-	if err != nil {
-		w.problem = status.NewTerminal("ContainerNotFound", err)
-		return nil
-	}
-	if usable, err := r.observeConfiguration(ctx, w); err != nil || !usable {
-		return err
-	}
-	if w.config, err = resources.Config(&w.ms.Spec.Template, container, w.contents); err != nil {
-		return err
-	}
-	w.facts.Config = w.config
 	var policy v1alpha1.ImagePolicy
 	name := w.ms.Spec.ImagePolicyRef.Name
-	err = r.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: name}, &policy)
-	if apierrors.IsNotFound(err) {
+	err := r.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: name}, &policy)
+	switch {
+	case apierrors.IsNotFound(err):
 		w.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: there is no ImagePolicy %q in this namespace; create it or correct the name", name))
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
+	default:
+		w.policy, w.facts.PullRequests = &policy, ofPullRequests(&policy)
+		for _, x := range policy.Status.Withdrawn {
+			w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason), Time: x.Time.Time})
+		}
 	}
-	w.policy = &policy
-	w.facts.SourceStale, w.facts.PullRequests = stale(&policy), ofPullRequests(&policy)
+	if usable, err := r.observeTemplate(ctx, w); err != nil || !usable || w.policy == nil {
+		return err
+	}
+	w.facts.SourceStale = stale(&policy)
 	for i := range policy.Status.Releases {
 		o := &policy.Status.Releases[i]
 		if len(o.Images) == 0 || o.Held && !w.concerns(o) {
@@ -216,10 +210,25 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 			Version: o.SemVer.Version, Time: pushed(o), Release: name,
 		})
 	}
-	for _, x := range policy.Status.Withdrawn {
-		w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason), Time: x.Time.Time})
-	}
 	return nil
+}
+
+// observeTemplate reads what every new release is made of besides its images. Without it
+// there is nothing that could start anew.
+func (r *Reconciler) observeTemplate(ctx context.Context, w *world) (usable bool, err error) {
+	container, err := resources.Container(w.ms)
+	if err != nil {
+		w.problem = status.NewTerminal("ContainerNotFound", err)
+		return false, nil
+	}
+	if usable, err := r.observeConfiguration(ctx, w); err != nil || !usable {
+		return false, err
+	}
+	if w.config, err = resources.Config(&w.ms.Spec.Template, container, w.contents); err != nil {
+		return false, err
+	}
+	w.facts.Config = w.config
+	return true, nil
 }
 
 // pushed is when a release was published or pushed; zero: not known.

@@ -58,6 +58,34 @@ var causes = []scene{
 		h.run(24 * time.Hour)
 		h.want("a day later", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
+	{"deny brings back what was kept while the template has no configuration, the highest version of it", func(h tale) {
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.live()
+		for _, v := range []string{"1.1.0", "1.2.0", "1.3.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		h.configure("")
+		h.withdraw("1.2.0", Denied)
+		h.run(time.Hour)
+		h.want("what is not active is denied", map[string]string{"1.3.0": "active 100", "1.2.0": "deprecated 0", "1.1.0": "deprecated 0"})
+		h.withdraw("1.3.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.3.0": "deprecated 0", "1.2.0": "deprecated 0", "1.1.0": "active 100"})
+		h.configure("c2")
+		h.run(time.Hour)
+		h.active("with a configuration again", "1.1.0-c2")
+	}},
+	{"a canary that is denied while the template has no configuration makes room", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.push("1.1.0")
+		h.run(time.Second)
+		h.configure("")
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
 	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")

@@ -254,6 +254,22 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
+// keptChoices are the candidates while the present template is not known, which gives
+// none: where the active release is withdrawn, the kept ones can come back without it.
+func (s *scope) keptChoices() []Candidate {
+	cs := slices.Clone(s.candidates)
+	for i := range s.g.Releases {
+		v := s.g.Releases[i].Version
+		kept := s.comeback(v)
+		if kept == nil || slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == v }) {
+			continue
+		}
+		cs = append(cs, Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: v, Release: kept.Release})
+	}
+	slices.SortStableFunc(cs, func(x, y Candidate) int { return compare(y.Version, x.Version) })
+	return cs
+}
+
 // failed says that a release is in error. One that has a time for another try failed for a
 // cause outside of it, which is none any more (rule 29): a ledger may still have it.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
@@ -263,6 +279,9 @@ func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.Is
 // offered, whatever was active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
+	if s.o.Config == "" && s.g.Level != preview {
+		cs = s.keptChoices()
+	}
 	run := s.g.Run
 	if s.g.Level == preview && len(cs) > 0 {
 		return cs[:1]

@@ -1059,7 +1059,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
 		pol = w.before(i - 1)
 	}
-	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale, PullRequests: w.pulls}
+	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || led.config == "", PullRequests: w.pulls}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
@@ -1088,6 +1088,9 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 
 // candidates are the offers with the releases that a template makes of them.
 func (w *world) candidates(offers []Candidate, config string) []Candidate {
+	if config == "" {
+		return nil // a ConfigMap of it is missing, say
+	}
 	moves := 0
 	for _, n := range w.moved {
 		moves += n
