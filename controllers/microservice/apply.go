@@ -19,15 +19,45 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
+// prepare plans, and carries out what comes before the ledger. A release that is revived
+// must carry its stamp before the ledger names it (protocol rule 2): where the server
+// refuses to write that, the plan is made again without the revival, so that a release
+// which fails, or that a user aborts, loses its traffic all the same.
+//
+// refused says which releases could not be made or changed, which blocks nothing else.
+// err is the failure that ends the pass.
+func (r *Reconciler) prepare(ctx context.Context, w *world) (refused, err error) {
+	w.unwritable = map[string]error{}
+	now := r.clock.Now()
+	for {
+		w.plan = release.Make(w.facts, now)
+		known := len(w.unwritable)
+		if refused, err = r.bringUp(ctx, w); err != nil {
+			return nil, err
+		}
+		if len(w.unwritable) == known {
+			break
+		}
+		for i := range w.facts.Children {
+			c := &w.facts.Children[i]
+			c.Refused = w.unwritable[c.Release] != nil
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.unwritable)) {
+		refused = errors.Join(refused, w.unwritable[name])
+	}
+	return refused, nil
+}
+
 // bringUp makes, revives and enlarges releases: all that may come before the
 // ledger is written.
 //
 // refused says which releases could not be made, enlarged, or given their disruption
 // budget or autoscaler. That blocks nothing else: the planner counts the pods that are
 // there, and a canary that fails must lose its weight though its successor, or a write
-// to any release, is refused. err is the failure that ends the pass: a release that is
-// revived must carry its stamp before the ledger names it (protocol rule 2), and a plan
-// on old facts is dropped.
+// to any release, is refused. Releases that could not be stamped are noted as unwritable:
+// the plan must be made again. err is the failure that ends the pass: a plan on old facts
+// is dropped.
 func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {
@@ -41,18 +71,25 @@ func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error)
 			}
 		}
 		child := w.children[e.Release]
-		if child == nil {
+		if child == nil || w.unwritable[e.Release] != nil {
 			continue
 		}
 		failed := r.resize(ctx, w, e.Release, max(e.Replicas, int(child.Spec.Replicas)), e.Stamp)
-		if e.Stamp > 0 || outdated(failed) {
-			err = errors.Join(err, failed)
-		} else {
+		switch {
+		case failed == nil:
+		case outdated(failed):
+			return nil, failed
+		case e.Stamp == 0:
 			refused = errors.Join(refused, failed)
+		default:
+			if err := r.unchanged(ctx, child); err != nil {
+				return nil, err
+			}
+			w.unwritable[e.Release] = failed
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		if planned(w.plan, name) {
+		if planned(w.plan, name) || w.unwritable[name] != nil {
 			continue
 		}
 		// For its disruption budget and autoscaler.
@@ -62,7 +99,20 @@ func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error)
 		}
 		refused = errors.Join(refused, failed)
 	}
-	return refused, err
+	return refused, nil
+}
+
+// unchanged gives an error where an object is not as it was read: a write that was refused
+// did not find that out. A decision on it may be an older one then.
+func (r *Reconciler) unchanged(ctx context.Context, child *v1alpha1.VersionedMicroservice) error {
+	var live v1alpha1.VersionedMicroservice
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(child), &live); err != nil {
+		return fmt.Errorf("get release %q: %w", child.Name, err)
+	}
+	if live.UID != child.UID || live.ResourceVersion != child.ResourceVersion {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), child.Name, errors.New("it was changed since it was read"))
+	}
+	return nil
 }
 
 func planned(plan release.Plan, name string) bool {

@@ -148,6 +148,131 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	}
 }
 
+// The server refuses to write to a release that is to be revived, or to one about which a user
+// decides: the ledger is written all the same, and takes the weight of the canary away.
+func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
+	t.Parallel()
+	decide := func(s *story, version string, action v1alpha1.DecisionAction) {
+		c := s.release(version)
+		c.Spec.Decision = &v1alpha1.Decision{Action: action, ID: "1"}
+		if err := env.Client.Update(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		refuses string // patches of this version
+		abort   func(*story)
+		after   string // once nothing is refused any more
+		said    bool   // the refusal stands in the end
+	}{
+		"by a pin to a retained release": {
+			refuses: "1.0.0", abort: func(s *story) {
+				s.edit(func(spec *v1alpha1.MicroserviceSpec) {
+					spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "release", Version: "1.0.0"}}}
+				})
+			},
+			after: "1.0.0 active 100%", said: true,
+		},
+		"by decision Deprecate": {refuses: "1.2.0", abort: func(s *story) { decide(s, "1.2.0", "Deprecate") }, after: "1.1.0 active 100%"},
+		"with decision Retry on another one": {
+			refuses: "1.1.5", abort: func(s *story) {
+				decide(s, "1.1.5", "Retry")
+				s.broken["1.2.0"] = true
+				s.kubelet()
+			},
+			after: "1.1.0 active 100%", said: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, func(ms *v1alpha1.Microservice) {
+				ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "100h"}}}
+				ms.Spec.UpdateStrategy.MinimumAvailable = 3
+			})
+			s.route()
+			s.offer("1.0.0")
+			s.play()
+			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Canary.Steps[0].Pause = nil })
+			s.offer("1.1.0", "1.0.0")
+			s.play(s.until("1.1.0 active 100%"))
+			s.play()
+			s.edit(func(spec *v1alpha1.MicroserviceSpec) {
+				spec.UpdateStrategy.Canary.Steps[0].Pause = &v1alpha1.CanaryPause{Duration: "100h"}
+			})
+			s.broken["1.1.5"] = true
+			s.offer("1.1.5", "1.1.0", "1.0.0")
+			s.play()
+			if test.refuses == "1.1.5" && !strings.Contains(s.ledger(), "1.1.5 error") {
+				t.Fatalf("1.1.5 did not fail:\n%s", s.ledger())
+			}
+			s.offer("1.2.0", "1.1.5", "1.1.0", "1.0.0")
+			s.play(s.until("1.2.0 canary 50%"))
+			s.gateway()
+			if _, err := s.pass(); err != nil {
+				t.Fatal(err)
+			}
+			target, refused := s.release(test.refuses).Name, 0
+			s.before = func(what string) error {
+				if what == "patch "+target {
+					refused++
+					return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), target, errors.New("denied by policy"))
+				}
+				return nil
+			}
+			test.abort(s)
+			for range 5 {
+				_, _ = s.pass() // what is refused may come back as an error
+				s.gateway()
+				s.clock.Step(time.Hour)
+			}
+			if refused == 0 {
+				t.Error("no write was refused")
+			}
+			if got := s.ledger(); strings.Contains(got, "1.2.0 canary") || !strings.Contains(got, "1.1.0 active 100%") {
+				t.Errorf("after the abort it is\n%s", got)
+			}
+			if got := condition(s.ms(), "Ready"); test.said && (!strings.HasPrefix(got, "False ") || !strings.Contains(got, "denied by policy")) {
+				t.Errorf("Ready is %q, and hides the refusal", got)
+			}
+			s.before = nil
+			s.play()
+			if got := s.ledger(); !strings.Contains(got, test.after) {
+				t.Errorf("in the end it is\n%s", got)
+			}
+		})
+	}
+}
+
+// An object that was changed after it was read is not taken for one that the server refuses
+// to have changed: a decision on it may be an older one.
+func TestRefusedWriteOnOldFacts(t *testing.T) {
+	t.Parallel()
+	s := half(t)
+	c := s.release("1.1.0")
+	c.Spec.Decision = &v1alpha1.Decision{Action: "Deprecate", ID: "1"}
+	if err := env.Client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s.before = func(what string) error {
+		if what != "patch "+c.Name {
+			return nil
+		}
+		s.before = nil
+		newer := s.release("1.1.0")
+		newer.Spec.Decision = &v1alpha1.Decision{Action: "Continue", ID: "2", Step: "1"}
+		if err := env.Client.Update(t.Context(), newer); err != nil {
+			t.Fatal(err)
+		}
+		return apierrors.NewInternalError(errors.New("failed calling webhook"))
+	}
+	if _, err := s.pass(); err != nil {
+		t.Errorf("a plan on old facts is not dropped: %v", err)
+	}
+	if got := s.ledger(); !strings.Contains(got, "1.1.0 canary 50%") {
+		t.Errorf("a decision that is not there any more was honoured:\n%s", got)
+	}
+}
+
 // While a write is refused for a cause that passes, the plan's own time holds: pauses,
 // deadlines and drains do not wait for the back-off.
 func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {

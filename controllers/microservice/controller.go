@@ -26,7 +26,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -149,8 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.fail(ctx, err)
 	}
-	w.plan = release.Make(w.facts, r.clock.Now())
-	refused, err := r.bringUp(ctx, w)
+	refused, err := r.prepare(ctx, w)
 	switch {
 	case outdated(err):
 		return r.fail(ctx, err)

@@ -47,6 +47,8 @@ type world struct {
 	adoption *adoption
 	// plan that is made of the facts.
 	plan release.Plan
+	// unwritable releases: the server refused a write to them in this pass.
+	unwritable map[string]error
 }
 
 // observe reads; it writes nothing.

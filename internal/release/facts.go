@@ -188,6 +188,9 @@ type Child struct {
 	Created time.Time
 	// Terminating objects are neither present nor absent (rule 8).
 	Terminating bool
+	// Refused: the server refuses that the object is changed, which is as it was read. It
+	// gets no stamp, and is not revived; nothing else waits for it.
+	Refused bool
 	// Stamp is the ledger sequence for which it was made or revived (rule 2).
 	Stamp int64
 	// Replicas that its specification asks for.

@@ -35,7 +35,8 @@ func (h tale) want(when string, versions map[string]string) {
 
 func (h tale) state(when, reason string, there bool) {
 	o, _, _ := h.observe(lags{})
-	for _, n := range makePlan(o, h.now, h.rules).Notes {
+	_, p := h.make(o)
+	for _, n := range p.Notes {
 		if n.Reason == reason && !n.Event {
 			if !there {
 				h.fail("%s: there is a state %s: %s", when, reason, n.Message)

@@ -429,7 +429,8 @@ func (h tale) aims(when, slug, reason string) {
 func (h tale) says(when, reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var said []string
-	for _, n := range makePlan(o, h.now, h.rules).Notes {
+	_, p := h.make(o)
+	for _, n := range p.Notes {
 		if n.Reason == reason && !n.Event {
 			said = append(said, n.Message)
 		}

@@ -120,7 +120,7 @@ func (s *scope) size(p *Plan) {
 			p.Idle = append(p.Idle, r.Release)
 		}
 		switch {
-		case s.isTouched(r.Release):
+		case s.isTouched(r.Release) && !c.Refused:
 			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: max(want, c.Replicas), Stamp: s.next})
 		case want > c.Replicas:
 			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: want})

@@ -213,6 +213,11 @@ func decide(s *scope) {
 		if d == nil || r.Decision != nil && r.Decision.ID == d.ID {
 			continue
 		}
+		if c.Refused && d.Action != Deprecate {
+			// Without a stamp only traffic is taken away.
+			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s waits: the server refuses that its object is changed", d.Action, r.Version))
+			continue
+		}
 		outcome := s.applyDecision(r, *d)
 		s.touch(r.Release)
 		r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}

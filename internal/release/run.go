@@ -104,6 +104,10 @@ func start(s *scope) {
 		s.state(r, false, "Terminating", fmt.Sprintf("the former object of %s is still going", s.versionOf(target)))
 		return
 	}
+	if there && c.Refused {
+		s.state(r, true, Blocked, fmt.Sprintf("%s waits: the server refuses that its object is changed", s.versionOf(target)))
+		return
+	}
 	if r == nil {
 		cand, ok := s.offered(target)
 		if !ok {

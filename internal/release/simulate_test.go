@@ -303,7 +303,11 @@ var happenings = []happening{
 	}},
 	{"webhook", 1, func(w *world, a, b int) {
 		w.refuse = b%2 > 0
-		w.say("creations are refused: %t", w.refuse)
+		clear(w.denied)
+		if o, ok := pick(w.objects, a); ok && b%3 > 0 {
+			w.denied[o.Release] = true
+		}
+		w.say("creations are refused: %t; changes of %v", w.refuse, slices.Collect(maps.Keys(w.denied)))
 	}},
 	{"pin a preview", 1, func(w *world, a, b int) {
 		w.edit("pin a preview", func(s *Spec) {
@@ -416,6 +420,7 @@ func (w *world) epilogue() {
 		n.stuck = false
 	}
 	w.stale, w.refuse, w.room = false, false, -1
+	clear(w.denied)
 	w.edit("end of pause", func(s *Spec) { s.Paused = false })
 	w.run(24 * time.Hour)
 	if w.err != nil {

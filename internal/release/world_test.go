@@ -67,7 +67,9 @@ type world struct {
 	room      int          // pods that find room in the cluster; below 0: any number
 	crowd     string       // why the others find none
 	refuse    bool         // an admission webhook is down: what is created is refused
-	load      int          // pods that all traffic of a group needs, where releases have autoscalers
+	// denied releases: the server refuses that their objects are changed.
+	denied map[string]bool
+	load   int // pods that all traffic of a group needs, where releases have autoscalers
 
 	quick  bool // plans are not made several times to compare them
 	sparse bool // each plan is compared with one other, in turn of another kind
@@ -207,7 +209,7 @@ func newWorld() *world {
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
 		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
-		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, room: -1,
+		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, denied: map[string]bool{}, room: -1,
 	}
 	w.snap()
 	return w
@@ -1142,7 +1144,7 @@ func (w *world) plan(l *leader, lag lags) {
 	if o.Ledger.Sequence < l.last {
 		return
 	}
-	p := makePlan(o, w.now, w.rules)
+	o, p := w.make(o)
 	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
 	}
@@ -1157,6 +1159,9 @@ func (w *world) plan(l *leader, lag lags) {
 		if e.Create && w.refuse && w.objects[e.Release] == nil {
 			continue // what is refused holds up nothing else
 		}
+		if !e.Create && w.denied[e.Release] {
+			continue
+		}
 		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: o}
 		for _, c := range o.Candidates {
 			if c.Release == e.Release {
@@ -1169,7 +1174,29 @@ func (w *world) plan(l *leader, lag lags) {
 		l.todo = append(l.todo, write{ledger: &p.Ledger, version: version, seen: o})
 	}
 	for i := range p.Retire {
+		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
+			continue
+		}
 		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: o})
+	}
+}
+
+// make makes a plan, and another one where a stamp of it is refused: of the facts with that.
+func (w *world) make(o Observed) (Observed, Plan) {
+	for {
+		p, again := makePlan(o, w.now, w.rules), false
+		for _, e := range p.Ensure {
+			if e.Create || e.Stamp == 0 || !w.denied[e.Release] {
+				continue
+			}
+			o.Children, again = slices.Clone(o.Children), true
+			for i := range o.Children {
+				o.Children[i].Refused = o.Children[i].Refused || o.Children[i].Release == e.Release
+			}
+		}
+		if !again {
+			return o, p
+		}
 	}
 }
 
@@ -1371,7 +1398,8 @@ func (w *world) neighbours() {
 
 func (w *world) wake() time.Time {
 	o, _, _ := w.observe(lags{})
-	return w.soonest(makePlan(o, w.now, w.rules).Wake)
+	_, p := w.make(o)
+	return w.soonest(p.Wake)
 }
 
 // soonest of the manager's next plan and what the others do by themselves.

@@ -1,0 +1,107 @@
+package release
+
+import (
+	"testing"
+	"time"
+)
+
+// refused are histories in which the server refuses that the object of a release is changed.
+var refused = []scene{
+	{"refused: an abort by a pin does not wait for the release that it brings back", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(Step{Weight: 50, Pause: 24 * time.Hour})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("half", map[string]string{"1.1.0": "active 50", "1.2.0": "canary 50"})
+		h.denied[h.release("1.0.0")] = true
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.want("aborted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.state("aborted", Blocked, true)
+		clear(h.denied)
+		h.run(time.Minute)
+		h.want("brought back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+	}},
+	{"refused: a bad canary does not wait for a release of another group", func(h tale) {
+		h.live()
+		h.push("1.1.0", "2.0.0")
+		h.run(time.Hour)
+		h.steps(Step{Weight: 50, Pause: 24 * time.Hour})
+		h.push("2.1.0")
+		h.run(time.Minute)
+		h.want("half", map[string]string{"2.0.0": "active 50", "2.1.0": "canary 50"})
+		h.denied[h.release("1.0.0")] = true
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.spoil(h.object("2.1.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("a bad canary", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": "error 0"})
+	}},
+	{"refused: decision Deprecate is honoured, and Continue waits", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 50, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.denied[h.release("1.1.0")] = true
+		h.word("1.1.0", Continue, "1")
+		h.run(time.Hour)
+		h.want("Continue", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.state("Continue", Blocked, true)
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Minute)
+		h.want("Deprecate", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.outcome("Deprecate", "1.1.0", DecisionApplied)
+	}},
+	{"refused: decision Retry waits until the object can be changed", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.denied[h.release("1.1.0")] = true
+		delete(h.broken, "1.1.0")
+		h.object("1.1.0").why = ""
+		h.word("1.1.0", Retry, "")
+		h.run(time.Hour)
+		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.state("waits", Blocked, true)
+		clear(h.denied)
+		h.run(time.Hour)
+		h.want("tried again", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"refused: a kept release takes over from one that is lost", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.denied[h.release("1.0.0")] = true
+		h.withdraw("1.1.0", Gone)
+		h.remove(h.object("1.1.0"))
+		h.run(time.Hour)
+		h.want("lost", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+	}},
+}
+
+func init() { histories = append(histories, refused...) }
+
+// TestRefusedObjectsGetNoStamp asks that no plan stamps an object that the server refuses to
+// have changed, so that nothing in the plan waits for it.
+func TestRefusedObjectsGetNoStamp(t *testing.T) {
+	t.Parallel()
+	o := Observed{
+		Spec: Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute},
+		Children: []Child{
+			{Release: "a", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1, Stamp: 3, Refused: true},
+			{Release: "b", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1, Stamp: 4},
+		},
+	}
+	p := Make(o, t0) // The record is lost: each object that is taken over is stamped.
+	if g := p.Ledger.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Release != "a" {
+		t.Fatalf("a is not active:\n%s", describe(o, p))
+	}
+	for _, e := range p.Ensure {
+		if e.Release == "a" && e.Stamp > 0 {
+			t.Errorf("a gets stamp %d", e.Stamp)
+		}
+	}
+}
