@@ -154,6 +154,10 @@ const (
 	// write for which it was made or revived. A plan made on an older ledger may
 	// not scale it down or delete it (protocol rule 2).
 	AnnotationAttempt = "hlnr.io/attempt"
+	// AnnotationNeverActive on a VersionedMicroservice, as "true": hooks have to let it
+	// through before it is the first active release of its group. A plan that has lost the
+	// ledger does not take it for what was active. Removed when it is active.
+	AnnotationNeverActive = "hlnr.io/never-active"
 	// AnnotationIdentity on a VersionedMicroservice: the scheme and hash of what
 	// the user set, as in "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"

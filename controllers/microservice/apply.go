@@ -137,6 +137,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 	if err != nil {
 		return false, err
 	}
+	mark(w.plan, child)
 	if err := controllerutil.SetControllerReference(w.ms, child, r.Scheme()); err != nil {
 		return false, fmt.Errorf("own release %q: %w", e.Release, err)
 	}
@@ -166,7 +167,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 }
 
 // resize sets the replicas of a release, with the disruption budget and autoscaler
-// that go with them, and stamps it when it is revived. The write holds only for the object as it
+// that go with them and its mark, and stamps it when it is revived. The write holds only for the object as it
 // was read.
 func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas int, stamp int64) error {
 	before := w.children[name]
@@ -183,6 +184,7 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	if stamp > 0 {
 		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
 	}
+	mark(w.plan, child)
 	if reflect.DeepEqual(before, child) {
 		return nil
 	}
@@ -192,6 +194,15 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	}
 	w.children[name] = child
 	return nil
+}
+
+// mark sets or removes the mark of a release that was never active.
+func mark(plan release.Plan, child *v1alpha1.VersionedMicroservice) {
+	if slices.Contains(plan.NeverActive, child.Name) {
+		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
+		return
+	}
+	delete(child.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
 // takeDown shrinks and deletes releases: all that must come after the ledger is

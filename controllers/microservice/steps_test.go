@@ -301,3 +301,40 @@ func TestRollbackHook(t *testing.T) {
 		t.Errorf("it is not taken back: %s", s.ledger())
 	}
 }
+
+// A first release that hooks have not let through carries a mark: it does not become active
+// when the status of the Microservice is lost. What was active carries none, and stays active.
+func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}},
+		Hooks: []v1alpha1.Hook{{Name: "try", Type: "PreRollout", URL: "http://hooks.example.com/a"}},
+	}))
+	lose := func() {
+		ms := s.ms()
+		ms.Status = v1alpha1.MicroserviceStatus{}
+		if err := env.Client.Status().Update(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+		s.restart()
+		s.rest()
+	}
+	mark := func() string { return s.release("1.0.0").Annotations[v1alpha1.AnnotationNeverActive] }
+	s.offer("1.0.0")
+	s.rest()
+	same(t, "mark of a release that waits", mark(), "true")
+	lose()
+	if !s.until("1.0.0 pending 0%")() {
+		t.Errorf("without its record a release that hooks have not let through is %s", s.ledger())
+	}
+	s.answer("1.0.0", "Open")
+	s.rest()
+	if !s.until("1.0.0 active 100%")() {
+		t.Fatalf("it is let through: %s", s.ledger())
+	}
+	same(t, "mark of an active release", mark(), "")
+	lose()
+	if !s.until("1.0.0 active 100%")() {
+		t.Errorf("without its record the active release is %s", s.ledger())
+	}
+}

@@ -354,7 +354,7 @@ func (d draws) policy(name string, releases []string) Policy {
 // child draws what became of an object.
 func (d draws) child(c Child) Child {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
-	c.Refused = d.rarely(6, "changes refused")
+	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
 	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "child's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
 	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf(d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {

@@ -193,6 +193,8 @@ type Child struct {
 	Refused bool
 	// Stamp is the ledger sequence for which it was made or revived (rule 2).
 	Stamp int64
+	// NeverActive: its object carries the mark of [Plan.NeverActive].
+	NeverActive bool
 	// Replicas that its specification asks for.
 	Replicas int
 	// Available replicas, as last reported.

@@ -104,6 +104,68 @@ var gated = []scene{
 		h.run(24 * time.Hour)
 		h.want("the newest is asked about", map[string]string{"1.0.0": "active 100", "1.5.0": "pending 0"})
 	}},
+	{"hooks: the first release of a group that they have not let through stays so when the record is lost", func(h tale) {
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.push("1.0.0")
+		h.run(time.Hour)
+		h.want("waits", map[string]string{"1.0.0": "pending 0"})
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("the record is lost", map[string]string{"1.0.0": "pending 0"})
+		h.state("the record is lost", "AwaitingGate", true)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("the record is lost beside another one", map[string]string{"1.1.0": "pending 0"})
+		h.hooks[PreRollout] = ""
+		h.run(time.Hour)
+		h.want("let through", map[string]string{"1.1.0": "active 100"})
+		h.loseRecord()
+		h.hooks[PreRollout] = "no"
+		h.run(time.Hour)
+		h.want("what was active is active", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: a first release without pods stays so when the record is lost", func(h tale) {
+		h.policy("web")
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.0.0")
+		h.run(time.Hour)
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("the record is lost", map[string]string{"1.0.0": "pending 0"})
+		if n := h.object("1.0.0").Replicas; n != 0 {
+			h.fail("it has %d replicas", n)
+		}
+	}},
+	{"hooks: what is active without a mark stays active when the record is lost", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout, PreRollout)
+		h.hooks[ConfirmRollout], h.hooks[PreRollout] = "no", "no"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.loseRecord()
+		h.run(time.Hour)
+		h.want("the record is lost", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+	}},
+	{"hooks: a release that they let through is not marked any more, whatever becomes of the hooks", func(h tale) {
+		h.policy("web")
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.push("1.0.0")
+		h.run(time.Hour)
+		if !h.object("1.0.0").NeverActive {
+			h.fail("1.0.0 waits without a mark")
+		}
+		h.word("1.0.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("adopted", map[string]string{"1.0.0": "active 100"})
+		if h.object("1.0.0").NeverActive {
+			h.fail("1.0.0 is active with a mark")
+		}
+	}},
 	{"hooks: previews that wait for ConfirmRollout keep no other from starting", func(h tale) {
 		h.edit("preview gates", func(s *Spec) {
 			s.PreviewGates, s.Previews = []Point{ConfirmRollout}, Previews{MaxGroups: 3 * maxStarting}

@@ -25,6 +25,10 @@ type Plan struct {
 	// Idle releases are not to have traffic, are in no route, and their drain is over.
 	// All others may answer requests, whatever the ledger says of them.
 	Idle []string
+	// NeverActive releases are of a group without an active release, and hooks have to agree
+	// before they are. Their objects are to carry a mark of that, and no others: a plan that
+	// has lost the record does not take them for what was active.
+	NeverActive []string
 	// Wake is when to plan again though nothing happened; zero: never.
 	Wake time.Time
 	// Notes give the reason of each decision and state.
@@ -666,6 +670,7 @@ func sortGroups(groups []Group) {
 func sortPlan(p *Plan) {
 	slices.SortFunc(p.Ensure, func(x, y Ensure) int { return cmp.Or(cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release)) })
 	slices.SortFunc(p.Retire, func(x, y Retire) int { return cmp.Or(cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release)) })
+	slices.Sort(p.NeverActive)
 	slices.SortStableFunc(p.Notes, func(x, y Note) int {
 		return cmp.Or(cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release), cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Message, y.Message))
 	})

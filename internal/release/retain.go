@@ -109,11 +109,17 @@ func (s *scope) size(p *Plan) {
 		if !there && (r.Status == Active || running) {
 			if _, can := s.offered(r.Release); can {
 				p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: s.want(r, Child{}), Create: true, Stamp: s.next})
+				if s.neverActive(r, Child{}) {
+					p.NeverActive = append(p.NeverActive, r.Release)
+				}
 			}
 			continue
 		}
 		if !there {
 			continue
+		}
+		if s.neverActive(r, c) {
+			p.NeverActive = append(p.NeverActive, r.Release)
 		}
 		want := s.want(r, c)
 		if s.unused(r, c) {
@@ -129,13 +135,28 @@ func (s *scope) size(p *Plan) {
 		}
 	}
 	for _, c := range s.sorted {
-		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil || c.Release == s.g.Target.Release {
+		if c.Slug != s.g.Slug || c.Terminating || s.g.Row(c.Release) != nil {
+			continue
+		}
+		if c.NeverActive {
+			p.NeverActive = append(p.NeverActive, c.Release)
+		}
+		if c.Release == s.g.Target.Release {
 			continue
 		}
 		if !s.referenced(c.Release) && s.mayRetire(c) && s.strayDrained(c) {
 			p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 		}
 	}
+}
+
+// neverActive reports whether a release is to carry the mark of one that hooks have not let
+// through. It gets it while nothing of its group is active, and loses it when it is.
+func (s *scope) neverActive(r Row, c Child) bool {
+	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
+		return false
+	}
+	return s.asks(ConfirmRollout, &r) || s.asks(PreRollout, &r)
 }
 
 // strayDrained says that the drain of a child is over of which the ledger knows

@@ -50,7 +50,8 @@ var rules = []rule{
 // without a row. The
 // release that the group's Service selects is active, older ones were, newer
 // ones are pending. Without a policy the oldest with replicas is active, and rather
-// one that is available. In a group to which the newest domains are still to come none is.
+// one that is available. In a group to which the newest domains are still to come none is, and
+// nothing is that hooks have not let through.
 func rebuild(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
@@ -78,7 +79,7 @@ func rebuild(s *scope) {
 		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.Ledger.Sequence+1 },
 	} {
 		if active < 0 {
-			active = slices.IndexFunc(cs, sign)
+			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && sign(c) })
 		}
 	}
 	if len(cs) > 0 {
@@ -94,7 +95,7 @@ func rebuild(s *scope) {
 		switch {
 		case i == active:
 			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)
-		case i < active:
+		case i < active && !c.NeverActive:
 			row.Status, row.Promoted = Deprecated, int64(i+1)
 		}
 		if i != active {

@@ -171,7 +171,8 @@ type write struct {
 	ensure  *Ensure
 	retire  *Retire
 	ledger  *Ledger
-	version int // precondition on the ledger
+	never   bool // the object is to carry the mark of a release that was never active
+	version int  // precondition on the ledger
 	child   *object
 	config  string
 	cand    Candidate
@@ -1162,13 +1163,20 @@ func (w *world) plan(l *leader, lag lags) {
 		if !e.Create && w.denied[e.Release] {
 			continue
 		}
-		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: o}
+		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: o, never: slices.Contains(p.NeverActive, e.Release)}
 		for _, c := range o.Candidates {
 			if c.Release == e.Release {
 				wr.cand = c
 			}
 		}
 		l.todo = append(l.todo, wr)
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		x := objects[name]
+		never := slices.Contains(p.NeverActive, name)
+		if x.NeverActive != never && !x.Terminating && !w.denied[name] && !planned(p, name) {
+			l.todo = append(l.todo, write{child: x, seen: o, never: never})
+		}
 	}
 	if p.Changed {
 		l.todo = append(l.todo, write{ledger: &p.Ledger, version: version, seen: o})
@@ -1177,8 +1185,24 @@ func (w *world) plan(l *leader, lag lags) {
 		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
 			continue
 		}
-		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: o})
+		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: o, never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
 	}
+}
+
+// planned says that a plan changes an object besides its mark.
+func planned(p Plan, release string) bool {
+	return slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Release == release }) ||
+		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
+}
+
+// mark gives a release the mark of one that was never active, or takes it.
+func (w *world) mark(x write) bool {
+	live := w.objects[x.child.Release]
+	if live == nil || live.rv != x.child.rv || live.uid != x.child.uid || live.Terminating {
+		return false
+	}
+	live.NeverActive, live.rv = x.never, w.id()
+	return true
 }
 
 // make makes a plan, and another one where a stamp of it is refused: of the facts with that.
@@ -1231,8 +1255,10 @@ func (w *world) perform(l *leader) bool {
 			w.version++
 			l.last = w.ledger.Sequence
 		}
-	default:
+	case next.retire != nil:
 		done = w.retire(next)
+	default:
+		done = w.mark(next)
 	}
 	if !done {
 		w.stats.conflicts++
@@ -1255,7 +1281,7 @@ func (w *world) ensure(x write) bool {
 		}
 		delete(w.taken, e.Release) // of an object of the same name, which is gone
 		w.objects[e.Release] = &object{
-			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true},
+			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, NeverActive: x.never, Replicas: e.Replicas, Unsettled: true},
 			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), why: w.broken[x.cand.Version],
 		}
 		return true
@@ -1263,9 +1289,10 @@ func (w *world) ensure(x write) bool {
 	if live == nil || x.child == nil || live.rv != x.child.rv || live.uid != x.child.uid || live.Terminating {
 		return false
 	}
-	if live.Replicas == e.Replicas && (e.Stamp == 0 || e.Stamp == live.Stamp) {
+	if live.Replicas == e.Replicas && (e.Stamp == 0 || e.Stamp == live.Stamp) && live.NeverActive == x.never {
 		return true
 	}
+	live.NeverActive = x.never
 	if e.Replicas < live.Replicas {
 		w.fail("ensure of %s takes %d replicas of %d", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
@@ -1293,7 +1320,7 @@ func (w *world) retire(x write) bool {
 	if r.Delete {
 		live.Terminating, live.ready = true, 0
 	} else {
-		live.Replicas, live.Unsettled = r.Replicas, true
+		live.Replicas, live.Unsettled, live.NeverActive = r.Replicas, true, x.never
 		if g := w.ledger.group(live.Slug); !live.auto || g == nil || g.Row(live.Release) == nil || g.Row(live.Release).Status != Active {
 			live.ready, live.Current, live.auto = min(live.ready, r.Replicas), 0, false
 		}
