@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 func canaryOf(absent v1alpha1.WhenAbsent) *v1alpha1.DomainRelease {
@@ -140,6 +141,30 @@ func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 			want(t, "pods may go before the route", named, false)
 		})
 	}
+}
+
+// A domain of the canary that the gateway does not take is named by the group: hooks wait for it.
+func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
+	const try = "try.example.com"
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: try, Release: canaryOf("")})
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	w.ledger(asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
+	for range 3 {
+		w.pass()
+		want(t, "nothing is wrong yet", w.traffic("1-x").Message, "")
+	}
+	w.now = w.now.Add(2 * providers.Grace)
+	w.pass()
+	want(t, "domains", w.traffic("1-x").CanaryDomains, true)
+	want(t, "canary", w.traffic("1-x").Canary, "")
+	if got := w.traffic("1-x").Message; !strings.Contains(got, `domain "`+try+`": `) {
+		t.Errorf("the group says %q, and does not name the domain", got)
+	}
+	w.settle()
+	want(t, "canary, once it is taken", w.traffic("1-x").Canary, "b")
+	want(t, "message, once it is taken", w.traffic("1-x").Message, "")
 }
 
 // A release that hooks reject keeps its pods until the domain of the canary let it go.

@@ -134,7 +134,8 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		Slug: g.slug, Split: g.mode, Pinned: g.pinned, Newest: g.newest,
 		Active: r.selected(resources.GroupServiceName(r.policy.Name, g.slug)),
 	}
-	out.CanaryDomains, out.Canary = r.canaryReport(g.group)
+	var why string
+	out.CanaryDomains, out.Canary, why = r.canaryReport(g.group)
 	if v.Accepted {
 		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
 		out.ConfirmedTime = prev.ConfirmedTime
@@ -163,6 +164,9 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		out.Reason = cmp.Or(v.Late, v.Reason)
 	case out.Revision > 0:
 		out.Reason, out.Message = prev.Reason, prev.Message
+	}
+	if why != "" {
+		out.Message = status.Line(why)
 	}
 	return out
 }
@@ -239,16 +243,23 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 }
 
 // canaryReport says whether there are domains of the canary of a group, and to which of its
-// releases all of them route; "": to none, or not all do.
-func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release string) {
+// releases all of them route; "": to none, or not all do. why says which one the gateway does
+// not take, where it had the time to.
+func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
 	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *row) bool { return !r.ofCanary(row, g) }) {
 		route := r.routeOf(row)
-		if row.pinned == "" || route == nil || !r.routeState(route).Accepted || i > 0 && row.pinned != release {
-			return true, ""
+		if row.pinned == "" || route == nil || i > 0 && row.pinned != release {
+			return true, "", ""
+		}
+		if v := r.routeState(route); !v.Accepted {
+			if !v.Pending || !r.fresh(r.routeWritten(route)) {
+				why = fmt.Sprintf("domain %q: %s", cmp.Or(row.host, row.listener, row.user), v.Message)
+			}
+			return true, "", why
 		}
 		domains, release = true, row.pinned
 	}
-	return domains, release
+	return domains, release, ""
 }
 
 // ofCanary says whether a row belongs to the canary of a group: where domains are on their

@@ -63,11 +63,9 @@ func (s *scope) gated(run *Run, r *Row, c Child) bool {
 		if run.Gate != p {
 			run.Gate, run.GateTime = p, noTime
 		}
-		if p == PreRollout && run.GateTime.IsZero() {
-			if waits := s.unreachable(r); waits != "" {
-				s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, waits))
-				return true
-			}
+		if s.untried(run, r) {
+			s.awaitDomains(run, r)
+			return true
 		}
 		if run.GateTime.IsZero() {
 			run.GateTime = s.now // It is asked from here on.
@@ -82,6 +80,16 @@ func (s *scope) gated(run *Run, r *Row, c Child) bool {
 		}
 	}
 	return false
+}
+
+// untried reports whether hooks that are to try a release do not come to it yet, so that they are
+// not asked.
+func (s *scope) untried(run *Run, r *Row) bool {
+	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
+}
+
+func (s *scope) awaitDomains(run *Run, r *Row) {
+	s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, s.unreachable(r)))
 }
 
 // unreachable says which policy has domains of the canary that do not route to a release

@@ -338,6 +338,89 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	}
 }
 
+// Domains of the canary that a gateway does not take are a cause outside of the release: its hooks
+// are not asked, since they would try another one, and from the deadline on the run says what it
+// waits for, holds no newer version up, and goes on when the cause is gone.
+func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
+	t.Parallel()
+	const slug = "1-x"
+	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
+	row := func(release, version string, status Status, weight int) Row {
+		return Row{Release: release, Version: version, Status: status, Weight: weight, Available: status == Active}
+	}
+	start := func() Observed {
+		o := Observed{
+			Config: "c1", Spec: spec,
+			Candidates: []Candidate{{Slug: slug, Name: "1.x", Level: "Release", Version: "1.1.0", Release: "new"}, {Slug: slug, Name: "1.x", Level: "Release", Version: "1.0.0", Release: "old"}},
+			Children: []Child{
+				{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Config: "c1", Replicas: 1, Available: 1},
+				{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Config: "c1", Replicas: 1, Available: 1},
+			},
+			Ledger: Ledger{Sequence: 9, Groups: []Group{{
+				Slug: slug, Name: "1.x", Level: "Release", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
+				Run:      &Run{Release: "new", Sequence: 7, Started: t0, StepsHash: stepsHash(spec.Steps), Floor: 1},
+				Releases: []Row{row("new", "1.1.0", Pending, 0), row("old", "1.0.0", Active, 100)},
+			}}},
+			Policies: []Policy{{Name: "colleague", Groups: []Report{{Slug: slug, Revision: 8, Active: "old", CanaryDomains: true, Message: "domain \"try.shop.example\": the Gateway is away"}}}},
+		}
+		o.Ledger.Groups[0].Releases[1].Promoted = 1
+		return o
+	}
+	plan := func(o *Observed, now time.Time) (p Plan) {
+		for range 5 {
+			p = Make(*o, now)
+			if !p.Changed {
+				break
+			}
+			o.Ledger = p.Ledger
+		}
+		return p
+	}
+	message := func(p Plan, reason string, event bool) string {
+		for _, n := range p.Notes {
+			if n.Reason == reason && n.Event == event {
+				return n.Message
+			}
+		}
+		return ""
+	}
+	o := start()
+	p := Make(o, t0.Add(time.Minute))
+	o.Ledger = p.Ledger
+	if got := message(p, "AwaitingGate", false); !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
+		t.Errorf("within the deadline it says that it waits for the domains: %q", got)
+	}
+	p = Make(o, t0.Add(9*time.Minute))
+	if got := message(p, Blocked, false); got != "" || p.Wake.IsZero() {
+		t.Errorf("before the deadline it is blocked (%q), and looks again at %s", got, p.Wake)
+	}
+	p = Make(o, p.Wake)
+	o.Ledger = p.Ledger
+	for _, event := range []bool{true, false} {
+		if got := message(p, Blocked, event); !strings.Contains(got, noDomains) || !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
+			t.Errorf("at the deadline, event %t: %q", event, got)
+		}
+	}
+	p = plan(&o, t0.Add(48*time.Hour))
+	if run := p.Ledger.Groups[0].Run; run == nil || run.WaitsFor != noDomains || !run.GateTime.IsZero() {
+		t.Fatalf("after two days: %+v", run)
+	}
+
+	newer := o
+	newer.Candidates = append([]Candidate{{Slug: slug, Name: "1.x", Level: "Release", Version: "1.2.0", Release: "newer"}}, o.Candidates...)
+	newer.Ledger.Groups = []Group{o.Ledger.Groups[0].copied()}
+	newer.Ledger.Groups[0].Overtaken = maxOvertaken
+	if p := plan(&newer, t0.Add(49*time.Hour)); p.Ledger.Groups[0].Run == nil || p.Ledger.Groups[0].Run.Release != "newer" {
+		t.Errorf("a newer version waits for it: %+v", p.Ledger.Groups[0].Run)
+	}
+
+	o.Policies[0].Groups[0].Canary, o.Policies[0].Groups[0].Message = "new", ""
+	p = plan(&o, t0.Add(50*time.Hour))
+	if run := p.Ledger.Groups[0].Run; run == nil || run.WaitsFor != "" || run.GateTime.IsZero() {
+		t.Errorf("the gateway is back, and hooks are not asked: %+v", run)
+	}
+}
+
 // Hooks of PreRollout try the first release of a newer group only when the domains of the
 // canary have left the older one.
 func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {

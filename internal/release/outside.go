@@ -12,6 +12,10 @@ const notProgrammed = "TrafficNotProgrammed"
 // notCreated is the cause of a run whose release has no object, because the server refuses it.
 const notCreated = "NotCreated"
 
+// noDomains is the cause of a run about which no hook of PreRollout is asked, because domains
+// of the canary do not route to its release.
+const noDomains = "CanaryDomainsNotProgrammed"
+
 // outside are the causes that are not the release's own, with what it waits for. None of
 // them makes another version the target: that would have them too (rule 29).
 var outside = map[string]string{
@@ -21,6 +25,7 @@ var outside = map[string]string{
 	"AdmissionUnavailable": "an admission webhook that answers",
 	notProgrammed:          "routes that are programmed",
 	notCreated:             "its object, which the server refuses",
+	noDomains:              "the domains of its canary, which route to it before hooks of PreRollout are asked",
 }
 
 // Waits before a release that gave its traffic back more than once may have some again:
@@ -46,8 +51,11 @@ func (s *scope) obstacle(run *Run, r *Row, c Child) string {
 	}
 	// An object is made, and routes are confirmed, in a while. What has waited for that once
 	// waits.
-	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == notProgrammed && r.Reason != notProgrammed) {
+	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == notProgrammed && r.Reason != notProgrammed) {
 		s.wakeAt(end)
+		if cause == noDomains {
+			s.awaitDomains(run, r)
+		}
 		return ""
 	}
 	return cause
@@ -76,9 +84,14 @@ const Blocked = "Blocked"
 // inWords says what is known of a cause.
 func (s *scope) inWords(cause string, c Child) string {
 	more := c.Message
-	if cause == notProgrammed {
+	switch cause {
+	case notProgrammed:
 		from, _ := s.rival()
 		more = or(s.unconfirmed(), from.unconfirmed())
+	case noDomains:
+		if run := s.g.Run; run != nil && s.g.Row(run.Release) != nil {
+			more = s.unreachable(s.g.Row(run.Release))
+		}
 	}
 	if more == "" {
 		return cause

@@ -156,6 +156,8 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 			return false, or(c.Failure, "ProgressDeadlineExceeded"), noTime
 		case r.Promoted == 0 && !s.calm():
 			return false, notProgrammed, noTime
+		case s.untried(run, r):
+			return false, noDomains, noTime
 		case run.WaitingSince.IsZero():
 			return true, "", s.now
 		}
