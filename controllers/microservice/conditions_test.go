@@ -1,0 +1,148 @@
+package microservice
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// The schema of a Microservice's status admits all conditions that the controller can ever
+// set, together: a status with one more would be refused, and with it the ledger.
+func TestSchemaAdmitsAllConditions(t *testing.T) {
+	t.Parallel()
+	kinds := conditionsOfTheCode(t)
+	raw, err := os.ReadFile("../../config/crd/hlnr.io_microservices.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(raw, &crd); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range crd.Spec.Versions {
+		limit := v.Schema.OpenAPIV3Schema.Properties["status"].Properties["conditions"].MaxItems
+		if limit == nil {
+			t.Fatalf("status.conditions of %s has no maxItems", v.Name)
+		}
+		if int64(len(kinds)) > *limit {
+			t.Errorf("the controller sets %d conditions, and %s admits %d: %s", len(kinds), v.Name, *limit, strings.Join(kinds, ", "))
+		}
+	}
+}
+
+// conditionsOfTheCode finds the types of all conditions that this package sets, in its
+// source: by status.Set, for the states of a plan, and by the functions of package status
+// that say whether all is well.
+func conditionsOfTheCode(t *testing.T) []string {
+	t.Helper()
+	found := map[string]bool{}
+	for _, kind := range states {
+		found[kind] = true
+	}
+	var conds []metav1.Condition
+	for _, set := range []func(*[]metav1.Condition, int64, string, string){status.Ready, status.Reconciling, status.Stalled} {
+		set(&conds, 1, "Played", "")
+		for _, c := range conds {
+			found[c.Type] = true
+		}
+	}
+	constants := stringConstants(t, "../../apis/v1alpha1")
+	calls := 0
+	for _, file := range parse(t, ".") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || !isCall(call, "status", "Set") {
+				return true
+			}
+			calls++
+			switch kind := call.Args[2].(type) {
+			case *ast.BasicLit:
+				text, err := strconv.Unquote(kind.Value)
+				if err != nil {
+					t.Errorf("the type of a condition is %s", kind.Value)
+				}
+				found[text] = true
+			case *ast.SelectorExpr:
+				if constants[kind.Sel.Name] == "" {
+					t.Errorf("the type of a condition is %s, which is not a constant of the API", kind.Sel.Name)
+				}
+				found[constants[kind.Sel.Name]] = true
+			case *ast.Ident:
+				if kind.Name != "kind" { // the loop over states
+					t.Errorf("the type of a condition is %s, which is not known", kind.Name)
+				}
+			default:
+				t.Errorf("the type of a condition is a %T", kind)
+			}
+			return true
+		})
+	}
+	if calls < 5 {
+		t.Errorf("the source has %d calls of status.Set: they are not found", calls)
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func isCall(call *ast.CallExpr, pkg, name string) bool {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || f.Sel.Name != name {
+		return false
+	}
+	x, ok := f.X.(*ast.Ident)
+	return ok && x.Name == pkg
+}
+
+// parse reads the source of the package in a directory, without its tests.
+func parse(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	names, err := fs.Glob(os.DirFS(dir), "*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), dir+"/"+name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// stringConstants gives the values of the string constants of a package, by name.
+func stringConstants(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, file := range parse(t, dir) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != len(spec.Names) {
+				return true
+			}
+			for i, name := range spec.Names {
+				if lit, ok := spec.Values[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					values[name.Name], _ = strconv.Unquote(lit.Value)
+				}
+			}
+			return true
+		})
+	}
+	return values
+}
