@@ -130,9 +130,8 @@ func (r *reporter) routed(row *row, out v1alpha1.DomainStatus, unserved *provide
 			v.Reason = cmp.Or(v.Late, v.Reason)
 		}
 		out.Reason, out.Message = v.Reason, status.Line(v.Message)
-		if prev != nil {
-			out.Backends = prev.Backends // They are what it carries, as far as is known.
-		}
+		out.Backends = r.carries(route, row) // As far as is known.
+		out.Backends = out.Backends[:min(len(out.Backends), maxBackends)]
 		return out
 	}
 	for _, b := range route.Backends {
@@ -146,6 +145,34 @@ func (r *reporter) routed(row *row, out v1alpha1.DomainStatus, unserved *provide
 	out.Programmed = true
 	if g := r.groupDecision(row.group); g != nil && row.pinned == "" && g.reason == reasonNoReadyEndpoints {
 		out.Reason, out.Message = g.reason, g.message
+	}
+	return out
+}
+
+// maxBackends is how many backends the status of a domain holds.
+const maxBackends = 16
+
+// carries is what the route of a row led to when it was programmed last, as far as is known. A
+// row that the last report does not have, in a route that was there, may have been another one
+// before it was edited: then it is what the rows did that are there no more.
+func (r *reporter) carries(route *routeDecision, of *row) []v1alpha1.DomainBackend {
+	if prev := r.before(of); prev != nil {
+		return prev.Backends
+	}
+	if _, there := r.live[route.Name]; !there {
+		return nil
+	}
+	var out []v1alpha1.DomainBackend
+	for i := range r.policy.Status.Domains {
+		is := &r.policy.Status.Domains[i]
+		if slices.ContainsFunc(r.out.rows, func(x *row) bool { return r.before(x) == is }) {
+			continue
+		}
+		for _, b := range is.Backends {
+			if !slices.ContainsFunc(out, func(x v1alpha1.DomainBackend) bool { return x.Release == b.Release }) {
+				out = append(out, b)
+			}
+		}
 	}
 	return out
 }

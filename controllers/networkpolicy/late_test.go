@@ -196,6 +196,40 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 	}
 }
 
+// A domain is edited while it moves from a group that closes: until the gateway has taken the
+// route, it serves the host of before, and that leads to the group that closes.
+func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
+	const renamed, again = "store.example.com", "store.example.org"
+	for name, edits := range map[string][]v1alpha1.Domain{
+		"another host":       {{Domain: renamed}},
+		"another host twice": {{Domain: renamed}, {Domain: again}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			closing := group("2-x", 3, "b 2.0.0 deprecated 0")
+			closing.Phase = v1alpha1.GroupClosing
+			w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+			w.pass()
+			for i := range 6 {
+				if i < len(edits) {
+					w.policy.Spec.Domains = []v1alpha1.Domain{edits[i]}
+				}
+				w.pass() // The gateway does not answer on what is written.
+				if got := w.traffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
+					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
+				}
+				w.now = w.now.Add(providers.Grace / 2)
+			}
+			w.settle()
+			want(t, "confirmed", w.traffic("2-x").Revision, 3)
+			want(t, "references", len(w.traffic("2-x").References), 0)
+		})
+	}
+}
+
 // A group ends although a route between groups is refused that never led to it.
 func TestGroupClosesBesideARefusedRoute(t *testing.T) {
 	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))

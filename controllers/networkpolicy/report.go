@@ -407,8 +407,7 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 // programmed last. One that never was leads nowhere, and nothing waits for it.
 func (r *reporter) ledTo(route *routeDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *row) bool {
-		before := r.before(row)
-		return before != nil && slices.ContainsFunc(before.Backends, func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
+		return slices.ContainsFunc(r.carries(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
 	})
 }
 
