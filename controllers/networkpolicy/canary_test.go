@@ -212,6 +212,33 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	want(t, "named then", len(w.traffic("2-x").References), 0)
 }
 
+// A domain without a field of the group is of the newest group: of two groups that hooks try it
+// leads to the newer one, as the guide says. The other one is tried at its own domain, and where it
+// has none the policy says nothing for which its hooks would wait.
+func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
+	const try = "try.example.com"
+	for name, own := range map[string]bool{"with domains of each": true, "with one domain": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf("")}}
+			if own {
+				w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try-{{.ReleaseGroupName}}.e.com", Release: canaryOf("")})
+			}
+			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+			w.settle()
+			w.ledger(asked(group("3-x", 0, "c 3.0.0 pending 0"), "c"), asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.settle()
+			want(t, "tried at", w.split(try), "3.0.0=100")
+			want(t, "the newer group", w.traffic("3-x").Canary, "c")
+			want(t, "domains of the other one", w.traffic("2-x").CanaryDomains, own)
+			if own {
+				want(t, "the other one is tried at", w.split("try-2-x.e.com"), "2.0.0=100")
+				want(t, "the other one", w.traffic("2-x").Canary, "b")
+			}
+		})
+	}
+}
+
 func TestDomainsOfCanariesOfGroups(t *testing.T) {
 	groups := []v1alpha1.ReleaseGroup{
 		group("2-x", 1, "d 2.0.0 active 100"),
