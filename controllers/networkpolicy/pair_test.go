@@ -1,16 +1,12 @@
 package networkpolicy
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,12 +14,11 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/test/simulate"
 )
 
-var (
-	pairLong  = flag.Int("pair.histories", 0, "histories that TestPlannerAndPolicies plays, each with a seed of its own; 0: a few hundred, or few with -short")
-	pairFirst = flag.Uint64("pair.seed", 0, "seed of the first history of TestPlannerAndPolicies, the next ones follow; 0: the same ones in the quick run, others each time with -pair.histories")
-)
+var pairs = simulate.Flags("pair", "TestPlannerAndPolicies")
 
 // pairOp is one thing that happens; a and b choose among what is there.
 type pairOp struct{ kind, a, b int }
@@ -92,7 +87,7 @@ var pairHappenings = []pairHappening{
 	{"plan that ends", 4, func(p *pair, a, b int) { p.plan(1 + b%4) }},
 	{"pods", 16, func(p *pair, a, b int) { p.pods() }},
 	{"pods of one", 3, func(p *pair, a, b int) {
-		if _, o, ok := choose(p.objects, a); ok && o.why == "" && o.ready < o.Replicas && p.free() > 0 {
+		if _, o, ok := choose(p.objects, a); ok && o.why == "" && o.ready < o.size() && p.free() > 0 {
 			o.ready++
 			p.endpoints()
 		}
@@ -232,6 +227,22 @@ var pairHappenings = []pairHappening{
 		}
 	}},
 	{"webhook", 1, func(p *pair, a, b int) { p.refuse = b%2 > 0 }},
+	{"load", 3, func(p *pair, a, b int) {
+		p.load = b % 9
+		p.say("all traffic of a group needs %d pods", p.load)
+	}},
+	{"quota of Services", 2, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			n.full = !n.full
+			p.say("policy %s can create Services: %t", name, !n.full)
+		}
+	}},
+}
+
+// pairFaults are the happenings that are faults of what surrounds planner and policies.
+var pairFaults = map[string]bool{
+	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
+	"remove": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
 }
 
 // pairDeck holds each happening as often as its share.
@@ -271,6 +282,10 @@ func playPair(ops []pairOp, start int) (p *pair) {
 	for _, x := range ops {
 		h := pairHappenings[pairDeck[x.kind]]
 		p.say("op %s %d %d", h.name, x.a, x.b)
+		p.stats.steps++
+		if pairFaults[h.name] {
+			p.stats.faults++
+		}
 		if h.do(p, x.a, x.b); p.err != nil {
 			return p
 		}
@@ -290,7 +305,7 @@ func (p *pair) epilogue() {
 		}
 	}
 	for _, n := range p.nets {
-		n.stuck = false
+		n.stuck, n.full = false, false
 		if n.gateways[pairGateway] == nil {
 			n.gateways[pairGateway] = gateway(80, gatewayv1.HTTPProtocolType, "")
 		}
@@ -304,6 +319,7 @@ func (p *pair) epilogue() {
 	}
 	for i := range p.ledger.Groups {
 		p.checkEnd(&p.ledger.Groups[i], plan.Notes)
+		p.checkNewest(&p.ledger.Groups[i], plan.Notes)
 	}
 }
 
@@ -327,6 +343,9 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
 		p.fail("the run of %s never ends: %s", g.Run.Release, said())
+	}
+	if p.heirInConflict(notes) {
+		return
 	}
 	if waits("TrafficUnconfirmed") && !dead {
 		p.fail("group %s: %s", g.Slug, said())
@@ -355,6 +374,49 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 }
 
+// heirInConflict reports whether an excluded group holds a domain that its heir needs. Each
+// waits for the other then, and says so: docs/design/findings.md lists it as open.
+func (p *pair) heirInConflict(notes []release.Note) bool {
+	if !slices.ContainsFunc(notes, func(n release.Note) bool { return n.Reason == "GroupExcluded" }) {
+		return false
+	}
+	for _, n := range p.nets {
+		if slices.ContainsFunc(n.policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Reason == reasonDomainConflict }) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkNewest: at rest a group is at its newest good version, as pins say, or it is reported
+// what it waits for.
+func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
+	for _, n := range notes {
+		if n.Slug != "" && n.Slug != g.Slug || n.Event {
+			continue
+		}
+		switch n.Reason {
+		case "Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "TooManyReleases", "AwaitingApproval", "AwaitingGroup", "TrafficLost":
+			return
+		}
+	}
+	wanted := ""
+	for _, c := range p.observe().Candidates {
+		r := g.Row(c.Release)
+		if c.Slug == g.Slug && (r == nil || r.Status != release.Error) && !(g.Failed.Version != "" && version.Compare(c.Version, g.Failed.Version) <= 0) && version.Compare(c.Version, wanted) > 0 {
+			wanted = c.Version
+		}
+	}
+	a := g.ActiveRow()
+	switch {
+	case g.Phase != release.Live || wanted == "":
+	case a == nil:
+		p.fail("newest: group %s has nothing active, and %s is offered", g.Slug, wanted)
+	case version.Compare(a.Version, wanted) < 0, a.Version != wanted && p.deniedIn(g, a.Version):
+		p.fail("newest: group %s is at %s, and %s is offered", g.Slug, a.Version, wanted)
+	}
+}
+
 // kind of a failure: what it says, without times and names.
 func (p *pair) kind() string {
 	if p.err == nil {
@@ -362,21 +424,6 @@ func (p *pair) kind() string {
 	}
 	_, text, _ := strings.Cut(p.err.Error()[12:], " ")
 	return text[:min(len(text), 14)]
-}
-
-// shortenPair takes out of a failing history what it fails without in the same way.
-func shortenPair(ops []pairOp, start int, kind string) *pair {
-	for size := len(ops) / 2; size > 0; size /= 2 {
-		for i := 0; i+size <= len(ops); {
-			fewer := slices.Delete(slices.Clone(ops), i, i+size)
-			if playPair(fewer, start).kind() == kind {
-				ops = fewer
-			} else {
-				i += size
-			}
-		}
-	}
-	return playPair(ops, start)
 }
 
 // told is what happened, and how it stands at the end.
@@ -410,58 +457,26 @@ func (p *pair) told() string {
 // a user would not expect it prints the seed, which plays it again with -pair.seed, and
 // the history made as short as possible.
 func TestPlannerAndPolicies(t *testing.T) {
-	n, from := *pairLong, *pairFirst
-	switch {
-	case n > 0 && from == 0:
-		from = uint64(time.Now().UnixNano())
-	case n > 0:
-	case from > 0:
-		n = 1
-	case testing.Short():
-		n, from = 30, 1
-	default:
-		n, from = 150, 1
-	}
-	var (
-		next, failed atomic.Uint64
-		lock         sync.Mutex
-		sum          pairStats
-		wait         sync.WaitGroup
-	)
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			var own pairStats
-			for failed.Load() == 0 {
-				seed := next.Add(1) - 1
-				if seed >= uint64(n) {
-					break
-				}
-				p := playPair(pairHistory(from + seed))
-				p.stats.histories = 1
-				own.add(p.stats)
-				if p.err != nil {
-					failed.CompareAndSwap(0, from+seed)
-				}
-			}
-			lock.Lock()
-			defer lock.Unlock()
-			sum.add(own)
-		})
-	}
-	wait.Wait()
-	t.Logf("played %d histories from seed %d: %d plans, %d passes, %d promotions, %d failed releases", sum.histories, from, sum.plans, sum.passes, sum.promotions, sum.failures)
-	if seed := failed.Load(); seed > 0 {
-		ops, start := pairHistory(seed)
-		p := shortenPair(ops, start, playPair(ops, start).kind())
-		t.Errorf("seed %d: %v\nagain: go test ./controllers/networkpolicy -run TestPlannerAndPolicies -pair.seed=%d\nin short:\n%s", seed, p.err, seed, p.told())
-	}
+	pairs.Run(t, simulate.Play{
+		Package: "./controllers/networkpolicy",
+		Quick:   30, Usual: 150, GC: 400,
+		Seed: func(seed uint64) ([]simulate.Count, error) {
+			p := playPair(pairHistory(seed))
+			return p.stats.counts(), p.err
+		},
+		Shrink: func(seed uint64) (error, string) {
+			ops, start := pairHistory(seed)
+			kind := playPair(ops, start).kind()
+			p := playPair(simulate.Shorten(ops, func(fewer []pairOp) bool { return playPair(fewer, start).kind() == kind }), start)
+			return p.err, p.told()
+		},
+	})
 }
 
-func (s *pairStats) add(x pairStats) {
-	s.histories += x.histories
-	s.plans += x.plans
-	s.passes += x.passes
-	s.promotions += x.promotions
-	s.failures += x.failures
+// counts of a history, for the sum of all.
+func (s pairStats) counts() []simulate.Count {
+	return []simulate.Count{
+		{What: "steps", N: s.steps}, {What: "faults", N: s.faults}, {What: "plans", N: s.plans}, {What: "passes", N: s.passes},
+		{What: "promotions", N: s.promotions}, {What: "failed releases", N: s.failures},
+	}
 }

@@ -26,6 +26,7 @@ type pair struct {
 	withdrawn []release.Withdrawal
 	refuse    bool // an admission webhook is down: what is created is refused
 	room      int  // pods that find room in the cluster; below 0: any number
+	load      int  // pods that all traffic of a group needs, where releases have autoscalers
 
 	ledger  release.Ledger
 	ms      *v1alpha1.Microservice // the ledger as policies read it
@@ -43,7 +44,7 @@ type pair struct {
 	stats   pairStats
 }
 
-type pairStats struct{ histories, plans, passes, promotions, failures int }
+type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
 
 // object is a release's VersionedMicroservice with its pods.
 type object struct {
@@ -51,13 +52,22 @@ type object struct {
 	up    time.Time // when its pods can be ready
 	ready int
 	why   string // they never are, and why
+	auto  bool   // it has an autoscaler, which does not go below Replicas
 }
 
 // front is a NetworkPolicy with its objects and its gateway.
 type front struct {
 	*world
-	serves map[string]map[string]int // what the gateway serves: by route, Services with weights
-	stuck  bool                      // its gateway accepts nothing
+	serves map[string]answering // what the gateway serves, by route
+	stuck  bool                 // its gateway takes nothing, and serves what it served, also what is deleted since
+}
+
+// answering is what a gateway serves of a route.
+type answering struct {
+	hosts    []string
+	releases map[string]int // and their weights; 0: for chosen requests
+	pinned   bool
+	deleted  bool // the route was deleted since
 }
 
 func newPair() *pair {
@@ -114,7 +124,7 @@ func (p *pair) policy(name string) *front {
 	w.policy.Name, w.policy.UID = name, ""
 	w.policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
 	w.now = p.now
-	n := &front{world: w, serves: map[string]map[string]int{}}
+	n := &front{world: w, serves: map[string]answering{}}
 	p.nets[name] = n
 	return n
 }
@@ -166,10 +176,32 @@ func (p *pair) loseRecord() {
 	p.remember()
 }
 
-func (o *object) size() int { return o.Replicas }
+// size is how many pods it is to have.
+func (o *object) size() int {
+	if o.Replicas == 0 {
+		return 0
+	}
+	return max(o.Replicas, o.Current)
+}
+
+// autoscalers give what serves the pods that its part of the load needs.
+func (p *pair) autoscalers() {
+	if p.load == 0 {
+		return
+	}
+	for i := range p.ledger.Groups {
+		for _, r := range p.ledger.Groups[i].Releases {
+			if o := p.objects[r.Release]; o != nil && o.Replicas > 0 && (r.Status == release.Active || r.Status == release.Canary) {
+				o.auto, o.Current = true, max(o.Replicas, (p.load*r.Weight+99)/100)
+				o.ready = min(o.ready, o.Current)
+			}
+		}
+	}
+}
 
 // pods lets pods come up, as far as there is room, and the objects report.
 func (p *pair) pods() (did bool) {
+	p.autoscalers()
 	for _, name := range sortedKeys(p.objects) {
 		o := p.objects[name]
 		n := min(o.size(), o.ready+p.free())
@@ -328,6 +360,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 // record writes the ledger.
 func (p *pair) record(plan release.Plan) {
 	for _, g := range plan.Ledger.Groups {
+		p.checkDenied(&g)
 		for _, r := range g.Releases {
 			was := release.Row{}
 			if i := slices.IndexFunc(p.ledger.Groups, func(x release.Group) bool { return x.Slug == g.Slug }); i >= 0 {
@@ -390,10 +423,20 @@ func (p *pair) retire(x release.Retire) bool {
 		delete(p.objects, x.Release)
 	} else {
 		p.say("shrink %s to %d", x.Release, x.Replicas)
-		k.Replicas, k.Unsettled, k.ready = x.Replicas, true, min(k.ready, x.Replicas)
+		if k.Replicas, k.Unsettled = x.Replicas, true; !k.auto || !p.active(x.Release) {
+			k.ready, k.Current, k.auto = min(k.ready, x.Replicas), 0, false
+		}
 	}
 	p.endpoints()
 	return true
+}
+
+// active reports whether a release is the active one of its group.
+func (p *pair) active(name string) bool {
+	return slices.ContainsFunc(p.ledger.Groups, func(g release.Group) bool {
+		r := g.Row(name)
+		return r != nil && r.Status == release.Active
+	})
 }
 
 // --- the policies and their gateways ---
@@ -413,6 +456,12 @@ func (p *pair) pass(name string, lag int) (did bool) {
 	out, _ := n.pass()
 	p.checkRoutes(name, f, out)
 	n.ms = p.ms
+	live := n.facts().live
+	for route, was := range n.serves {
+		if was.deleted = was.deleted || live[route] == nil; was.deleted {
+			n.serves[route] = was
+		}
+	}
 	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {
 		p.accept(name) // An Ingress has no answer.
 	}
@@ -428,18 +477,16 @@ func (p *pair) accept(name string) bool {
 	}
 	before := mustJSON(n.routes) + mustJSON(n.others)
 	n.accept()
-	n.serves = map[string]map[string]int{}
-	for route, live := range newDecider(n.facts()).live {
-		served := maps.Clone(live.Weights)
-		if served == nil {
-			served = map[string]int{}
-		}
+	n.serves = map[string]answering{}
+	d := newDecider(n.facts())
+	for route, live := range d.live {
+		now := answering{hosts: live.Hostnames, releases: map[string]int{}, pinned: live.Pinned()}
 		for _, s := range live.Services {
-			if _, weighed := served[s]; !weighed {
-				served[s] = 0
+			if r := d.releases[s]; r != "" {
+				now.releases[r] += live.Weights[s]
 			}
 		}
-		n.serves[route] = served
+		n.serves[route] = now
 	}
 	p.noteNamed()
 	return before != mustJSON(n.routes)+mustJSON(n.others)
@@ -460,10 +507,18 @@ func (n *front) names() map[string]string {
 		if d.former(live) {
 			continue // Nothing answers on it any more.
 		}
-		for s := range n.serves[name] {
-			if r := d.releases[s]; r != "" {
+		if was := n.serves[name]; !was.deleted {
+			for r := range was.releases {
 				out[r] = "served route " + name
 			}
+		}
+	}
+	for name, was := range n.serves {
+		if !was.deleted || was.pinned || !n.untaken(d, was.hosts) {
+			continue
+		}
+		for r := range was.releases {
+			out[r] = "served route " + name + ", which is deleted,"
 		}
 	}
 	for name, s := range n.services {
@@ -472,6 +527,17 @@ func (n *front) names() map[string]string {
 		}
 	}
 	return out
+}
+
+// untaken reports whether another route has some of these hosts by now, and the gateway has
+// not taken it. Until it has, that shows that it may serve the deleted one of before.
+func (n *front) untaken(d *decider, hosts []string) bool {
+	for name, live := range d.live {
+		if _, taken := n.serves[name]; !taken && !d.former(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *pair) noteNamed() {
@@ -516,6 +582,7 @@ func (p *pair) settle() {
 			did = p.accept(name) || did
 		}
 		if !did {
+			p.checkServed()
 			return
 		}
 	}
@@ -576,6 +643,40 @@ func (p *pair) checkRoutes(name string, f *facts, out *decision) {
 			}
 			if row := d.ledger.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
 				p.fail("policy %s: route %s of %v gives %d to %s, which is neither active nor canary", name, r.Name, r.Hostnames, b.Weight, of)
+			}
+		}
+	}
+}
+
+// deniedIn reports whether a version that a group holds is taken back.
+func (p *pair) deniedIn(g *release.Group, version string) bool {
+	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
+}
+
+// checkDenied: with the first plan after its denial a canary loses its traffic.
+func (p *pair) checkDenied(g *release.Group) {
+	for _, r := range g.Releases {
+		if g.Phase == release.Live && !p.spec.Paused && r.Status == release.Canary && (r.Weight > 0 || r.Match || r.Mirror > 0) && p.deniedIn(g, r.Version) {
+			p.fail("%s is denied, and keeps %d%%", r.Release, r.Weight)
+		}
+	}
+}
+
+// checkServed: where all have done their work, no gateway gives a share of its traffic to a
+// denied version that is not the active one of its group.
+func (p *pair) checkServed() {
+	for i := range p.ledger.Groups {
+		g := &p.ledger.Groups[i]
+		for _, r := range g.Releases {
+			if g.Phase != release.Live || p.spec.Paused || r.Status == release.Active || !p.deniedIn(g, r.Version) {
+				continue
+			}
+			for name, n := range p.nets {
+				for route, s := range n.serves {
+					if !n.stuck && !n.full && !s.pinned && s.releases[r.Release] > 0 && n.gateways[pairGateway] != nil && n.traffic(g.Slug).Revision == g.TrafficRevision {
+						p.fail("policy %s: route %s serves %d%% of %s, which is denied", name, route, s.releases[r.Release], r.Release)
+					}
+				}
 			}
 		}
 	}

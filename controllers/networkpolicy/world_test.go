@@ -61,6 +61,8 @@ type world struct {
 	// probed is what gateways answered to probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
+	// full says that no Service can be created, for a quota that may be raised.
+	full bool
 	// lag keeps EndpointSlices of following Services as they were.
 	lag    map[string]string
 	noAPI  bool
@@ -237,11 +239,16 @@ func (w *world) pass() (*decision, v1alpha1.NetworkPolicyStatus) {
 
 // carryOut does what apply.go does, in the same order.
 func (w *world) carryOut(f *facts, out *decision) writes {
-	done := writes{changed: map[string]bool{}, refused: map[string]*status.Error{}}
+	done, failed := writes{changed: map[string]bool{}, refused: map[string]*status.Error{}}, false
 	w.services, w.routes = maps.Clone(w.services), maps.Clone(w.routes)
 	for _, s := range out.services {
 		if w.foreign[s.Name] {
 			done.refused[serviceKey(s.Name)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("Service %q exists", s.Name)}
+			continue
+		}
+		if w.full && w.services[s.Name] == nil {
+			done.refused[serviceKey(s.Name)] = &status.Error{Class: status.Transient, Reason: "QuotaExceeded", Err: fmt.Errorf("Service %q: exceeded quota", s.Name)}
+			failed = true
 			continue
 		}
 		built := s.Build(f.policy, "shop")
@@ -276,6 +283,10 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		if len(route.objects) == 0 {
 			continue // One of a former provider that is so already.
 		}
+		if cause, missing := f.restsOnFailed(route, out, done); missing {
+			done.refused[routeName(route.Name)] = cause
+			continue
+		}
 		if u, ok := route.objects[0].(*unstructured.Unstructured); ok {
 			put(route.Name, u.DeepCopy())
 			continue
@@ -300,6 +311,9 @@ func (w *world) carryOut(f *facts, out *decision) writes {
 		done.changed[routeName(route.Name)] = true
 		w.writes++
 		w.routes[route.Name] = next
+	}
+	if failed {
+		return done
 	}
 	for _, o := range slices.Concat(surplus(f, out), out.deleteShared) {
 		w.writes++
