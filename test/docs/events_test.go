@@ -1,0 +1,82 @@
+package docs
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// deliverable are the events of GitHub's webhooks by the names that its settings have for
+// them; "": every GitHub App gets them, and there is nothing to choose.
+var deliverable = map[string]string{
+	"create": "Branch or tag creation", "delete": "Branch or tag deletion", "pull_request": "Pull requests", "push": "Pushes",
+	"release": "Releases", "repository": "Repositories", "package": "Packages", "registry_package": "Registry packages",
+	"installation": "", "installation_repositories": "",
+}
+
+// chosen finds the events of a webhook that the guide names.
+var (
+	chosen = regexp.MustCompile(`(?s)content type .application/json., the secret, and the\s+events (.*?):`)
+	named  = regexp.MustCompile(`\*([A-Z][^*]+)\*`)
+)
+
+// TestEventsOfWebhooks: the guide names the events that the code follows, and no other.
+func TestEventsOfWebhooks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "guides", "previews.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, list := range chosen.FindAllStringSubmatch(string(text), -1) {
+		for _, event := range named.FindAllStringSubmatch(list[1], -1) {
+			told = append(told, strings.Join(strings.Fields(event[1]), " "))
+		}
+	}
+	var followed []string
+	for _, event := range keysOf(t, "controllers/githubrepository", "looked", "packaged") {
+		name, ok := deliverable[event]
+		if !ok {
+			t.Errorf("the code follows the event %q: add the name that GitHub's settings have for it", event)
+		}
+		if name != "" {
+			followed = append(followed, name)
+		}
+	}
+	slices.Sort(told)
+	slices.Sort(followed)
+	if diff := cmp.Diff(followed, told); diff != "" || len(told) == 0 {
+		t.Errorf("events of webhooks (-code +guide):\n%s", diff)
+	}
+}
+
+// keysOf are the keys of maps that variables below dir are made with.
+func keysOf(t *testing.T, dir string, variables ...string) []string {
+	t.Helper()
+	var keys []string
+	for _, file := range sources(t, dir) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 || !slices.Contains(variables, spec.Names[0].Name) {
+				return true
+			}
+			if made, ok := spec.Values[0].(*ast.CompositeLit); ok {
+				for _, element := range made.Elts {
+					if pair, ok := element.(*ast.KeyValueExpr); ok {
+						if key, ok := literal(pair.Key); ok {
+							keys = append(keys, key)
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+	return keys
+}
