@@ -140,22 +140,32 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	return e, nil
 }
 
-// beginning gives the fields that are whole in the beginning of an object of JSON, as an
-// object.
+// read are the fields of a payload that an Event is made of.
+var read = map[string]bool{
+	"action": true, "number": true, "repository": true, "pull_request": true, "package": true, "registry_package": true,
+}
+
+// maxFields of a payload that are looked at: GitHub's have some dozens.
+const maxFields = 1000
+
+// beginning gives those of the fields which are read that are whole in the beginning of an
+// object of JSON, as an object.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
 		return text
 	}
-	for {
+	for range maxFields {
 		name, err := d.Token()
 		key, ok := name.(string)
 		var value json.RawMessage
 		if err != nil || !ok || d.Decode(&value) != nil {
 			break
 		}
-		whole[key] = value
+		if read[key] {
+			whole[key] = value
+		}
 	}
 	object, _ := json.Marshal(whole) // what was decoded can be encoded
 	return object

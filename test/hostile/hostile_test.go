@@ -92,6 +92,61 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := scan(ctx, t, endless)
 		return err
 	},
+	"answers of hooks, packed": func(ctx context.Context, t testing.TB) error {
+		return call(ctx, t, packed("[", "{},", "{}]"))
+	},
+	"answers of hooks that never end": func(ctx context.Context, t testing.TB) error {
+		return call(ctx, t, endless)
+	},
+	"answers of hooks of one long line": func(ctx context.Context, t testing.TB) error {
+		return call(ctx, t, packed("", "a", ""))
+	},
+	"answers of Prometheus, packed": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofPrometheus, packed(vector+"[", sample+",", sample+"]}}"))
+	},
+	"answers of Prometheus that are as large as they may be": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofPrometheus, filled(vector+"[", sample+",", sample+"]}}"))
+	},
+	"answers of Prometheus of one deep sample": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofPrometheus, filled(vector, "[", ""))
+	},
+	"warnings of Prometheus without number": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofPrometheus, filled(`{"status":"success","warnings":[`, `"",`, `""],"data":{"resultType":"vector","result":[]}}`))
+	},
+	"answers of Prometheus that never end": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofPrometheus, endless)
+	},
+	"answers of web metrics, packed": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofWeb, packed("[", "{},", "{}]"))
+	},
+	"answers of web metrics of countless objects": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofWeb, filled("[", "{},", "{}]"))
+	},
+	"answers of web metrics of countless lists": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofWeb, filled("[", "[0],", "[0]]"))
+	},
+	"answers of web metrics that are deep": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofWeb, filled("", "[", ""))
+	},
+	"answers of web metrics that never end": func(ctx context.Context, t testing.TB) error {
+		return measure(ctx, t, ofWeb, endless)
+	},
+	"deliveries of the longest payload that anybody sends": func(ctx context.Context, t testing.TB) error {
+		return deliver(ctx, t, []byte("guessed"), github.MaxPayload, "[", "{},", "{}]")
+	},
+	"signed deliveries of the longest payload": func(ctx context.Context, t testing.TB) error {
+		return deliver(ctx, t, signing, github.MaxPayload, `{"commits":[`, "{},", "{}]}")
+	},
+	"signed deliveries of countless fields": func(ctx context.Context, t testing.TB) error {
+		var fields strings.Builder
+		for n := 0; fields.Len() < 1<<20; n++ {
+			fmt.Fprintf(&fields, `"%x":0,`, n)
+		}
+		return deliver(ctx, t, signing, 2<<20, "{", fields.String(), `"a":0}`)
+	},
+	"signed deliveries of countless fields, that are kept": func(ctx context.Context, t testing.TB) error {
+		return deliver(ctx, t, signing, 1<<20, "{", `"a":[[],{}],`, `"a":0}`)
+	},
 }
 
 var shop = github.Repo{Owner: "acme", Name: "shop"}
