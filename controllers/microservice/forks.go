@@ -3,6 +3,9 @@ package microservice
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,15 +16,27 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
+// lookForSecrets is when to look again for a Secret that the release of a fork waits for: no
+// watch tells of it.
+const lookForSecrets = time.Minute
+
 // confined gives the Microservice as releases of forks are built from it: its template
 // names no Secret that holds a credential of the API server. Only the server knows the
-// types of Secrets. One that cannot be read may be such a one: nothing is built then.
+// types of Secrets. One that cannot be read may be such a one: nothing is built then. One that
+// does not exist may become such a one, and is not looked at again: the release waits for it
+// where its pods would, and is built without it where it is optional.
 func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*v1alpha1.Microservice, error) {
 	credentials := map[string]bool{}
-	for _, name := range resources.Secrets(&ms.Spec.Template.Spec) {
+	needed := resources.Secrets(&ms.Spec.Template.Spec)
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		var secret corev1.Secret
 		err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, &secret)
 		if apierrors.IsNotFound(err) {
+			if needed[name] {
+				return nil, status.NewWaiting(reasonConfigurationMissing, lookForSecrets, fmt.Errorf(
+					"Secret %q does not exist, and a fork gets no credentials of the API server: create it, so that its type is known, or mark it optional", name))
+			}
+			credentials[name] = true
 			continue
 		}
 		if apierrors.IsForbidden(err) {

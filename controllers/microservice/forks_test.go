@@ -26,6 +26,7 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 	}
 	s := begin(t, func(ms *v1alpha1.Microservice) {
 		ms.Spec.Template.Spec.Volumes = []corev1.Volume{volume("token", "deployer-token"), volume("database", "database"), volume("later", "not-there-yet")}
+		ms.Spec.Template.Spec.Volumes[2].Secret.Optional = new(true)
 	})
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "deployer"}})
 	s.create(&corev1.Secret{
@@ -53,7 +54,7 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 		return names
 	}
 	same(t, "Secrets of the repository's own release", secrets("1.1.0"), []string{"deployer-token", "database", "not-there-yet"})
-	same(t, "Secrets of the fork's release", secrets("abc"), []string{"database", "not-there-yet"})
+	same(t, "Secrets of the fork's release", secrets("abc"), []string{"database"})
 }
 
 // A namespace that does not let the manager read its Secrets gets no release of a fork, whose
@@ -96,4 +97,44 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 		versions = append(versions, child.Spec.SemVer.Version)
 	}
 	same(t, "releases", versions, []string{"1.1.0"})
+}
+
+// A Secret that is made after a fork's release would get into its pods unseen. The release
+// waits for one without which its pods do not start, and is made without one that is optional.
+func TestForksWaitForSecrets(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "deployer-token"}}}}
+	})
+	s.offer("1.1.0")
+	p := &v1alpha1.ImagePolicy{}
+	s.get("shop", p)
+	fork := p.Status.Releases[0]
+	fork.SemVer.Name, fork.Group, fork.Level, fork.PullRequest, fork.Fork = "patch-1", "patch-1-7", v1alpha1.LevelPreview, 7, true
+	fork.SemVer.Version = "abc"
+	p.Status.Releases = []v1alpha1.OfferedRelease{fork}
+	if err := env.Client.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		_, _ = s.pass() // It may end with the refusal.
+	}
+	var releases v1alpha1.VersionedMicroserviceList
+	if err := env.Client.List(t.Context(), &releases, client.InNamespace(s.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	ms := &v1alpha1.Microservice{}
+	s.get("shop", ms)
+	if said := fmt.Sprint(ms.Status.Conditions); len(releases.Items) > 0 || !strings.Contains(said, `Secret "deployer-token"`) {
+		t.Errorf("%d releases while their Secret does not exist; said: %s", len(releases.Items), said)
+	}
+	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "deployer"}})
+	s.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "deployer-token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "deployer"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	})
+	s.play()
+	if v := s.release("abc").Spec.Template.Spec.Volumes[0]; v.Secret != nil {
+		t.Errorf("the fork's pods get Secret %q", v.Secret.SecretName)
+	}
 }

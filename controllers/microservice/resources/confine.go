@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,15 +21,16 @@ func confine(pod *corev1.PodSpec) {
 	}
 }
 
-// Secrets gives the names of the Secrets whose content a pod gets, in order.
-func Secrets(pod *corev1.PodSpec) []string {
-	names := map[string]bool{}
-	visit(pod, func(s Source, _ *string, _ bool) {
+// Secrets gives the names of the Secrets whose content a pod gets, and whether it does not
+// start without them.
+func Secrets(pod *corev1.PodSpec) map[string]bool {
+	needed := map[string]bool{}
+	visit(pod, func(s Source, _ *string, optional bool) {
 		if s.Kind == KindSecret {
-			names[s.Name] = true
+			needed[s.Name] = needed[s.Name] || !optional
 		}
 	})
-	return slices.Sorted(maps.Keys(names))
+	return needed
 }
 
 // WithoutSecrets takes Secrets from a pod: their variables go, and their volumes are

@@ -1,6 +1,8 @@
 package resources
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -43,7 +45,7 @@ func TestForksGetNoCredentials(t *testing.T) {
 			}}}},
 		},
 	}
-	if diff := cmp.Diff([]string{"database", "deployer-token"}, Secrets(&pod)); diff != "" {
+	if diff := cmp.Diff([]string{"database", "deployer-token"}, slices.Sorted(maps.Keys(Secrets(&pod)))); diff != "" {
 		t.Errorf("Secrets (-want +got):\n%s", diff)
 	}
 	confine(&pod)
