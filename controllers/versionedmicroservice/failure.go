@@ -58,7 +58,7 @@ const (
 func diagnose(o *observed, row mirror, now time.Time) failure {
 	all, tried := []failure{refused(o.own())}, 0
 	for i := range o.pods {
-		if o.pods[i].DeletionTimestamp != nil {
+		if over(&o.pods[i]) {
 			continue
 		}
 		found := diagnosePod(o, row, &o.pods[i], now)
@@ -88,6 +88,13 @@ func diagnose(o *observed, row mirror, now time.Time) failure {
 	})
 	worst.look = look
 	return worst
+}
+
+// over reports whether a pod is deleted, or has ended. The pods of a Deployment restart
+// their containers without end: what ended for good was evicted, or ended with its node,
+// and stays until somebody collects it. Another pod took its place.
+func over(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // containersReady reports whether a pod runs, and all of its containers are ready.
@@ -227,7 +234,7 @@ func crashed(c corev1.ContainerStatus, who string) failure {
 	if end == nil {
 		end = c.LastTerminationState.Terminated
 	}
-	if end == nil {
+	if end == nil || lost(end) && (c.State.Waiting == nil || c.State.Waiting.Reason != hlnr.FailureCrashLoopBackOff) {
 		return failure{}
 	}
 	how := fmt.Sprintf("exited with code %d", end.ExitCode)
@@ -238,6 +245,12 @@ func crashed(c corev1.ContainerStatus, who string) failure {
 		how += " (" + end.Reason + ")"
 	}
 	return failure{reason: hlnr.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
+}
+
+// lost reports whether nobody saw how a container ended: its node, or the container
+// runtime, went with it.
+func lost(end *corev1.ContainerStateTerminated) bool {
+	return end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown"
 }
 
 // grace is what a container without probes of its own in the template is given, and

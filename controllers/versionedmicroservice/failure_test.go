@@ -191,6 +191,52 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 	}
 }
 
+// TestEndedFromOutside: a pod that was evicted, or ended with its node, is no crash, and does
+// not hide what keeps the pod in its place from running.
+func TestEndedFromOutside(t *testing.T) {
+	t.Parallel()
+	shop := func(c corev1.ContainerStatus) corev1.Pod {
+		c.Name, c.Image = "shop", "r/shop:1"
+		return corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{c}}}
+	}
+	ended := func(code int32, reason string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, FinishedAt: metav1.NewTime(noon.Add(-time.Hour))}}
+	}
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
+	gone := func(phase corev1.PodPhase, reason string, state corev1.ContainerState) corev1.Pod {
+		pod := shop(corev1.ContainerStatus{State: state})
+		pod.Status.Phase, pod.Status.Reason = phase, reason
+		return pod
+	}
+	noRoom := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available"}}}}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"evicted, and its successor has no room":        {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, hlnr.FailureUnschedulable},
+		"evicted while it was killed for its memory":    {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, hlnr.FailureUnschedulable},
+		"the node shut down, no room":                   {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, hlnr.FailureUnschedulable},
+		"the node shut down, and it ended well":         {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, hlnr.FailureUnschedulable},
+		"evicted long ago, its successor is starting":   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
+		"evicted, and its successor crashes":            {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, hlnr.FailureCrashLoopBackOff},
+		"the node started anew, the container starts":   {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
+		"the container runtime lost it":                 {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
+		"its end was not seen, and it ended too often":  {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, hlnr.FailureCrashLoopBackOff},
+		"the node started anew, and the container ends": {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, hlnr.FailureCrashLoopBackOff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &observed{release: newRelease("default", 1), pods: test.pods}
+			if got := diagnose(o, mirror{}, noon); got.reason != test.want {
+				t.Errorf("%q (%s), want %q", got.reason, got.message, test.want)
+			}
+		})
+	}
+}
+
 // TestWhoseFaultARefusalIs: a webhook that is down, and a server that cannot decide, are
 // not the release's own fault; a decision against the pod is.
 func TestWhoseFaultARefusalIs(t *testing.T) {
