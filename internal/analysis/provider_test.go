@@ -150,6 +150,7 @@ func TestPrometheusAnswers(t *testing.T) {
 		"bad gateway":             {502, `<html>`, answered{reason: ServerError}},
 		"unavailable":             {503, `starting`, answered{reason: ServerError}},
 		"redirect to another":     {302, ``, answered{reason: BadAnswer}},
+		"too many values":         {200, success("vector", `[`+strings.Repeat(`{},`, 100_000)+`{}]`), answered{reason: TooLarge}},
 		"too large":               {200, vector("1") + strings.Repeat(" ", outbound.DefaultMaxBody), answered{reason: TooLarge}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -356,7 +357,9 @@ func TestWebAnswers(t *testing.T) {
 		"not allowed":            {403, `{"score": 1}`, `body.score`, answered{reason: Unauthorized}},
 		"too large":              {200, `"` + strings.Repeat("a", outbound.DefaultMaxBody) + `"`, `size(body)`, answered{reason: TooLarge}},
 		"too costly":             {200, `[` + strings.Repeat("1,", 2000) + `1]`, `size(body.filter(a, body.exists(b, b == a + 1.0)))`, answered{reason: BadAnswer}},
-		"too deep":               {200, strings.Repeat("[", 20000), `body`, answered{reason: BadAnswer}},
+		"too deep":               {200, strings.Repeat("[", 20000), `body`, answered{reason: TooLarge}},
+		"too many values":        {200, `[` + strings.Repeat(`{"":0},`, 100_000) + `0]`, `size(body)`, answered{reason: TooLarge}},
+		"many values":            {200, `[` + strings.Repeat(`0,`, 8000) + `0]`, `size(body)`, answered{value: 8001}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,8 +25,12 @@ type sender struct {
 	now                    func() time.Time
 }
 
+// maxElements are the values of an answer in JSON. Each may take some hundred bytes once
+// it is decoded, and as many answers as there are workers are decoded at a time.
+const maxElements = 1 << 13
+
 // options of all clients. The time for a question is the context's.
-var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, Redirects: 3}
+var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, MaxElements: maxElements, Redirects: 3}
 
 func newSender(config Config) (*sender, error) {
 	s := &sender{policy: config.Outbound, operatorPolicy: config.Outbound, secrets: config.Secrets, userAgent: config.UserAgent, now: config.Now}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/certs/certstest"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
@@ -83,6 +88,9 @@ var cases = map[string]func(context.Context, testing.TB) error{
 	"an answer of GitHub that never ends": func(ctx context.Context, t testing.TB) error {
 		_, err := client(t, endless).Tags(ctx, shop)
 		return err
+	},
+	"as many answers to metrics at once as are read": func(ctx context.Context, t testing.TB) error {
+		return measureAll(ctx, t, "["+strings.Repeat(`{"":0},`, 149_000)+"0]")
 	},
 	"a list of tags, packed": func(ctx context.Context, t testing.TB) error {
 		_, err := scan(ctx, t, packed(`{"tags":[`, `"a",`, `"a"]}`))
@@ -190,6 +198,54 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 	}))
 	t.Cleanup(server.Close)
 	return registry.New(registry.Options{Outbound: registrytest.Outbound()}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
+}
+
+// measureAll has as many metrics asked as the manager asks at a time, of hosts and namespaces
+// that share its workers, and gives what is wrong with one of the answers.
+func measureAll(ctx context.Context, t testing.TB, text string) error {
+	t.Helper()
+	const hosts, each = 4, 8
+	listener, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	woken := make(chan types.NamespacedName, hosts*each)
+	m, err := analysis.New(analysis.Config{Outbound: loopback(t), QueriesPerSecond: 1000, Wake: func(key types.NamespacedName) { woken <- key }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := map[types.NamespacedName]analysis.Request{}
+	for host := range hosts {
+		for i := range each {
+			key := types.NamespacedName{Namespace: fmt.Sprintf("team-%d", (host+i)%each), Name: fmt.Sprintf("shop-%d", host)}
+			url := fmt.Sprintf("http://127.0.0.%d:%d", host+1, listener.Addr().(*net.TCPAddr).Port)
+			requests[key] = analysis.Request{
+				At:     time.Now(),
+				Spec:   v1alpha1.CanaryAnalysis{Interval: "1m", Metrics: []v1alpha1.AnalysisMetric{{Name: "score", Web: &v1alpha1.WebMetric{URL: url, Value: "size(body)"}}}},
+				Canary: analysis.Target{Namespace: key.Namespace, Microservice: key.Name, Group: "release", Release: key.Name, Version: "1.0.0"},
+			}
+			m.Ask(key, requests[key])
+		}
+	}
+	for range hosts * each {
+		select {
+		case key := <-woken:
+			round, _ := m.Ask(key, requests[key])
+			for _, x := range round.Measurements {
+				if x.Result != v1alpha1.MeasurementError {
+					return nil
+				}
+				err = errors.New(x.Message)
+			}
+		case <-ctx.Done():
+			t.Fatal("the answers do not come")
+		}
+	}
+	return err
 }
 
 // packed answers with a text of 15 MiB in some kilobytes.
