@@ -341,11 +341,11 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	if g.Phase == release.Closing {
 		p.fail("group %s is still closing: %s", g.Slug, said())
 	}
-	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
-		p.fail("the run of %s never ends: %s", g.Run.Release, said())
-	}
 	if p.heirInConflict(notes) {
 		return
+	}
+	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
+		p.fail("the run of %s never ends: %s", g.Run.Release, said())
 	}
 	if waits("TrafficUnconfirmed") && !dead {
 		p.fail("group %s: %s", g.Slug, said())
@@ -399,6 +399,9 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 		case "Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "TooManyReleases", "AwaitingApproval", "AwaitingGroup", "TrafficLost":
 			return
 		}
+	}
+	if p.heirInConflict(notes) {
+		return
 	}
 	wanted := ""
 	for _, c := range p.observe().Candidates {

@@ -366,6 +366,7 @@ var pins = []scene{
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
+		h.withdraw("1.0.0", Gone) // of two reasons one is reported, whatever their order
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})

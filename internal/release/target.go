@@ -138,9 +138,11 @@ func (s *scope) takenBack(release string) WithdrawReason {
 	if a := s.g.ActiveRow(); a != nil && a.Release == release {
 		return ""
 	}
-	why, out := s.withdrawn(s.versionOf(release))
-	if !out || why != Denied && why != Gone {
-		return ""
+	version, why := s.versionOf(release), WithdrawReason("")
+	for _, w := range s.o.Withdrawn { // of two reasons the denial is reported, in any order
+		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "") && (w.Reason == Denied || w.Reason == Gone && why == "") {
+			why = w.Reason
+		}
 	}
 	return why
 }
