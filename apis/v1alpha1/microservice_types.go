@@ -308,6 +308,7 @@ type GroupPin struct {
 
 // CanaryStrategy is the way of a new release to the main traffic.
 // +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps is a steps[].name, and a number is none"
+// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
 	// steps in order. After the last one the release becomes active.
 	// +required

@@ -2,6 +2,7 @@ package microservice
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,30 @@ func TestLedgerIsKept(t *testing.T) {
 			t.Fatalf("a ledger that is read and written is another one:\n%s\n%s", raw, rewritten)
 		}
 	})
+}
+
+// What does not fit into the schema of the status makes the server refuse the whole
+// ledger, and with it each abort: outcomes quote what users wrote, and labels are edited.
+func TestLedgerFitsItsSchema(t *testing.T) {
+	t.Parallel()
+	row := release.Row{Decision: &release.Handled{Outcome: strings.Repeat(`\u200b`, 63)}}
+	if got := writeRow(row).Decision.Outcome; len(got) > 256 {
+		t.Errorf("an outcome of %d bytes is written, at most 256 are admitted", len(got))
+	}
+	for name, test := range map[string]struct{ level, number, want string }{
+		"as it was made":    {"Candidate", "", "Candidate"},
+		"edited":            {"Mine", "", "Release"},
+		"removed":           {"", "", "Release"},
+		"a preview, edited": {"Mine", "17", "Preview"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c v1alpha1.VersionedMicroservice
+			c.Labels = map[string]string{v1alpha1.LabelLevel: test.level, v1alpha1.LabelPullRequest: test.number}
+			if got := readChild(&c, &v1alpha1.Microservice{}).Level; got != test.want {
+				t.Errorf("level = %q, want %q", got, test.want)
+			}
+		})
+	}
 }
 
 func word(t *rapid.T, label string) string {

@@ -143,17 +143,18 @@ func (w *world) lookIn(d time.Duration) {
 	}
 }
 
-// maxBy is the schema's bound on a decision's author in the ledger.
-const maxBy = 253
+// The schema's bounds on a decision in the ledger: its author, and what came of it.
+const maxBy, maxOutcome = 253, 256
 
 // readChild gives the planner's view of a release's object.
 func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Child {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
 	number, _ := strconv.ParseInt(c.Labels[v1alpha1.LabelPullRequest], 10, 64)
+	number = max(0, number)
 	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionAvailable)
 	child := release.Child{
 		Release: c.Name, Slug: c.Spec.Group, Name: c.Spec.SemVer.Name,
-		Level: c.Labels[v1alpha1.LabelLevel], PullRequest: number, Version: c.Spec.SemVer.Version,
+		Level: levelOf(c.Labels[v1alpha1.LabelLevel], number), PullRequest: number, Version: c.Spec.SemVer.Version,
 		Config:      c.Annotations[resources.AnnotationConfig],
 		Created:     c.CreationTimestamp.Time,
 		Terminating: !c.DeletionTimestamp.IsZero(),
@@ -173,6 +174,18 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}
 	return child
+}
+
+// levelOf is the level of a release by its label. Labels may be edited: with a level
+// that the schema of the status does not know, no ledger could be written any more.
+func levelOf(label string, pullRequest int64) string {
+	switch level := v1alpha1.ReleaseLevel(label); {
+	case level == v1alpha1.LevelRelease, level == v1alpha1.LevelCandidate, level == v1alpha1.LevelPreview:
+		return label
+	case pullRequest > 0:
+		return string(v1alpha1.LevelPreview)
+	}
+	return string(v1alpha1.LevelRelease)
 }
 
 // observeSource reads what is offered, and what is taken back. A referent that is missing

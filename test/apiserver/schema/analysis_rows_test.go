@@ -36,6 +36,10 @@ var analysisRows = map[string]row{
 	"analysis metric twice": {kind: "Microservice", patch: analysisPatch(`metrics: ` + repeat(`{name: a, successRate: {}, thresholdRange: {min: 99}}`, 2)), refused: "Duplicate value"},
 	"analysis typo":         {kind: "Microservice", patch: analysisWith(`intervall: 1m`), refused: `unknown field "` + analysisPath + `.intervall"`},
 
+	"analysis of no requests": {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0}], analysis: {metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}]}}}}`, refused: "no step sends requests to the canary"},
+	"analysis of chosen ones": {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0, match: true}], analysis: {metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}]}}}}`},
+	"analysis of copies":      {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0, mirrorPercent: 1}], analysis: {metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}]}}}}`},
+
 	"analysis interval least":      {kind: "Microservice", patch: analysisWith(`interval: 10s`)},
 	"analysis interval most":       {kind: "Microservice", patch: analysisWith(`interval: 1h`)},
 	"analysis interval too short":  {kind: "Microservice", patch: analysisWith(`interval: 9s, provider: {timeout: 1s}`), refused: "analysis.interval must be between 10s and 1h"},

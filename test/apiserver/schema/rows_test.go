@@ -311,6 +311,7 @@ var releaseRows = map[string]row{
 	"vsvc decision unknown":           {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Abort, id: a}}`, refused: `supported values: "Continue", "Adopt", "Deprecate", "Retry"`},
 	"vsvc decision without id":        {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Adopt, id: ""}}`, refused: "spec.decision.id"},
 	"vsvc decision's step empty":      {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Continue, id: a, step: ""}}`, refused: "spec.decision.step"},
+	"vsvc decision's step of signs":   {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Continue, id: a, step: "\u200b"}}`, refused: "step is the name of a step of the canary, or its number from 1"},
 	"vsvc decision's reason too long": {kind: "VersionedMicroservice", patch: `spec: {decision: {action: Adopt, id: a, reason: ` + long(257) + `}}`, refused: "spec.decision.reason"},
 
 	"vsvc scaled":               {kind: "VersionedMicroservice", update: true, patch: `spec: {replicas: 3}`},
