@@ -533,6 +533,23 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	return "", false
 }
 
+// denied says that a person took a version back: it gets no traffic while another release
+// can have it, and neither a pin nor a pause protects it.
+func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
+
+// withdrawnFor says that a version is taken back for a reason, alone or with its group.
+func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
+	return slices.ContainsFunc(s.o.Withdrawn, func(w Withdrawal) bool {
+		return w.Slug == s.g.Slug && w.Reason == reason && (w.Version == version || w.Version == "")
+	})
+}
+
+// activeDenied says that what is active is to make room for another release.
+func (s *scope) activeDenied() bool {
+	a := s.g.ActiveRow()
+	return a != nil && s.denied(a.Version)
+}
+
 // closed says that the source of a group is closed, and that what is left of it has
 // been kept for long enough.
 func (b *book) closed(slug string) bool {

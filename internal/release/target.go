@@ -37,8 +37,15 @@ func aim(s *scope) {
 // nothing of it starts.
 const PinsConflict = "PinsConflict"
 
-// hold keeps the group where it is, with what is under way, unless that is withdrawn.
+// hold keeps the group where it is, with what is under way, unless that is withdrawn. An
+// active release that is denied makes room all the same.
 func (s *scope) hold(reason string) {
+	if s.activeDenied() {
+		if t := s.latest(); t.Reason == "Latest" {
+			s.g.Target = t
+			return
+		}
+	}
 	t := Target{Reason: reason}
 	if a := s.g.ActiveRow(); a != nil {
 		t.Release = a.Release
@@ -101,8 +108,16 @@ func (s *scope) aimPinned(p Pin) {
 		return
 	}
 	if why := s.takenBack(target); why != "" {
-		s.state(s.g.Row(target), true, "PinnedVersionMissing", fmt.Sprintf("version %s that group %s is pinned to is withdrawn (%s): nothing is started; offer it again, or remove the pin", s.versionOf(target), s.g.Name, why))
 		s.hold("PinnedVersionMissing")
+		follows := ": nothing is started"
+		switch a := s.g.ActiveRow(); {
+		case a == nil || a.Release != target:
+		case s.g.Target.Release == target:
+			follows = ", and serves on: nothing is left in its place"
+		default:
+			follows = ", and makes room for " + s.versionOf(s.g.Target.Release)
+		}
+		s.state(s.g.Row(target), true, "PinnedVersionMissing", fmt.Sprintf("version %s that group %s is pinned to is withdrawn (%s)%s; offer it again, or remove the pin", s.versionOf(target), s.g.Name, why, follows))
 		return
 	}
 	if r := s.g.Row(target); r != nil && s.failed(r) {
@@ -132,19 +147,19 @@ func (s *scope) aimPinned(p Pin) {
 	s.g.Target = Target{Release: target, Reason: "Pinned", ResolvedFrom: from}
 }
 
-// takenBack is why a pin does not bring a release back: its version is denied, or proven
-// gone. What is active stays.
+// takenBack is why a pin has no effect: its version is denied, or proven gone. What is active
+// and was not denied stays.
 func (s *scope) takenBack(release string) WithdrawReason {
-	if a := s.g.ActiveRow(); a != nil && a.Release == release {
+	version, active := s.versionOf(release), s.g.ActiveRow()
+	switch {
+	case s.denied(version): // reported before a loss
+		return Denied
+	case active != nil && active.Release == release:
 		return ""
+	case s.withdrawnFor(version, Gone):
+		return Gone
 	}
-	version, why := s.versionOf(release), WithdrawReason("")
-	for _, w := range s.o.Withdrawn { // of two reasons the denial is reported, in any order
-		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "") && (w.Reason == Denied || w.Reason == Gone && why == "") {
-			why = w.Reason
-		}
-	}
-	return why
+	return ""
 }
 
 // passedOver says what is wanted instead of a failed release that a person asks to try
@@ -256,48 +271,35 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// keptChoices are the candidates while the present template is not known, which gives
-// none: where the active release is withdrawn, the kept ones can come back without it.
-func (s *scope) keptChoices() []Candidate {
-	cs := slices.Clone(s.candidates)
-	for i := range s.g.Releases {
-		v := s.g.Releases[i].Version
-		kept := s.comeback(v)
-		if kept == nil || slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == v }) {
-			continue
-		}
-		cs = append(cs, Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: v, Release: kept.Release})
-	}
-	slices.SortStableFunc(cs, func(x, y Candidate) int { return compare(y.Version, x.Version) })
-	return cs
-}
-
 // failed says that a release is in error. One that has a time for another try failed for a
 // cause outside of it, which is none any more (rule 29): a ledger may still have it.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
-// choices are the candidates, and the running release where its version is not
-// offered any more: absence is no fact. Of a pull request it is the head commit that is
-// offered, whatever was active or failed before.
+// choices are the candidates, and, where their versions are not offered any more, the
+// running release, and those that are kept where the active one is denied, or where it is
+// withdrawn and the template is not known, which gives no candidates: absence is no fact. Of a
+// pull request it is the head commit that is offered, whatever was active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
-	if s.o.Config == "" && s.g.Level != preview {
-		cs = s.keptChoices()
-	}
-	run := s.g.Run
 	if s.g.Level == preview && len(cs) > 0 {
 		return cs[:1]
 	}
-	if run == nil {
-		return cs
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		back := (s.activeDenied() || s.o.Config == "") && s.g.Level != preview && s.comeback(r.Version) == r
+		if !running && !back {
+			continue
+		}
+		c := Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: r.Version, Release: r.Release}
+		if slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == r.Version }) {
+			continue
+		}
+		below := slices.IndexFunc(cs, func(c Candidate) bool { return compare(c.Version, r.Version) < 0 })
+		if below < 0 {
+			below = len(cs)
+		}
+		cs = slices.Insert(slices.Clone(cs), below, c)
 	}
-	r := s.g.Row(run.Release)
-	if r == nil || slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == r.Version }) {
-		return cs
-	}
-	below := slices.IndexFunc(cs, func(c Candidate) bool { return compare(c.Version, r.Version) < 0 })
-	if below < 0 {
-		below = len(cs)
-	}
-	return slices.Insert(slices.Clone(cs), below, Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: r.Version, Release: r.Release})
+	return cs
 }
