@@ -82,6 +82,85 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
+	{"rule 31: a lost active release is not followed by one that is denied, while another one is on its way", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		o := h.object("1.0.0")
+		h.configure("c2")
+		h.broken["1.0.0"] = "CrashLoopBackOff"
+		h.run(time.Minute)
+		h.remove(o)
+		h.run(time.Minute)
+		h.want("lost", map[string]string{"1.0.0": "pending 0", "1.1.0": "deprecated 0"})
+		h.object("1.0.0").why = ""
+		h.run(time.Hour)
+		h.want("mended", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 31: a lost active release is followed by the one before the one that is denied", func(h tale) {
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.live()
+		for _, v := range []string{"1.1.0", "1.2.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		lost := h.object("1.2.0")
+		h.drop("1.0.0", "1.1.0", "1.2.0")
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Minute)
+		h.remove(lost)
+		h.run(time.Minute)
+		h.want("lost", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+	}},
+	{"rule 31: a lost active release is followed by the canary, and not by a kept one that is denied", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("canary", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
+		lost := h.object("1.1.0")
+		h.drop("1.1.0")
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Minute)
+		h.remove(lost)
+		h.run(time.Minute)
+		h.want("lost", map[string]string{"1.2.0": "active 100", "1.0.0": "deprecated 0"})
+	}},
+	{"rule 31: a lost active release is followed by a denied one where no other has an object", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		lost := h.object("1.1.0")
+		h.drop("1.0.0", "1.1.0")
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Minute)
+		h.remove(lost)
+		h.run(time.Hour)
+		h.want("lost", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 31: a lost active release is followed by what a pin wants", func(h tale) {
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.live()
+		first := h.release("1.0.0")
+		h.configure("c2")
+		h.run(time.Hour)
+		second := h.release("1.0.0")
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.run(time.Minute)
+		h.active("pinned", second)
+		h.configure("c3")
+		h.run(time.Minute)
+		h.remove(h.objects[second])
+		h.run(time.Second)
+		h.active("lost", first)
+	}},
 }
 
 func init() { histories = append(histories, denials...) }

@@ -68,7 +68,8 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 
 // checkDenied holds a write of the ledger against what a user expects of a version that is
 // taken back: it is not promoted, gets no more weight than it has, and as a canary none.
-// The active release keeps its traffic until another one has it.
+// The active release keeps its traffic until another one has it. Where that is lost, and
+// nothing else has an object, what is denied serves.
 func (w *world) checkDenied(o Observed, g, h *Group) {
 	if h.Phase != Live {
 		return
@@ -82,7 +83,7 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 			was = *x
 		}
 		switch {
-		case r.Status == Active && was.Status == Active, r.Reason == "Rebuilt":
+		case r.Status == Active && was.Status == Active, r.Reason == "Rebuilt", r.Reason == "ActiveLost" && !othersLeft(o, g, r.Release):
 		case r.Status == Active:
 			w.fail("denied: %s is taken back, and becomes active (%s)\n%s%s", r.Release, r.Reason, renderGroup(g), renderGroup(h))
 		case r.Status == Canary && r.Weight > was.Weight:
@@ -91,6 +92,15 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 			w.fail("denied: %s is taken back, and keeps %d%%\n%s%s", r.Release, r.Weight, renderGroup(g), renderGroup(h))
 		}
 	}
+}
+
+// othersLeft reports whether a group has a release besides one that could follow the active one, and
+// is not taken back.
+func othersLeft(o Observed, g *Group, release string) bool {
+	return slices.ContainsFunc(g.Releases, func(x Row) bool {
+		runs := g.Run != nil && g.Run.Release == x.Release
+		return x.Release != release && hasChild(o, x.Release) && (runs || x.Promoted > 0 && x.Status == Deprecated) && !denied(o, g.Slug, x.Version)
+	})
 }
 
 // checkNewest asks of a group at rest, with everything outside healed, that its newest good

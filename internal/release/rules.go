@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -152,27 +153,56 @@ func vanishedActive(s *scope) {
 	if _, can := s.offered(a.Release); can {
 		return // made again by size
 	}
-	var kept *Row
-	for i := range s.g.Releases {
-		r := &s.g.Releases[i]
-		if c, there := s.child(r.Release); !there || c.Terminating || r.Promoted == 0 || r.Status != Deprecated {
-			continue
-		}
-		if kept == nil || r.Promoted > kept.Promoted {
-			kept = r
-		}
-	}
 	s.event(a, true, "ActiveLost", fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
 	lost := a.Release
-	if _, r, _ := s.running(); kept == nil && r != nil && r.Status == Canary {
-		kept = r // nothing else has traffic
-	}
-	if kept != nil {
+	if next := s.successor(); next != nil {
 		s.endRun()
-		s.promote(kept, "ActiveLost")
-		s.touch(kept.Release)
+		s.promote(next, "ActiveLost")
+		s.touch(next.Release)
 	}
 	s.dropRow(lost)
+}
+
+// successor of an active release that is lost: of those that were active, what a pin
+// wants, else the last one; else the canary, which alone has traffic. What is denied serves
+// only where no other release has an object.
+func (s *scope) successor() *Row {
+	var next *Row
+	waits := false
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		kept := r.Promoted > 0 && r.Status == Deprecated
+		switch c, there := s.child(r.Release); {
+		case !there || c.Terminating:
+		case kept, running && r.Status == Canary:
+			if next == nil || s.precedes(*r, *next) {
+				next = r
+			}
+		case running:
+			waits = waits || !s.denied(r.Version)
+		}
+	}
+	if next != nil && s.denied(next.Version) && waits {
+		return nil // for what is on its way
+	}
+	return next
+}
+
+// precedes says that x rather than y follows an active release that is lost.
+func (s *scope) precedes(x, y Row) bool {
+	return cmp.Or(
+		last(s.denied(x.Version), s.denied(y.Version)),
+		last(x.Promoted == 0 || !s.pinned(x), y.Promoted == 0 || !s.pinned(y)),
+		cmp.Compare(y.Promoted, x.Promoted),
+	) < 0
+}
+
+// pinned says that a pin names a release, by version or name.
+func (s *scope) pinned(r Row) bool {
+	return slices.ContainsFunc(s.o.Spec.Pins, func(p Pin) bool {
+		return p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && p.means(r.Version, r.Release) && !expired(p, s.now)
+	})
 }
 
 // vanishedOthers drops rows whose object is gone, and that cannot or need not be
