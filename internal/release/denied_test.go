@@ -161,6 +161,73 @@ var denials = []scene{
 		h.run(time.Second)
 		h.active("lost", first)
 	}},
+	{"rule 22: a canary that is denied loses its traffic while the Microservice is paused", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("canary", map[string]string{"1.0.0": "active 90", "1.2.0": "canary 10"})
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.withdraw("1.2.0", Denied)
+		h.run(time.Second)
+		h.want("denied", map[string]string{"1.0.0": "active 100"})
+		h.run(time.Hour)
+		h.want("an hour later", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
+	}},
+	{"rule 22: a canary that is denied while paused makes room, and what is offered instead waits", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0", "1.2.0")
+		h.run(time.Minute)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.withdraw("1.2.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": ""})
+		h.state("denied", "Paused", true)
+	}},
+	{"rule 22: a canary that a newer version overtakes waits while paused", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
+	}},
+	{"rule 22: a denied active version makes room for a kept one while paused, and for no new one", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Minute)
+		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": ""})
+		h.edit("go on", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("not paused any more", map[string]string{"1.2.0": "active 100"})
+	}},
+	{"rule 22: an active version that the registry has no more stays while paused", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.withdraw("1.1.0", Gone)
+		h.run(time.Hour)
+		h.want("gone", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+	}},
+	{"rule 22: a denied active version serves on while paused where nothing was kept", func(h tale) {
+		h.live()
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.push("1.1.0")
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.state("denied", "Paused", true)
+	}},
 }
 
 func init() { histories = append(histories, denials...) }

@@ -64,7 +64,7 @@ func overtake(s *scope) {
 		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
 			continue
 		}
-		if s.o.Spec.Paused && s.g.Target.Reason == "Latest" {
+		if s.g.Target.Reason == "Latest" && !s.free(r) && s.halted(s.g.Row(s.g.Target.Release)) {
 			continue
 		}
 		if running {
@@ -92,7 +92,7 @@ func start(s *scope) {
 	if s.o.SourceStale && (r == nil || r.Promoted == 0) {
 		return
 	}
-	if s.o.Spec.Paused && (s.g.Target.Reason != "Pinned" || r == nil || r.Promoted == 0) {
+	if s.halted(r) {
 		s.state(r, false, "Paused", fmt.Sprintf("%s waits: spec.paused is set", s.versionOf(target)))
 		return
 	}
@@ -138,6 +138,13 @@ func start(s *scope) {
 		how = "comes back, kept as it was,"
 	}
 	s.event(r, false, "Started", fmt.Sprintf("%s (%s) %s in group %s", r.Version, r.Release, how, s.g.Name))
+}
+
+// halted says that spec.paused keeps a release, which may have no row yet, from what comes
+// next. One that was active comes back at a person's word: a pin, or that the active one is
+// denied.
+func (s *scope) halted(r *Row) bool {
+	return s.o.Spec.Paused && (r == nil || r.Promoted == 0 || s.g.Target.Reason != "Pinned" && !s.activeDenied())
 }
 
 // newRun of a release, from before its first step.
@@ -468,7 +475,7 @@ func promoteFirst(s *scope) {
 func promoteKept(s *scope) {
 	run, r, c := s.running()
 	active := s.g.ActiveRow()
-	if run == nil || active == nil || r.Promoted == 0 || s.o.Spec.Paused && s.g.Target.Reason != "Pinned" {
+	if run == nil || active == nil || r.Promoted == 0 || s.halted(r) {
 		return
 	}
 	if s.dead(active) {

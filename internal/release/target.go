@@ -277,13 +277,15 @@ func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.Is
 
 // choices are the candidates, and, where their versions are not offered any more, the
 // running release, and those that are kept where the active one is denied, or where it is
-// withdrawn and the template is not known, which gives no candidates: absence is no fact. Of a
-// pull request it is the head commit that is offered, whatever was active or failed before.
+// withdrawn and the template is not known, which gives no candidates: absence is no fact. While
+// paused, it makes room for what is kept alone, if there is any. Of a pull request it is the
+// head commit that is offered, whatever was active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	if s.g.Level == preview && len(cs) > 0 {
 		return cs[:1]
 	}
+	var kept []Candidate
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		running := s.g.Run != nil && s.g.Run.Release == r.Release
@@ -292,6 +294,9 @@ func (s *scope) choices() []Candidate {
 			continue
 		}
 		c := Candidate{Slug: s.g.Slug, Name: s.g.Name, Version: r.Version, Release: r.Release}
+		if _, out := s.withdrawn(r.Version); back && !out {
+			kept = append(kept, c)
+		}
 		if slices.ContainsFunc(cs, func(c Candidate) bool { return c.Version == r.Version }) {
 			continue
 		}
@@ -300,6 +305,10 @@ func (s *scope) choices() []Candidate {
 			below = len(cs)
 		}
 		cs = slices.Insert(slices.Clone(cs), below, c)
+	}
+	if s.o.Spec.Paused && len(kept) > 0 {
+		slices.SortFunc(kept, byOffer)
+		return kept
 	}
 	return cs
 }
