@@ -68,13 +68,10 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 			return status.Again(ctx, err)
 		}
 		wait, err := r.giveUp(ctx, f, late)
-		if late {
-			wait = 0
+		if err != nil {
+			return r.wakes.Again(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(policy)}, wait, err)
 		}
-		if err != nil || wait > 0 {
-			if err != nil {
-				return status.Again(ctx, err)
-			}
+		if wait > 0 && !late {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
@@ -85,8 +82,8 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 	return status.Again(ctx, err)
 }
 
-// giveUp carries the deletionPolicy out, and says how long to wait before the next
-// look; 0: it is done. Where it is late, only routes of others are given back, which
+// giveUp carries the deletionPolicy out, and returns how long to wait before the next
+// look, with an error as well; 0 without one: it is done. Where it is late, only routes of others are given back, which
 // would lead nowhere else.
 func (r *Reconciler) giveUp(ctx context.Context, f *facts, late bool) (time.Duration, error) {
 	switch {
@@ -97,15 +94,15 @@ func (r *Reconciler) giveUp(ctx context.Context, f *facts, late bool) (time.Dura
 		if wait, err := r.settle(ctx, f); err != nil || wait > 0 {
 			return wait, err
 		}
-		if _, err := r.leaveUsers(ctx, f, false); err != nil {
-			return 0, err
+		if wait, err := r.leaveUsers(ctx, f, false); err != nil {
+			return wait, err
 		}
 		return 0, r.orphan(ctx, f)
 	}
 	_, failed := r.carryOut(ctx, f)
 	wait, err := r.leaveUsers(ctx, f, false)
 	if err != nil {
-		return 0, err
+		return wait, err
 	}
 	left, err := r.restore(ctx, f)
 	if wait = max(wait, left); failed != nil && wait > 0 {

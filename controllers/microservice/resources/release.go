@@ -106,14 +106,17 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 
 // DisruptionBudget of a release: the user's for one that serves or is about to,
 // one pod at a time for one that stands by, none below two replicas: it would
-// block every drain of a node (protocol rule 35). The user's is meant for a release of
+// block every drain of a node (protocol rule 35). One pod that an autoscaler may add
+// others to has one under which it may go, and not all of them at once. The user's is meant for a release of
 // full size. One that has fewer pods, such as a canary that grows with its weight, has a
 // budget under which some may go, and not all.
 func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.DisruptionBudget {
 	a, all := ms.Spec.Availability, fullSize(ms)
 	switch {
-	case replicas < 2:
+	case replicas < 2 && !(serving && replicas == 1 && a.Autoscaling != nil && a.Autoscaling.MaxReplicas > 1):
 		return nil
+	case replicas < 2:
+		return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
 	case serving && a.MinAvailable != nil:
 		if replicas < all && covers(a.MinAvailable, replicas) && !covers(a.MinAvailable, all) {
 			break

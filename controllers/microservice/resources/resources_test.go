@@ -347,6 +347,8 @@ func TestBudgetOfASmallCanary(t *testing.T) {
 		"the user lets none go, a canary":    {10, nil, number(10), 3, users(number(10))},
 		"the user lets none go, full size":   {10, nil, percent("100%"), 10, users(percent("100%"))},
 		"none has to be there":               {10, nil, number(0), 3, users(number(0))},
+		"one pod, and an autoscaler":         {1, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(1), 1, oneByOne},
+		"one pod, an autoscaler of one":      {1, &v1alpha1.Autoscaling{MaxReplicas: 1}, number(1), 1, nil},
 		"the least of an autoscaler":         {1, &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](8), MaxReplicas: 20}, number(6), 4, oneByOne},
 		"below what an autoscaler adds":      {2, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(6), 2, users(number(6))},
 	} {
