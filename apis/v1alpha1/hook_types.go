@@ -13,11 +13,11 @@ const (
 	// ConfirmTrafficIncrease and ConfirmPromotion, ends the rollout when it answers 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check, once, when the release is available and before its
-	// first traffic. The release fails when it fails. It is called for the first release
-	// of a group too.
+	// first traffic. The release fails when it answers no, and waits while nobody
+	// answers. It is called for the first release of a group too.
 	HookPreRollout HookType = "PreRollout"
-	// HookRollout is a check in each round of the analysis. A failure counts as a
-	// failed round.
+	// HookRollout is a check in each round of the analysis. Its no counts as a failed
+	// round, and no answer as a round that could not be measured.
 	HookRollout HookType = "Rollout"
 	// HookConfirmTrafficIncrease is a gate before each step that gives the release
 	// more traffic than it has.
@@ -35,8 +35,9 @@ const (
 )
 
 // Hook is an HTTP endpoint that is asked, or told, on the way of a release to
-// active. An answer of 200 to 204 is a yes, every other answer, and none in time, a
-// no. 412 is a no for good, of the types whose no waits otherwise: the release fails.
+// active. An answer of 200 to 204 is a yes. 429, 502, 503 and 504, and none in time, are
+// no answer: it is asked again. Every other answer is a no. 412 is a no for good, of the
+// types whose no waits otherwise: the release fails.
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps goes with the types Rollout and ConfirmTrafficIncrease only"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval goes with the types that are asked again and again: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries goes with the types PreRollout, Rollout, PostRollout and Event; the others are asked again each interval"
@@ -54,7 +55,7 @@ type Hook struct {
 
 	// url that is called, http or https, without user name and password: a shared
 	// secret is secretRef. Addresses that the manager does not call, such as
-	// link-local ones, answer no, and the message says why.
+	// link-local ones, give no answer, and the message says why.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
@@ -66,7 +67,9 @@ type Hook struct {
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// retries of a call whose answer is not yes, with growing waits in between.
-	// Default: 0 for PreRollout and Rollout, 3 for PostRollout and Event.
+	// Default: 0 for PreRollout and Rollout, 3 for PostRollout and Event. What nobody
+	// answers to PreRollout and Rollout ends no retries: it is asked again after 1, 2, 4,
+	// 8 and 16 seconds, and so on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
@@ -119,13 +122,14 @@ type HookMetadataValue string
 type HookPhase string
 
 const (
-	// HookWaiting is called or to be called, or answered no and is asked again.
+	// HookWaiting is called or to be called, or answered no or not at all and is asked
+	// again.
 	HookWaiting HookPhase = "Waiting"
 	// HookOpen is a gate that answered yes; of a Rollback hook: it asks to go back.
 	HookOpen HookPhase = "Open"
 	// HookDelivered is a check that passed, or a message that was taken.
 	HookDelivered HookPhase = "Delivered"
-	// HookFailed is a check that failed, or a message that was not taken, after all
+	// HookFailed is a check that answered no, or a message that was not taken, after all
 	// retries; or a gate that refused for good.
 	HookFailed HookPhase = "Failed"
 )

@@ -86,6 +86,10 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 		case a.Phase == v1alpha1.HookFailed:
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
+		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
+			// Its no fails the release: what is asked again gave no answer.
+			fact.Open, fact.Unanswered = false, true
+			lines = append(lines, fmt.Sprintf("%s gave no answer: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:
 			fact.Open = false
 			lines = append(lines, answered(*a))

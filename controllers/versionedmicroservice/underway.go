@@ -177,7 +177,7 @@ func roundOf(s *hlnr.ReleaseAnalysis, spec *hlnr.CanaryAnalysis, now time.Time) 
 // measure folds a round when all of it is there: what was measured, and what each
 // hook of the round answered.
 func (w *underWay) measure(ask asker, key types.NamespacedName, h heard, questions []hook.Question, now time.Time) *hlnr.ReleaseAnalysis {
-	failures, answered := checks(h.hooks, questions)
+	said := checks(h.hooks, questions)
 	round := analysis.Round{At: now}
 	switch {
 	case w.spec() == nil && w.place.Round.IsZero():
@@ -195,28 +195,37 @@ func (w *underWay) measure(ask asker, key types.NamespacedName, h heard, questio
 		}
 		round = measured
 	}
-	if !answered {
+	if said.missing {
 		return h.analysis
 	}
-	round.HookFailures = failures
+	round.HookFailures, round.HookErrors = said.failures, said.errors
 	return analysis.Fold(h.analysis, w.spec(), *w.point, round)
 }
 
-// checks gives what the hooks of this round have against the release, and whether all
-// of them have answered.
-func checks(known []hlnr.HookStatus, questions []hook.Question) (failures []string, answered bool) {
-	answered = true
+// checked is what came of the hooks of a round.
+type checked struct {
+	// failures are what they have against the release, and errors why others gave no answer.
+	failures, errors []string
+	// missing: one was not called to its end yet.
+	missing bool
+}
+
+// checks sums up the hooks of this round.
+func checks(known []hlnr.HookStatus, questions []hook.Question) checked {
+	var out checked
 	for _, q := range questions {
 		if q.Hook.Type != hlnr.HookRollout {
 			continue
 		}
 		i := slices.IndexFunc(known, func(s hlnr.HookStatus) bool { return s.Name == q.Hook.Name && s.ID == q.Body.ID })
 		switch {
+		case i >= 0 && hook.Unanswered(known[i]):
+			out.errors = append(out.errors, fmt.Sprintf("hook %s gave no answer: %s", q.Hook.Name, known[i].Message))
 		case i < 0 || known[i].Phase == hlnr.HookWaiting:
-			answered = false
+			out.missing = true
 		case known[i].Phase == hlnr.HookFailed:
-			failures = append(failures, fmt.Sprintf("hook %s: %s", q.Hook.Name, known[i].Message))
+			out.failures = append(out.failures, fmt.Sprintf("hook %s: %s", q.Hook.Name, known[i].Message))
 		}
 	}
-	return failures, answered
+	return out
 }

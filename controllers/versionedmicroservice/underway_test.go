@@ -205,6 +205,18 @@ func (p *player) answer(name string, yes bool) {
 	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "said so"}
 }
 
+// nobody answers a hook.
+func (p *player) nobody(name string) {
+	p.Helper()
+	p.answer(name, false)
+	for id, o := range p.a.outcomes {
+		if o.Message == "said so" && !o.Yes {
+			o.Unanswered, o.Message = true, "HTTP 503"
+			p.a.outcomes[id] = o
+		}
+	}
+}
+
 func (p *player) measure(result hlnr.MeasurementResult) {
 	p.a.round = &analysis.Round{Measurements: []analysis.Measurement{{Metric: "rate", Result: result}}}
 }
@@ -271,6 +283,40 @@ func TestHooksAlone(t *testing.T) {
 	}
 	p.answer("rollout", false)
 	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
+}
+
+// A hook that nobody answers makes a round that could not be measured.
+func TestHookWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := playWay(t, hooked(hlnr.HookRollout))
+	p.nobody("rollout")
+	p.want(2*time.Second, "step 1 Running 0/0, rollout Waiting")
+	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout gave no answer: HTTP 503") {
+		t.Errorf("%+v", got)
+	}
+	p.pass(66 * time.Second)
+	p.answer("rollout", true)
+	p.want(67*time.Second, "step 1 Passed 1/0, rollout Delivered")
+}
+
+// A metric that fails counts while nobody answers a hook, and an answer that comes within the
+// round counts too.
+func TestMetricsBesideAHookWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	both := func(ms *hlnr.Microservice) { measured(ms); hooked(hlnr.HookRollout)(ms) }
+	p := playWay(t, both)
+	p.want(0, "step 1 Running 0/0")
+	p.nobody("rollout")
+	p.measure(hlnr.MeasurementFailed)
+	p.want(61*time.Second, "step 1 Failed 0/1, rollout Waiting")
+
+	p = playWay(t, both)
+	p.want(0, "step 1 Running 0/0")
+	p.nobody("rollout")
+	p.want(30*time.Second, "step 1 Running 0/0, rollout Waiting")
+	p.answer("rollout", true)
+	p.measure(hlnr.MeasurementPassed)
+	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
 }
 
 // A step for which no hook is has nothing to wait for.

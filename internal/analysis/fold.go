@@ -178,6 +178,7 @@ func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.Measurement
 	for _, message := range round.HookFailures {
 		causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], message)
 	}
+	causes[v1alpha1.MeasurementError] = append(causes[v1alpha1.MeasurementError], round.HookErrors...)
 	for _, metric := range metricsOf(spec) {
 		if metric.DryRun {
 			continue

@@ -176,6 +176,30 @@ func TestHookFailures(t *testing.T) {
 	}
 }
 
+// TestHookErrors: a round whose hooks nobody answers proves nothing, and hides no failure.
+func TestHookErrors(t *testing.T) {
+	t.Parallel()
+	point := Point{Run: 7, Step: 1, Since: start}
+	for name, spec := range map[string]*v1alpha1.CanaryAnalysis{"with an analysis": specOf(nil), "without one": nil} {
+		var status *v1alpha1.ReleaseAnalysis
+		for n := range MaxErrors {
+			round := roundOf(start.Add(time.Duration(n+1)*time.Minute), "PPP")
+			round.HookErrors = []string{"hook smoke gave no answer: HTTP 503"}
+			if status = Fold(status, spec, point, round); status.Rounds != 0 || status.Failures != 0 || status.Errors != int32(n)+1 {
+				t.Fatalf("%s: %+v", name, status)
+			}
+		}
+		if status.Phase != v1alpha1.AnalysisInconclusive || !strings.Contains(status.Message, "hook smoke gave no answer: HTTP 503") {
+			t.Errorf("%s: %s %q", name, status.Phase, status.Message)
+		}
+	}
+	failed := roundOf(start.Add(time.Minute), "FPP")
+	failed.HookErrors = []string{"hook smoke gave no answer: HTTP 503"}
+	if got := Fold(nil, specOf(nil), point, failed); got.Failures != 1 {
+		t.Errorf("a metric failed beside it: %+v", got)
+	}
+}
+
 // TestUnmeasuredMetric: a metric that a round does not hold was not measured.
 func TestUnmeasuredMetric(t *testing.T) {
 	t.Parallel()

@@ -37,10 +37,20 @@ const (
 // StatusRefused of an answer is the no of a gate that is for good: the rollout ends.
 const StatusRefused = http.StatusPreconditionFailed
 
-// reply to one call.
+// reply to one call; unanswered: nobody spoke for the receiver.
 type reply struct {
-	yes, refused bool
-	message      string
+	yes, refused, unanswered bool
+	message                  string
+}
+
+// silent are the answers of whoever stands before a receiver that is away, or of one that
+// has no time: they say nothing about a release.
+func silent(code int) bool {
+	switch code {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }
 
 // Credentials of a hook.
@@ -62,7 +72,7 @@ func Sign(key []byte, timestamp string, body []byte) string {
 }
 
 // call asks once. It ends with the hook's timeout, and never fails: what keeps it
-// from an answer is a no.
+// from an answer is in the reply.
 func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) reply {
 	ctx, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
 	defer cancel()
@@ -72,7 +82,7 @@ func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) r
 		if refused := new(outbound.RefusedError); errors.As(err, &refused) {
 			why = uncallable + why
 		}
-		return reply{message: line(why)}
+		return reply{unanswered: true, message: line(why)}
 	}
 	answer.message = line(answer.message)
 	return answer
@@ -112,9 +122,10 @@ func (p *Pool) post(ctx context.Context, q *Question, credentials Credentials) (
 		return reply{}, fmt.Errorf("read answer: %w", err)
 	}
 	answer := reply{
-		yes:     resp.StatusCode >= 200 && resp.StatusCode <= 204,
-		refused: resp.StatusCode == StatusRefused,
-		message: fmt.Sprintf("HTTP %d", resp.StatusCode),
+		yes:        resp.StatusCode >= 200 && resp.StatusCode <= 204,
+		refused:    resp.StatusCode == StatusRefused,
+		unanswered: silent(resp.StatusCode),
+		message:    fmt.Sprintf("HTTP %d", resp.StatusCode),
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		answer.message += ": redirects are not followed"

@@ -35,6 +35,9 @@ func polled(t hlnr.HookType) bool {
 	return t == hlnr.HookRollback || gates(t) && t != hlnr.HookPreRollout
 }
 
+// checks says that a hook judges a release once, so that its no counts against it.
+func checks(t hlnr.HookType) bool { return t == hlnr.HookPreRollout || t == hlnr.HookRollout }
+
 // refuses reports whether a hook can end a rollout for good, by an answer of
 // StatusRefused: a gate that waits otherwise.
 func refuses(t hlnr.HookType) bool { return gates(t) && polled(t) }

@@ -40,7 +40,8 @@ type Options struct {
 	Observe func(t hlnr.HookType, yes bool, took time.Duration)
 	// Now is the time. Default: time.Now.
 	Now func() time.Time
-	// Wait before a retry, from 1. Default: 1, 2, 4, 8 and 16 seconds, and up to a
+	// Wait before a retry, from 1, and before a check that nobody answered is asked again.
+	// Default: 1, 2, 4, 8 and 16 seconds, and up to a
 	// quarter more.
 	Wait func(retry int) time.Duration
 }
@@ -82,6 +83,10 @@ type delivery struct {
 	outcome  *Outcome
 	// edited is when question came with another hook than the one that was called.
 	edited time.Time
+	// silences are the outcomes without an answer, and again is when a check is asked again
+	// after the last of them.
+	silences int
+	again    time.Time
 }
 
 // NewPool makes a pool that calls nobody before it is started.
@@ -228,12 +233,17 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Question)
 	case d.running:
 		return time.Time{}
 	case d.outcome != nil:
-		if !polled(q.Hook.Type) || d.outcome.Yes || d.outcome.Refused {
+		asked := polled(q.Hook.Type) || checks(q.Hook.Type) && d.outcome.Unanswered
+		if !asked || d.outcome.Yes || d.outcome.Refused {
 			return time.Time{} // the next pass finds the outcome
+		}
+		at := d.outcome.Time.Add(interval(&q.Hook))
+		if !polled(q.Hook.Type) {
+			at = d.again
 		}
 		if !equality.Semantic.DeepEqual(d.question.Hook, q.Hook) {
 			d.edited = p.now() // whoever mended it wants to see that at once
-		} else if at := d.outcome.Time.Add(interval(&q.Hook)); at.After(p.now()) {
+		} else if at.After(p.now()) {
 			return at
 		}
 	}
@@ -264,6 +274,10 @@ func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *deliver
 	if ok {
 		outcome.Edited = d.edited
 		d.outcome = &outcome
+		if outcome.Unanswered {
+			d.silences++
+			d.again = outcome.Time.Add(p.wait(d.silences))
+		}
 	}
 	d.cancel()
 	close(d.ended)
@@ -297,7 +311,7 @@ func (p *Pool) try(ctx context.Context, namespace string, q Question, attempts i
 		p.observe(q.Hook.Type, answer.yes, time.Since(began))
 		if answer.yes || retry >= retries(&q.Hook) {
 			refused := answer.refused && refuses(q.Hook.Type)
-			return Outcome{Yes: answer.yes, Refused: refused, Attempts: attempts, Message: answer.message, Time: p.now()}, true
+			return Outcome{Yes: answer.yes, Refused: refused, Unanswered: answer.unanswered, Attempts: attempts, Message: answer.message, Time: p.now()}, true
 		}
 	}
 }
@@ -311,7 +325,7 @@ func (p *Pool) attempt(ctx context.Context, namespace string, q *Question) reply
 		defer cancel()
 		var err error
 		if credentials, err = p.credentials(read, namespace, &q.Hook); err != nil {
-			return reply{message: line(err.Error())}
+			return reply{unanswered: true, message: line(err.Error())}
 		}
 	}
 	return p.call(ctx, q, credentials)

@@ -280,12 +280,12 @@ func TestRetries(t *testing.T) {
 		failures int
 		want     Outcome
 	}{
-		"a check is not repeated":             {hlnr.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 503"}},
+		"a check is not repeated":             {hlnr.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 		"a check with retries":                {hlnr.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
 		"a message is repeated":               {hlnr.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
-		"a message that nobody takes":         {hlnr.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 503"}},
-		"a gate has its interval for that":    {hlnr.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 503"}},
-		"a rollback has its interval as well": {hlnr.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 503"}},
+		"a message that nobody takes":         {hlnr.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
+		"a gate has its interval for that":    {hlnr.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a rollback has its interval as well": {hlnr.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,7 +294,7 @@ func TestRetries(t *testing.T) {
 			w := play(t, func(w http.ResponseWriter, r *http.Request) {
 				ids.Store(r.Header.Get(HeaderDelivery), true)
 				if int(calls.Add(1)) <= test.failures {
-					w.WriteHeader(http.StatusServiceUnavailable)
+					w.WriteHeader(http.StatusInternalServerError)
 				}
 			})
 			q := w.question(test.kind, "id")
@@ -312,6 +312,119 @@ func TestRetries(t *testing.T) {
 				return true
 			})
 		})
+	}
+}
+
+// Nobody's answer is no verdict: a check is asked again, and only what the receiver itself
+// answers is a yes or a no.
+func TestNoAnswerIsNoVerdict(t *testing.T) {
+	t.Parallel()
+	hangUp := func(w http.ResponseWriter, _ *http.Request) {
+		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	down := httptest.NewServer(nil)
+	down.Close()
+	for name, test := range map[string]struct {
+		receive http.HandlerFunc
+		change  func(*hlnr.Hook)
+		verdict bool
+	}{
+		"nobody listens":        {nil, func(h *hlnr.Hook) { h.URL = down.URL }, false},
+		"the connection ends":   {hangUp, nil, false},
+		"too many requests":     {status(429, ""), nil, false},
+		"bad gateway":           {status(502, ""), nil, false},
+		"unavailable":           {status(503, "no endpoints"), nil, false},
+		"gateway timeout":       {status(504, ""), nil, false},
+		"a missing Secret":      {nil, func(h *hlnr.Hook) { h.SecretRef = &hlnr.Reference{Name: "key"} }, false},
+		"a refused address":     {nil, func(h *hlnr.Hook) { h.URL = "http://169.254.169.254/" }, false},
+		"a server error":        {status(500, "2 of 9 tests"), nil, true},
+		"a conflict":            {status(409, ""), nil, true},
+		"no such path":          {status(404, ""), nil, true},
+		"a key that is refused": {status(401, ""), nil, true},
+		"a redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, nil, true},
+	} {
+		for _, kind := range []hlnr.HookType{hlnr.HookPreRollout, hlnr.HookRollout} {
+			t.Run(string(kind)+": "+name, func(t *testing.T) {
+				t.Parallel()
+				w := play(t, test.receive)
+				q := w.question(kind, "id")
+				if test.change != nil {
+					test.change(&q.Hook)
+				}
+				w.ask(q)
+				o := w.outcome(t, "id")
+				want := hlnr.HookWaiting
+				if test.verdict {
+					want = hlnr.HookFailed
+				}
+				if got := phaseOf(kind, o); got != want || o.Unanswered == test.verdict || o.Message == "" {
+					t.Errorf("%s after %+v, want %s", got, o, want)
+				}
+			})
+		}
+	}
+	t.Run("no answer in time", func(t *testing.T) {
+		t.Parallel()
+		end := make(chan struct{})
+		w := play(t, func(http.ResponseWriter, *http.Request) { <-end })
+		t.Cleanup(func() { close(end) })
+		q := w.question(hlnr.HookPreRollout, "id")
+		q.Hook.Timeout = "1s"
+		w.ask(q)
+		if o := w.outcome(t, "id"); !o.Unanswered {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+// A check that nobody answered is asked again, each time later, until it is answered, and at
+// once where it was mended.
+func TestCheckIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	away.Store(true)
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	var elapsed atomic.Int64
+	w := play(t, func(w http.ResponseWriter, _ *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}, func(o *Options) {
+		o.Now = func() time.Time { return now.Add(time.Duration(elapsed.Load())) }
+		o.Wait = func(retry int) time.Duration { return time.Duration(retry) * time.Minute }
+	})
+	q := w.question(hlnr.HookPreRollout, "id")
+	attempts := func(n int) Outcome {
+		t.Helper()
+		for {
+			if o := w.outcome(t, "id"); o.Attempts >= n {
+				return o
+			}
+			await.Receive(t, "another outcome", w.woken)
+		}
+	}
+	w.ask(q)
+	attempts(1)
+	for n := 1; n <= 3; n++ {
+		at := w.ask(q)
+		if want := now.Add(time.Duration(elapsed.Load())).Add(time.Duration(n) * time.Minute); !at.Equal(want) {
+			t.Fatalf("after %d calls it is asked again at %s, want %s", n, at, want)
+		}
+		elapsed.Add(int64(n) * int64(time.Minute))
+		if at := w.ask(q); !at.IsZero() {
+			t.Fatalf("it is due, and waits until %s", at)
+		}
+		attempts(n + 1)
+	}
+	away.Store(false)
+	q.Hook.Metadata = map[string]hlnr.HookMetadataValue{"suite": "short"}
+	if at := w.ask(q); !at.IsZero() {
+		t.Fatalf("it was mended, and waits until %s", at)
+	}
+	if o := attempts(5); !o.Yes || o.Unanswered {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -17,6 +17,8 @@ type Outcome struct {
 	Yes bool
 	// Refused is an answer of StatusRefused to a gate that waits otherwise.
 	Refused bool
+	// Unanswered: nobody answered for the receiver, which is no verdict about a release.
+	Unanswered bool
 	// Attempts to deliver, since this process began to.
 	Attempts int
 	// Message is the first line of the answer, or why there was none.
@@ -65,7 +67,7 @@ func (p *Place) Fold(known []hlnr.HookStatus, questions []Question, outcomes map
 		s := old
 		if i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Name == h.Name }); i >= 0 {
 			s = present(old, &questions[i], outcomes, now)
-		} else if old != nil && !final(old) && !message(h.Type) {
+		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == hlnr.HookRollout && p.Run != nil) {
 			s = nil
 		}
 		if s == nil {
@@ -121,10 +123,15 @@ func phaseOf(t hlnr.HookType, o Outcome) hlnr.HookPhase {
 		return hlnr.HookOpen
 	case o.Yes:
 		return hlnr.HookDelivered
-	case polled(t):
+	case polled(t), checks(t) && o.Unanswered:
 		return hlnr.HookWaiting
 	}
 	return hlnr.HookFailed
+}
+
+// Unanswered says that a check was called, and nobody answered it: it is asked again.
+func Unanswered(s hlnr.HookStatus) bool {
+	return checks(s.Type) && s.Phase == hlnr.HookWaiting && s.Attempts > 0
 }
 
 // final says that the hook is not asked this again.

@@ -42,6 +42,7 @@ func TestFold(t *testing.T) {
 	now := waited.Add(time.Hour)
 	yes, no := Outcome{Yes: true, Attempts: 2, Message: "HTTP 200"}, Outcome{Attempts: 1, Message: "HTTP 409: not yet"}
 	refused := Outcome{Refused: true, Attempts: 3, Message: "HTTP 412: never"}
+	away := Outcome{Unanswered: true, Attempts: 3, Message: "connection refused"}
 	for kind, phases := range map[hlnr.HookType]struct{ unanswered, yes, no hlnr.HookPhase }{
 		hlnr.HookConfirmRollout:         {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookWaiting},
 		hlnr.HookPreRollout:             {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookFailed},
@@ -80,6 +81,10 @@ func TestFold(t *testing.T) {
 			if refuses(kind) {
 				answers = append(answers, answers[0])
 				answers[2].outcome, answers[2].want = refused, hlnr.HookFailed
+			}
+			if checks(kind) {
+				answers = append(answers, answers[0])
+				answers[2].outcome, answers[2].want = away, hlnr.HookWaiting
 			}
 			for _, answer := range answers {
 				got := p.Fold(asked, questions, map[string]Outcome{id: answer.outcome, "of another question": no}, now)
@@ -190,6 +195,22 @@ func TestFoldOverTime(t *testing.T) {
 		t.Parallel()
 		if got := p.Fold(first, nil, no("no"), start.Add(time.Hour)); len(got) != 0 {
 			t.Errorf("left: %+v", got)
+		}
+	})
+	t.Run("a check of a round that nobody answered stays while the run goes on", func(t *testing.T) {
+		t.Parallel()
+		q := one(hlnr.HookRollout)
+		asked := q.Questions(nil)
+		away := q.Fold(nil, asked, map[string]Outcome{asked[0].Body.ID: {Unanswered: true, Attempts: 1, Message: "HTTP 503"}}, start)
+		if len(away) != 1 || !Unanswered(away[0]) {
+			t.Fatalf("%+v", away)
+		}
+		if got := q.Fold(away, nil, nil, start.Add(time.Hour)); !cmp.Equal(away, got) {
+			t.Errorf("between two rounds: %+v", got)
+		}
+		q.Run = nil
+		if got := q.Fold(away, nil, nil, start.Add(time.Hour)); len(got) != 0 {
+			t.Errorf("left after the run: %+v", got)
 		}
 	})
 	t.Run("a message that is late is noted when it arrives", func(t *testing.T) {

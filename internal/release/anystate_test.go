@@ -364,7 +364,7 @@ func (d draws) child(c Child) Child {
 		c.Analysis = &Verdict{Run: int64(d.number(0, 20, "judged run")), Step: d.number(0, 4, "judged step"), Since: d.time("judged since"), Phase: oneOf(d, "judged as", VerdictRunning, VerdictPassed, VerdictFailed, VerdictInconclusive, VerdictNoTraffic, "")}
 	}
 	if d.rarely(3, "answer") {
-		c.Gates = []GateFact{{Run: int64(d.number(0, 20, "answered run")), Step: d.number(0, 4, "answered step"), Point: oneOf(d, "answered point", ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion), Since: d.time("answered since"), Open: d.yes("agreed"), Failed: d.yes("refused")}}
+		c.Gates = []GateFact{{Run: int64(d.number(0, 20, "answered run")), Step: d.number(0, 4, "answered step"), Point: oneOf(d, "answered point", ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion), Since: d.time("answered since"), Open: d.yes("agreed"), Failed: d.yes("refused"), Unanswered: d.yes("unanswered")}}
 	}
 	if d.rarely(5, "hook goes back") {
 		c.Rollback = &RollbackFact{Run: int64(d.number(0, 20, "run to go back from"))}

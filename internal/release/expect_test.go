@@ -7,7 +7,7 @@ import (
 )
 
 // outsideCauses are the failures that the world plays of which no release is the cause.
-var outsideCauses = []string{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated"}
+var outsideCauses = []string{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
 // denied says that a version of a group is taken back, as a plan saw it.
 func denied(o Observed, slug, version string) bool {

@@ -88,6 +88,12 @@ func (s *scope) untried(run *Run, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
 }
 
+// unheard reports whether a hook that is to judge a release was asked, and nobody answered.
+func (s *scope) unheard(run *Run, r *Row, c Child) bool {
+	f := s.answer(run, c)
+	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
+}
+
 func (s *scope) awaitDomains(run *Run, r *Row) {
 	s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, s.unreachable(r)))
 }

@@ -50,6 +50,65 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
+	{"hooks: a first install waits while nobody answers PreRollout, and no older version starts", func(h tale) {
+		h.policy("web")
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "away"
+		h.push("1.0.0", "1.1.0", "1.2.0")
+		h.run(time.Minute)
+		h.want("asked again", map[string]string{"1.0.0": "", "1.1.0": "", "1.2.0": "pending 0"})
+		h.state("asked again", "AwaitingGate", true)
+		h.state("asked again", Blocked, false)
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.0.0": "", "1.1.0": "", "1.2.0": "pending 0"})
+		h.state("waits", Blocked, true)
+		h.push("1.3.0")
+		h.run(time.Hour)
+		h.want("a newer version takes its place", map[string]string{"1.2.0": "", "1.3.0": "pending 0"})
+		h.hooks[PreRollout] = ""
+		h.run(time.Minute)
+		h.want("answered", map[string]string{"1.3.0": "active 100"})
+		h.state("answered", Blocked, false)
+	}},
+	{"hooks: a canary waits while nobody answers PreRollout, and its no ends the rollout", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "away"
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("waits", Blocked, true)
+		h.hooks[PreRollout] = "fail"
+		h.run(time.Minute)
+		h.want("a no", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+	{"hooks: a person adopts, or turns down, what waits for an answer of PreRollout", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "away"
+		h.push("1.1.0")
+		h.run(24 * time.Hour)
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Minute)
+		h.want("turned down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.push("1.2.0")
+		h.run(24 * time.Hour)
+		h.word("1.2.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("adopted", map[string]string{"1.2.0": "active 100"})
+	}},
+	{"hooks: what waits for an answer of PreRollout fails by its own fault", func(h tale) {
+		h.live()
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "away"
+		h.push("2.0.0")
+		h.run(24 * time.Hour)
+		h.spoil(h.object("2.0.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("crashes", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+	}},
 	{"hooks: the first release of a group is refused for good by ConfirmRollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)

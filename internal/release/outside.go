@@ -16,6 +16,10 @@ const notCreated = "NotCreated"
 // of the canary do not route to its release.
 const noDomains = "CanaryDomainsNotProgrammed"
 
+// noAnswer is the cause of a run at which nobody answers a hook of PreRollout. Only what its
+// receiver says counts for or against a release.
+const noAnswer = "HookUnanswered"
+
 // outside are the causes that are not the release's own, with what it waits for. None of
 // them makes another version the target: that would have them too (rule 29).
 var outside = map[string]string{
@@ -26,6 +30,7 @@ var outside = map[string]string{
 	notProgrammed:          "routes that are programmed",
 	notCreated:             "its object, which the server refuses",
 	noDomains:              "the domains of its canary, which route to it before hooks of PreRollout are asked",
+	noAnswer:               "a hook that answers",
 }
 
 // Waits before a release that gave its traffic back more than once may have some again:
@@ -49,12 +54,15 @@ func (s *scope) obstacle(run *Run, r *Row, c Child) string {
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return ""
 	}
-	// An object is made, and routes are confirmed, in a while. What has waited for that once
-	// waits.
-	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == notProgrammed && r.Reason != notProgrammed) {
+	// An object is made, routes are confirmed, and hooks answer, in a while. What has waited
+	// for that once waits.
+	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == notProgrammed && r.Reason != notProgrammed) {
 		s.wakeAt(end)
-		if cause == noDomains {
+		switch cause {
+		case noDomains:
 			s.awaitDomains(run, r)
+		case noAnswer:
+			s.awaitGate(run, r, s.answer(run, c))
 		}
 		return ""
 	}
@@ -88,6 +96,10 @@ func (s *scope) inWords(cause string, c Child) string {
 	case notProgrammed:
 		from, _ := s.rival()
 		more = or(s.unconfirmed(), from.unconfirmed())
+	case noAnswer:
+		if run := s.g.Run; run != nil {
+			more = s.answer(run, c).Message
+		}
 	case noDomains:
 		if run := s.g.Run; run != nil && s.g.Row(run.Release) != nil {
 			more = s.unreachable(s.g.Row(run.Release))

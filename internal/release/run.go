@@ -165,6 +165,8 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause string, s
 			return false, notProgrammed, noTime
 		case s.untried(run, r):
 			return false, noDomains, noTime
+		case s.unheard(run, r, c):
+			return false, noAnswer, noTime
 		case run.WaitingSince.IsZero():
 			return true, "", s.now
 		}

@@ -548,7 +548,7 @@ func (w *world) measure(o *object, lag int) bool {
 	}
 	run, changed := g.Run, false
 	if answer := w.hooks[run.Gate]; run.Gate != "" {
-		f := GateFact{Run: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Failed: answer == "fail", Message: answer}
+		f := GateFact{Run: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Failed: answer == "fail", Unanswered: answer == "away", Message: answer}
 		i := slices.IndexFunc(o.Gates, func(x GateFact) bool { return x.Point == run.Gate })
 		same := i >= 0 && o.Gates[i].Run == f.Run && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
 		switch {
