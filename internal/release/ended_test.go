@@ -60,6 +60,38 @@ var named = []scene{
 		h.run(time.Hour)
 		h.want("it does not start again", map[string]string{"1.1.0": "", "2.1.0": "active 100"})
 	}},
+	{"a group whose domains move to a newer one ends when they have moved", func(h tale) {
+		h.newest(Step{Weight: 10, Pause: time.Hour})
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.want("moving", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.push("1.1.0")
+		h.run(30 * time.Minute)
+		h.want("it does not end yet, and starts nothing", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "canary 10"})
+		h.carries("the steps go on", "1.0.0=90 2.0.0=10")
+		h.says("the steps go on", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet")
+		h.run(time.Hour)
+		h.want("moved", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
+		h.state("moved", "GroupExcluded", false)
+	}},
+	{"a group that a user ends serves on when the release fails to which its domains move", func(h tale) {
+		h.newest(Step{Weight: 10, Pause: time.Hour})
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		o := h.object("2.0.0")
+		o.ready, o.why = 0, "CrashLoopBackOff"
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+		h.carries("failed", "1.0.0=100")
+		h.push("2.0.1")
+		h.run(2 * time.Minute)
+		h.want("a better one takes its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
+		h.edit("end both", func(s *Spec) { s.Ended = []string{"1.x", "2.x"} })
+		h.run(time.Minute)
+		h.want("both are ended", map[string]string{"1.0.0": "deprecated 0", "2.0.1": "deprecated 0"})
+	}},
 	{"a group that a user ends by mistake comes back while it is drained", func(h tale) {
 		h.live()
 		h.push("2.0.0")

@@ -336,13 +336,17 @@ func (s *scope) retryRow(r *Row, reason string) {
 }
 
 // closeGroup begins the end of a group whose source says that it is closed
-// (rule 14), or that a user ends, and opens one again that is offered anew; a preview needs a place for it.
+// (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered anew; a preview needs a place for it.
 func closeGroup(s *scope) {
 	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
 	switch {
 	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
 		s.close("Closed")
 	case ended && s.g.Phase != Closing:
+		if to := s.successorGroup(); to != nil {
+			s.state(s.g.ActiveRow(), true, "GroupExcluded", fmt.Sprintf("group %s is to end: it closes when its domains have moved to group %s, which has nothing active yet", s.g.Name, to.Name))
+			return
+		}
 		s.close("Ended")
 	case ended:
 	case s.g.Phase == Closing && s.g.Level != preview && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:

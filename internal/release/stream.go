@@ -98,6 +98,25 @@ func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	return s, nil
 }
 
+// successorGroup is the newer group to which the newest domains are to move from this one, as
+// long as nothing of it is active, whether its first release is on its way or failed. nil:
+// there is none.
+func (s *scope) successorGroup() *Group {
+	if s.servingGroup() != s.g {
+		return nil
+	}
+	for i := range s.groups {
+		g := &s.groups[i]
+		if g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || byNewest(g, s.g) >= 0 || s.ended(g.Slug, g.Name, g.PullRequest) {
+			continue
+		}
+		if s.followed() || s.book.scope(g).older() != nil {
+			return g
+		}
+	}
+	return nil
+}
+
 // arrives says that the newest domains lead to an older group, from which they move by
 // steps. It asks policies alone, and so does without the ledger.
 func (s *scope) arrives() bool {

@@ -13,6 +13,10 @@ func aim(s *scope) {
 	if s.g.Phase != Live {
 		return
 	}
+	if s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
+		s.hold("GroupExcluded") // it closes when its domains have moved
+		return
+	}
 	if missing := s.missingPin(); missing != nil {
 		s.state(nil, true, "PinnedVersionMissing", missing.missing())
 		s.hold("PinnedVersionMissing")
