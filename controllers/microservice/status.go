@@ -100,7 +100,7 @@ func (r *Reconciler) tellPins(before, now *v1alpha1.Microservice) {
 // states are the notes of a plan that stand as conditions of their own.
 var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
-	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld",
+	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld", release.DeniedServes,
 	v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost, v1alpha1.ConditionBlocked,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,

@@ -34,6 +34,7 @@ func forgetErrors(s *scope) {
 // (rules 11, 24 and 39). While the target is one that has just failed, the next pass aims
 // anew, and may aim at one of them.
 func letGo(s *scope) {
+	s.tellDenied()
 	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == "Latest" {
 		return
 	}
@@ -52,6 +53,32 @@ func letGo(s *scope) {
 		}
 	}
 	sortRows(s.g.Releases)
+}
+
+// DeniedServes is the reason of a release whose version is denied, and that has traffic
+// because there is nothing else to give it to.
+const DeniedServes = "DeniedServes"
+
+// tellDenied says which denied versions have traffic all the same. A domain that names a
+// version leads to it or to nothing, and the last release of a group serves on.
+func (s *scope) tellDenied() {
+	if s.g.Phase != Live {
+		return
+	}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		if why, _ := s.withdrawn(r.Version); why != Denied {
+			continue
+		}
+		for _, rep := range s.reports {
+			if slices.Contains(rep.Pinned, r.Release) {
+				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, and a domain of networkpolicies.hlnr.io %q names it: give that domain another version, or remove it", r.Version, rep.policy))
+			}
+		}
+		if r.Status == Active && s.g.Target.Release == r.Release && s.g.Run == nil {
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied and serves on: group %s has nothing that could replace it; push another version, or end the group by spec.endedGroups", r.Version, s.g.Name))
+		}
+	}
 }
 
 // minimum is how many releases that were active the group keeps.

@@ -86,6 +86,27 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
+	{"what is denied and has traffic all the same is told", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.nets["web"].pins = []string{"1.0.0"}
+		h.run(time.Hour)
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Hour)
+		h.says("named by a domain", DeniedServes, `1.0.0 is denied, and a domain of networkpolicies.hlnr.io "web" names it: give that domain another version, or remove it`)
+		h.nets["web"].pins = nil
+		h.run(time.Hour)
+		h.state("the domain is gone", DeniedServes, false)
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.want("nothing else", map[string]string{"1.1.0": "active 100"})
+		h.says("nothing else", DeniedServes, "1.1.0 is denied and serves on: group 1.x has nothing that could replace it; push another version, or end the group by spec.endedGroups")
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("replaced", map[string]string{"1.2.0": "active 100"})
+		h.state("replaced", DeniedServes, false)
+	}},
 	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")
