@@ -160,6 +160,7 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 		Terminating: !c.DeletionTimestamp.IsZero(),
 		Stamp:       stamp,
 		NeverActive: c.Annotations[v1alpha1.AnnotationNeverActive] == "true",
+		Told:        release.Status(c.Status.Release),
 		Replicas:    int(c.Spec.Replicas),
 		Available:   int(c.Status.Available),
 		Unsettled:   c.Status.ObservedGeneration != c.Generation || available == nil || available.ObservedGeneration != c.Generation,

@@ -338,3 +338,38 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 		t.Errorf("without its record the active release is %s", s.ledger())
 	}
 }
+
+// A release that failed takes its steps anew when the status of the Microservice is lost, and
+// is not taken for one that was active: its own status tells.
+func TestFailedReleaseWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}}}}))
+	s.route()
+	s.offer("1.0.0")
+	s.play()
+	s.broken["1.2.0"] = true
+	s.offer("1.2.0", "1.0.0")
+	s.play()
+	s.offer("1.2.0", "1.1.0", "1.0.0")
+	s.play()
+	if got := s.ledger(); !strings.Contains(got, "1.2.0 error 0%") || !strings.Contains(got, "1.1.0 active 100%") {
+		t.Fatalf("before: %s", got)
+	}
+	for version, told := range map[string]v1alpha1.ReleaseStatus{"1.2.0": v1alpha1.ReleaseError, "1.1.0": v1alpha1.ReleaseActive, "1.0.0": v1alpha1.ReleaseDeprecated} {
+		s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.ReleaseRun) { st.Release = told })
+	}
+	s.broken["1.2.0"] = false
+	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
+		spec.UpdateStrategy.Canary.Steps[0].Pause = &v1alpha1.CanaryPause{Duration: "100h"}
+	})
+	ms := s.ms()
+	ms.Status = v1alpha1.MicroserviceStatus{}
+	if err := env.Client.Status().Update(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	s.rest()
+	if got := s.ledger(); !strings.Contains(got, "1.2.0 canary 10%") || !strings.Contains(got, "1.1.0 active 90%") || !strings.Contains(got, "1.0.0 deprecated 0%") {
+		t.Errorf("without its record a release that failed: %s", got)
+	}
+}

@@ -355,6 +355,7 @@ func (d draws) policy(name string, releases []string) Policy {
 func (d draws) child(c Child) Child {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
+	c.Told = oneOf(d, "told", "", Pending, Canary, Active, Error, Deprecated)
 	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "child's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
 	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf(d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {

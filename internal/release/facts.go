@@ -195,6 +195,9 @@ type Child struct {
 	Stamp int64
 	// NeverActive: its object carries the mark of [Plan.NeverActive].
 	NeverActive bool
+	// Told is the status that its object had from the ledger last; "": none yet. It may be
+	// older than the ledger, and counts only where that is lost.
+	Told Status
 	// Replicas that its specification asks for.
 	Replicas int
 	// Available replicas, as last reported.

@@ -49,8 +49,8 @@ var rules = []rule{
 // the ledger was lost or not written yet: their stamps are ahead of it, or a route
 // names them. Children that a ledger let go, and that a late write made again, stay
 // without a row. The
-// release that the group's Service selects is active, older ones were, newer
-// ones are pending. Without a policy the oldest with replicas is active, and rather
+// release that the group's Service selects is active, older ones were, as far as is known
+// (unproven), and all others are pending. Without a policy the oldest with replicas is active, and rather
 // one that is available. In a group to which the newest domains are still to come none is, and
 // nothing is that hooks have not let through.
 func rebuild(s *scope) {
@@ -80,7 +80,7 @@ func rebuild(s *scope) {
 		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.Ledger.Sequence+1 },
 	} {
 		if active < 0 {
-			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && sign(c) })
+			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && c.Told != Error && sign(c) })
 		}
 	}
 	if len(cs) > 0 {
@@ -96,7 +96,7 @@ func rebuild(s *scope) {
 		switch {
 		case i == active:
 			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)
-		case i < active && !c.NeverActive:
+		case i < active && !s.unproven(c, cs[active]):
 			row.Status, row.Promoted = Deprecated, int64(i+1)
 		}
 		if i != active {
@@ -107,6 +107,14 @@ func rebuild(s *scope) {
 		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
 	}
 	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
+}
+
+// unproven reports whether a release that is rebuilt beside an active one takes its steps anew,
+// because it was never active, or failed, as far as is known: its object says so, or its
+// version is above the active one's. The commits of a pull request have no order.
+func (s *scope) unproven(c, active Child) bool {
+	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Told) ||
+		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
 
 // leftovers gives a row to a child without one that a route names: it is drained like

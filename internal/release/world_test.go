@@ -416,6 +416,13 @@ func (w *world) edit(what string, change func(*Spec)) {
 func (w *world) loseRecord() {
 	w.say("status lost")
 	w.stats.faults++
+	for _, g := range w.ledger.Groups {
+		for _, r := range g.Releases {
+			if o := w.objects[r.Release]; o != nil {
+				o.Told = r.Status
+			}
+		}
+	}
 	w.ledger = Ledger{}
 	w.version++
 	w.leaders = [2]*leader{{}, {}}
@@ -1030,6 +1037,7 @@ func (o *object) same(x *object) bool {
 	return o.Release == x.Release && o.Slug == x.Slug && o.Name == x.Name && o.Level == x.Level && o.Version == x.Version && o.PullRequest == x.PullRequest && o.Config == x.Config &&
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
+		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Told == x.Told &&
 		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded
 }
 

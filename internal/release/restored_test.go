@@ -1,0 +1,67 @@
+package release
+
+import "time"
+
+// restored are histories of a status that is lost, and rebuilt from the objects.
+var restored = []scene{
+	{"rule 31: a release that failed its analysis takes its steps when the record is lost", func(h tale) {
+		h.failedAbove()
+		h.loseRecord()
+		h.run(30 * time.Second)
+		h.active("it is tried again", "1.1.0-c1")
+		h.want("it is tried again", map[string]string{"1.0.0": "deprecated 0"})
+		h.run(time.Hour)
+		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+	}},
+	{"rule 31: a version above the active one takes its steps when its object does not tell that it failed", func(h tale) {
+		h.failedAbove()
+		h.loseRecord()
+		for _, o := range h.objects {
+			o.Told = ""
+		}
+		h.run(30 * time.Second)
+		h.active("it is tried again", "1.1.0-c1")
+		h.run(time.Hour)
+		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+	}},
+	{"rule 31: a release whose object tells that it failed is no kept one when the record is lost", func(h tale) {
+		h.live()
+		for _, v := range []string{"1.1.0", "1.2.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.loseRecord()
+		h.object("1.1.0").Told = Error
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Minute)
+		h.want("by steps", map[string]string{"1.2.0": "active 90", "1.1.0": "canary 10"})
+	}},
+	{"rule 31: what was active stays kept when the record is lost", func(h tale) {
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.live()
+		for _, v := range []string{"1.1.0", "1.2.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		h.loseRecord()
+		h.run(time.Minute)
+		h.want("rebuilt", map[string]string{"1.2.0": "active 100", "1.1.0": "deprecated 0", "1.0.0": "deprecated 0"})
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Minute)
+		h.want("without steps", map[string]string{"1.1.0": "active 100", "1.2.0": "deprecated 0"})
+	}},
+}
+
+func init() { histories = append(histories, restored...) }
+
+// failedAbove makes 1.1.0 active, with 1.2.0 above it, which failed its analysis before.
+func (h tale) failedAbove() {
+	h.analysed(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
+	h.quality["1.2.0"] = VerdictFailed
+	h.push("1.2.0")
+	h.run(time.Hour)
+	h.push("1.1.0")
+	h.run(time.Hour)
+	h.want("before", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0", "1.0.0": "deprecated 0"})
+}
