@@ -76,6 +76,26 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.active("with a configuration again", "1.1.0-c2")
 	}},
+	{"an excluded group waits for its heir while the template has no configuration", func(h tale) {
+		h.policy("web")
+		for _, v := range []string{"1.0.0", "2.0.0"} {
+			h.push(v)
+			h.run(time.Hour)
+		}
+		h.broken["1.0.0"] = "Unschedulable" // in the group that is to take over
+		h.regroup("minor")
+		h.run(time.Hour)
+		h.configure("")
+		h.run(time.Hour)
+		h.phase("the heir cannot start", "1-x", "Live")
+		h.says("the heir cannot start", "GroupExcluded", "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+		h.configure("c1")
+		clear(h.broken)
+		h.object("1.0.0").why = ""
+		h.run(time.Hour)
+		h.phase("the heir is active", "1-x", "")
+		h.want("the heir is active", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+	}},
 	{"a canary that is denied while the template has no configuration makes room", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
