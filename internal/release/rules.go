@@ -384,8 +384,9 @@ func (s *scope) takeDown(to Phase, reason string) {
 }
 
 // closeExcluded closes a group that a changed specification no longer makes,
-// once another group holds the same or a higher version (rule 38). A pull request that
-// is not chosen any more has no heir.
+// once another group holds the same or a higher version (rule 38). Without a template
+// nothing is offered, and no heir is known. A pull request that is not chosen any more has
+// no heir.
 func (b *book) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
@@ -397,6 +398,10 @@ func (b *book) closeExcluded(g *Group) {
 		return
 	}
 	a := g.ActiveRow()
+	if b.o.Config == "" {
+		s.state(a, true, "GroupExcluded", "the specification no longer makes this group: which group takes its place is known when the template can be read")
+		return
+	}
 	slug := b.heirOf(g)
 	for i := range b.groups {
 		if b.o.Config == "" {
