@@ -33,14 +33,16 @@ type MicroserviceSpec struct {
 
 	// paused stops all that starts by itself: new releases, steps, promotions and
 	// retirements. It never stops a return from a canary that lost its pods, a
-	// drain under way, a decision, or a pin to a release that is kept.
+	// drain under way, a decision, a pin to a release that is kept, or the return to
+	// one from a version that is denied.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
 	// endedGroups are release groups that are ended on purpose, by name ("1.x"), slug
 	// ("1-x"), or number of a pull request: they lose their traffic, are drained and
 	// removed, without an effect on other groups, and do not start again while they
-	// are named here.
+	// are named here. One whose domains are to move to a newer group, which has
+	// nothing active yet, waits for that.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
