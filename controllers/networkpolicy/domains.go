@@ -138,7 +138,8 @@ func preview(r *row) bool { return r.group != nil && r.group.Level == v1alpha1.L
 // host that such an entry names, whatever the paths and whether it is routed or not: who
 // opens a pull request chooses the name of its branch. The same goes for a host that another
 // policy names and serves, even a younger one, unless the preview has it already: nobody
-// takes a host away that is served.
+// takes a host away that is served. Of two groups that give one host by the same entry, the
+// newer one has it, once that can answer there.
 func (d *decider) settleClaims(rows []*row) {
 	own, named := map[string]*row{}, map[string]*row{}
 	var literal, rest []*row
@@ -176,12 +177,31 @@ func (d *decider) settleClaims(rows []*row) {
 			if r.listener == "" {
 				mend += ", or {{.ReleaseGroupName}}"
 			}
+			holder := first.field
+			if first.field == r.field && first.group != nil {
+				// Nobody is at fault: two groups may have one version for a while, as one that
+				// the specification no longer makes and its heir. Waiting for the host, the heir
+				// would keep the other from closing.
+				if first.reason == "" && r.reason == "" && d.holdsOn(r, first.group) {
+					first, r = r, first
+					own[host+path] = first
+				}
+				r.covered = r.reason == ""
+				holder = fmt.Sprintf("%s for release group %q", first.field, first.group.Name)
+			}
 			r.kept = false
-			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, first.field, mend))
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, holder, mend))
 			continue
 		}
 		if r.reason == "" || r.kept {
 			own[host+path] = r
 		}
 	}
+}
+
+// holdsOn says whether a row keeps a host that a newer group renders as well: a route leads
+// it to the group of the row, and what the newer one runs has no ready endpoint.
+func (d *decider) holdsOn(r *row, newer *v1alpha1.ReleaseGroup) bool {
+	a := activeOf(newer)
+	return (a == nil || !d.ready(a.VersionedMicroservice)) && d.hostGroup(r.host, r.path) == r.group.Slug
 }

@@ -341,9 +341,6 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	if g.Phase == release.Closing {
 		p.fail("group %s is still closing: %s", g.Slug, said())
 	}
-	if p.heirInConflict(notes) {
-		return
-	}
 	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
 		p.fail("the run of %s never ends: %s", g.Run.Release, said())
 	}
@@ -374,20 +371,6 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 }
 
-// heirInConflict reports whether an excluded group holds a domain that its heir needs. Each
-// waits for the other then, and says so: docs/design/findings.md lists it as open.
-func (p *pair) heirInConflict(notes []release.Note) bool {
-	if !slices.ContainsFunc(notes, func(n release.Note) bool { return n.Reason == "GroupExcluded" }) {
-		return false
-	}
-	for _, n := range p.nets {
-		if slices.ContainsFunc(n.policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Reason == reasonDomainConflict }) {
-			return true
-		}
-	}
-	return false
-}
-
 // checkNewest: at rest a group is at its newest good version, as pins say, or it is reported
 // what it waits for.
 func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
@@ -399,9 +382,6 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 		case "Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "TooManyReleases", "AwaitingApproval", "AwaitingGroup", "TrafficLost":
 			return
 		}
-	}
-	if p.heirInConflict(notes) {
-		return
 	}
 	wanted := ""
 	for _, c := range p.observe().Candidates {

@@ -57,6 +57,9 @@ type row struct {
 	// what it gives instead is no host, or leads to nothing that is there, or although
 	// nobody can say whether they may be.
 	kept bool
+	// covered rows are in conflict with the same entry for another group, which has their
+	// host: it is none of their group then, as if no domain followed that.
+	covered bool
 }
 
 // routable says whether a route is to carry the row.

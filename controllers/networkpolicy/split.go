@@ -32,6 +32,9 @@ func (d *decider) group(g *v1alpha1.ReleaseGroup, rows []*row) *groupDecision {
 		if r.canary {
 			continue // It is for trying, and follows no weight.
 		}
+		if r.covered {
+			continue // The group that has the host serves it, and nothing of this one waits for it.
+		}
 		// A domain that cannot be routed does not turn a split into a whole move:
 		// then nothing of the group may count as programmed.
 		out.routed = true
