@@ -88,7 +88,7 @@ var causes = []scene{
 		h.configure("")
 		h.run(time.Hour)
 		h.phase("the heir cannot start", "1-x", "Live")
-		h.says("the heir cannot start", "GroupExcluded", "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+		h.says("the heir cannot start", "GroupExcluded", "the specification no longer makes this group: which group takes its place is known when the template can be read")
 		h.configure("c1")
 		clear(h.broken)
 		h.object("1.0.0").why = ""

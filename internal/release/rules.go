@@ -404,9 +404,6 @@ func (b *book) closeExcluded(g *Group) {
 	}
 	slug := b.heirOf(g)
 	for i := range b.groups {
-		if b.o.Config == "" {
-			break // nothing is offered while the template is not known, its heir neither
-		}
 		heir := b.scope(&b.groups[i])
 		ha := heir.g.ActiveRow()
 		if heir.g == g || slug != "" && heir.g.Slug != slug || heir.g.Phase != Live || heir.g.Level == preview || ha == nil || !ha.Available {
