@@ -915,6 +915,10 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Canary string `json:"canary,omitempty"`
+	// unrouted says that no domain, listener or route of the group is programmed any more,
+	// as without its Gateway: what was confirmed is served nowhere.
+	// +optional
+	Unrouted bool `json:"unrouted,omitempty"`
 	// split says whether weights are applied.
 	Split SplitMode `json:"split"`
 	// reason in one CamelCase word, where the revision is not confirmed.

@@ -274,7 +274,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {
 		for _, g := range list.Items[i].Status.Groups {
 			report := release.Report{
 				Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned,
-				Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Reason: g.Reason, Message: g.Message,
+				Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message,
 			}
 			if g.ConfirmedTime != nil {
 				report.Confirmed = g.ConfirmedTime.Time

@@ -110,9 +110,10 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "reason once it is back", w.traffic("1-x").Reason, "")
 }
 
-// Whether a pause proves anything is told by the reason of a report whose revision stays:
-// without its Gateway a policy carries nothing, and with an active release that has no
-// endpoints the routes carry the canary, which may be the fix.
+// Whether a pause proves anything is not told by the revision of a report, which stays:
+// without its Gateway a policy carries nothing, with one domain that is not programmed it
+// carries the others, and with an active release that has no endpoints the routes carry the
+// canary, which may be the fix.
 func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens        func(p *pair)
@@ -125,6 +126,15 @@ func TestPausesAndTheReasonsOfReports(t *testing.T) {
 		"the Gateway does not admit the namespace any more": {func(p *pair) {
 			p.nets["shop"].gateways[pairGateway].Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
 		}, reasonNotAccepted, "canary 10"},
+		"a domain is added that its Gateway does not admit": {func(p *pair) {
+			n := p.nets["shop"]
+			n.policy.Spec.Domains = append(n.policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com", Port: "http", ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "internal"}}})
+			n.policy.Generation++
+			internal := gateway(80, gatewayv1.HTTPProtocolType, "")
+			internal.Name = "internal"
+			internal.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
+			n.gateways["infra/internal"] = internal
+		}, reasonNotAccepted, "canary 50"},
 		"the active release has no endpoints": {func(p *pair) {
 			for _, o := range p.objects {
 				if o.Version == "1.0.0" {

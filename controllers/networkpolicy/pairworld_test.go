@@ -264,7 +264,7 @@ func (p *pair) observe() release.Observed {
 	for _, name := range sortedKeys(p.nets) {
 		policy := release.Policy{Name: name}
 		for _, g := range p.nets[name].policy.Status.Groups {
-			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, Reason: g.Reason, Message: g.Message}
+			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
 			if g.ConfirmedTime != nil {
 				r.Confirmed = g.ConfirmedTime.Time
 			}

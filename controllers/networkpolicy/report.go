@@ -157,6 +157,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		// what is written now, and would keep the pods of one release after another.
 		out.References = written
 	}
+	out.Unrouted = out.Revision > 0 && r.unrouted(g)
 	out.Reason, out.Message = v.Reason, status.Line(v.Message)
 	switch {
 	case !v.Pending:
@@ -169,6 +170,25 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		out.Message = status.Line(why)
 	}
 	return out
+}
+
+// unrouted reports whether a group has domains, listeners or routes and none of them is
+// programmed, by no fault of its releases.
+func (r *reporter) unrouted(g *groupDecision) bool {
+	if g.reason != "" || g.absent {
+		return false
+	}
+	some := false
+	for _, row := range r.out.rows {
+		if row.group != g.group && row.newer != g.group || row.pinned != "" || row.canary {
+			continue
+		}
+		if r.routed(row, v1alpha1.DomainStatus{Reason: row.reason}, nil).Programmed {
+			return false
+		}
+		some = true
+	}
+	return some
 }
 
 // written are the releases of a group that any object names, as it was read or as

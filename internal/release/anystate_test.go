@@ -333,7 +333,7 @@ func (d draws) observed(consistent bool) Observed {
 func (d draws) policy(name string, releases []string) Policy {
 	p := Policy{Name: name}
 	for i := range d.number(0, 3, "reports") {
-		r := Report{Slug: drawnSlugs[i], Revision: int64(d.number(0, 25, "confirmed revision")), Confirmed: d.time("confirmed"), Newest: d.yes("newest"), Reason: oneOf(d, "why not", "", "NotAccepted")}
+		r := Report{Slug: drawnSlugs[i], Revision: int64(d.number(0, 25, "confirmed revision")), Confirmed: d.time("confirmed"), Newest: d.yes("newest"), Reason: oneOf(d, "why not", "", "NotAccepted"), Unrouted: d.rarely(4, "unrouted")}
 		if len(releases) > 0 {
 			for range d.number(0, 2, "references") {
 				r.References = append(r.References, oneOf(d, "reference", releases...))

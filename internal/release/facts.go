@@ -324,6 +324,10 @@ type Report struct {
 	// to which all of them route, as accepted.
 	CanaryDomains bool
 	Canary        string
+	// Unrouted: no route of the group is programmed any more, and what was confirmed is
+	// served nowhere, though Revision stays: the revision is about what was asked for, and
+	// what it takes out of the routes is out of them all the same.
+	Unrouted bool
 	// Reason and Message where the revision is not confirmed.
 	Reason, Message string
 

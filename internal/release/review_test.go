@@ -166,22 +166,6 @@ var causes = []scene{
 		h.run(2 * time.Minute)
 		h.want("the pause is over", map[string]string{"1.1.0": "canary 50"})
 	}},
-	{"a group that a changed grouping no longer makes serves on while the template cannot be read", func(h tale) {
-		h.policy("web")
-		h.push("1.0.0")
-		h.run(time.Minute)
-		h.push("2.0.0")
-		h.run(time.Hour)
-		h.want("both", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
-		h.broken["1.0.0"] = "Unschedulable"
-		h.regroup("minor")
-		h.run(time.Hour)
-		h.configure("")
-		h.run(time.Hour)
-		if g := h.group("1-x"); g.Phase != Live || g.ActiveRow() == nil {
-			h.fail("1-x does not serve any more, and its heir is not active")
-		}
-	}},
 	{"a pause proves nothing while the Gateway of its policy is deleted", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})

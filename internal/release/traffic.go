@@ -28,7 +28,7 @@ func (s *scope) carried(revision int64) bool {
 		_, behind := s.confirmations(revision)
 		return !behind
 	}
-	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.unrouted() })
+	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.Unrouted })
 }
 
 // confirmations says whether some policy that counts confirms a revision, and whether one
@@ -52,18 +52,6 @@ func (s *scope) counts(r Report) bool {
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 
-// Reasons of a report with which routes that were confirmed carry nothing any more, though
-// its revision stays: the revision is about what was asked for, and what it takes out of the
-// routes is out of them all the same. With any other reason, such as that the active release
-// has no endpoints, the routes carry what they carried.
-var unrouted = []string{
-	"ParentNotFound", "RouteNotFound", "RuleNotFound", "RuleConflict", "NotAccepted", "ListenerNotReady", "CertificateNotReady",
-	"GatewayAPIMissing", "ProviderAPIMissing", "DomainConflict", "DomainNotAllowed",
-}
-
-// unrouted reports whether the routes of a report carry nothing, as far as is known.
-func (r Report) unrouted() bool { return slices.Contains(unrouted, r.Reason) }
-
 // confirmedTime is when the last policy confirmed what it carries, and not before.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
@@ -82,7 +70,7 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {
-		if r.Revision < s.g.TrafficRevision || r.unrouted() {
+		if r.Revision < s.g.TrafficRevision || r.Unrouted {
 			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "has not confirmed"))))
 		}
 	}
@@ -94,7 +82,7 @@ func (s *scope) unconfirmed() string {
 // about no traffic.
 func (s *scope) masked(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
-		return r.counts(s.g) && !r.unrouted() && slices.Contains(r.Masked, release)
+		return r.counts(s.g) && !r.Unrouted && slices.Contains(r.Masked, release)
 	})
 }
 

@@ -886,7 +886,7 @@ func (w *world) answer(n *net) bool {
 			}
 			next.References = union(prev.References, union(c.names(), names))
 			next.Masked = union(prev.Masked, masked)
-			next.Reason = n.reason(next.Revision, g)
+			next.Reason, next.Unrouted = n.reason(next.Revision, g), n.away && next.Revision > 0
 		}
 		if !sameReport(prev, next) {
 			n.reports[g.Slug] = next
@@ -1044,7 +1044,7 @@ func (o *object) same(x *object) bool {
 // sameReport says that two reports are the same in all.
 func sameReport(a, b Report) bool {
 	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Masked, b.Masked) &&
-		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary &&
+		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary && a.Unrouted == b.Unrouted &&
 		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy
 }
 
