@@ -25,6 +25,9 @@ type failure struct {
 	// look is when a container that is only starting now will have had its time; zero:
 	// only a change can tell more.
 	look time.Time
+	// untried: of a pod that is not complete. What its containers lack to get ready may be
+	// the one that does not run.
+	untried bool
 }
 
 // ranks orders failures: what explains most comes first. The release's own faults come
@@ -48,8 +51,9 @@ var ranks = map[string]int{
 const (
 	// rankTried is the rank of pods that run and do not become ready, where enough ran.
 	rankTried = 9
-	// rankUntried is their rank where too few ran: a pod may need others to become ready,
-	// and these have not run yet.
+	// rankUntried is their rank where too few ran, or not all of their containers did: a pod
+	// may need others to become ready, a container others of its pod, and these have not run
+	// yet.
 	rankUntried = 14
 )
 
@@ -62,7 +66,7 @@ func diagnose(o *observed, row mirror, now time.Time) failure {
 			continue
 		}
 		found := diagnosePod(o, row, &o.pods[i], now)
-		if containersReady(&o.pods[i]) || slices.ContainsFunc(found, func(f failure) bool { return f.reason == hlnr.FailureReadinessFailing }) {
+		if containersReady(&o.pods[i]) || slices.ContainsFunc(found, func(f failure) bool { return f.reason == hlnr.FailureReadinessFailing && !f.untried }) {
 			tried++
 		}
 		all = append(all, found...)
@@ -78,7 +82,7 @@ func diagnose(o *observed, row mirror, now time.Time) failure {
 		return failure{look: look}
 	}
 	rank := func(f failure) int {
-		if f.reason == hlnr.FailureReadinessFailing && 2*tried < int(o.release.Spec.Replicas) {
+		if f.reason == hlnr.FailureReadinessFailing && (f.untried || 2*tried < int(o.release.Spec.Replicas)) {
 			return rankUntried
 		}
 		return ranks[f.reason]
@@ -86,7 +90,7 @@ func diagnose(o *observed, row mirror, now time.Time) failure {
 	worst := slices.MinFunc(all, func(a, b failure) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.message, b.message))
 	})
-	worst.look = look
+	worst.look, worst.untried = look, false
 	return worst
 }
 
@@ -101,6 +105,21 @@ func over(pod *corev1.Pod) bool {
 func containersReady(pod *corev1.Pod) bool {
 	all := pod.Status.ContainerStatuses
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
+}
+
+// complete reports whether nothing keeps a container of a pod from running, and since when
+// all of them have begun. One that starts anew after an end of its own began before.
+func complete(pod *corev1.Pod) (since time.Time, ok bool) {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		running, end := c.State.Running, c.LastTerminationState.Terminated
+		switch {
+		case running == nil && !c.Ready:
+			return time.Time{}, false
+		case running != nil && running.StartedAt.After(since) && (end == nil || lost(end)):
+			since = running.StartedAt.Time
+		}
+	}
+	return since, true
 }
 
 // refused reads why the server refuses to create pods, which the Deployment repeats
@@ -154,13 +173,15 @@ func diagnosePod(o *observed, row mirror, pod *corev1.Pod, now time.Time) []fail
 			found = append(found, failure{reason: hlnr.FailureUnschedulable, message: c.Message})
 		}
 	}
+	since, whole := complete(pod)
 	for _, c := range pod.Status.InitContainerStatuses {
 		found = append(found, stuck(c, "init container"))
 	}
 	for _, c := range pod.Status.ContainerStatuses {
 		f := stuck(c, "container")
 		if f.reason == "" {
-			f = unready(o, row, c, now)
+			f = unready(o, row, c, since, now)
+			f.untried = !whole
 		}
 		found = append(found, f)
 	}
@@ -266,9 +287,9 @@ func graceOf(ms *hlnr.Microservice) time.Duration {
 	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// unready tells of a container that runs and has had the time that its probes give. A
-// release that was given up has had its time.
-func unready(o *observed, row mirror, c corev1.ContainerStatus, now time.Time) failure {
+// unready tells of a container that runs and has had the time that its probes give, since
+// its pod is complete. A release that was given up has had its time.
+func unready(o *observed, row mirror, c corev1.ContainerStatus, whole, now time.Time) failure {
 	if c.Ready || c.State.Running == nil {
 		return failure{}
 	}
@@ -277,7 +298,11 @@ func unready(o *observed, row mirror, c corev1.ContainerStatus, now time.Time) f
 	if startup != nil && (c.Started == nil || !*c.Started) {
 		probe = "startup"
 	}
-	due := c.State.Running.StartedAt.Add(max(graceOf(o.microservice), patience(startup)+patience(readiness)))
+	since := c.State.Running.StartedAt.Time
+	if whole.After(since) {
+		since = whole
+	}
+	due := since.Add(max(graceOf(o.microservice), patience(startup)+patience(readiness)))
 	if now.Before(due) && !o.failed(row) {
 		return failure{look: due}
 	}

@@ -191,6 +191,107 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 	}
 }
 
+// TestWhoseFaultAMissingSidecarIs: a container that does not get ready may need another one of
+// its pod. While that is kept from running by a cause outside of the release, the release
+// waits for it, however many replicas it has; pods that are complete tell as before.
+func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
+	t.Parallel()
+	container := func(name string, ready bool, state corev1.ContainerState) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Image: "r/" + name + ":1", Ready: ready, State: state}
+	}
+	running := func(since time.Duration) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}
+	}
+	waiting := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	pod := func(containers ...corev1.ContainerStatus) corev1.Pod {
+		return corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: containers}}
+	}
+	initial := func(pod corev1.Pod, containers ...corev1.ContainerStatus) corev1.Pod {
+		pod.Status.InitContainerStatuses = containers
+		return pod
+	}
+	var (
+		runs, starts = running(time.Hour), running(time.Second)
+		away         = waiting("ImagePullBackOff", `Back-off pulling image "r/proxy:1": ErrImagePull: dial tcp 10.0.0.1:443: i/o timeout`)
+		missing      = waiting("ErrImagePull", "r/proxy:1: not found")
+		made, idle   = waiting("ContainerCreating", ""), waiting("PodInitializing", "")
+		done         = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+	)
+	crashed := container("shop", false, starts)
+	crashed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	again, lost := container("proxy", true, starts), container("proxy", false, away)
+	again.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	lost.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 255, Reason: "Unknown"}
+	kinds := map[rune]corev1.Pod{
+		'r': initial(pod(container("shop", true, runs), container("proxy", true, runs)), container("migrate", true, done)),
+		'u': initial(pod(container("shop", false, runs), container("proxy", true, runs)), container("migrate", true, done)),
+		's': initial(pod(container("shop", false, starts), container("proxy", true, starts)), container("migrate", true, done)),
+		'p': pod(container("shop", false, runs), container("proxy", false, away)),
+		'P': pod(container("shop", true, runs), container("proxy", false, away)),
+		'a': pod(container("shop", false, away), container("proxy", false, runs)),
+		'm': pod(container("shop", false, runs), container("proxy", false, made)),
+		'b': pod(container("shop", false, runs), container("proxy", true, starts)),
+		'B': pod(container("shop", false, runs), again),
+		'x': pod(container("shop", false, runs), container("proxy", false, missing)),
+		'c': pod(crashed, container("proxy", false, away)),
+		'n': initial(pod(container("shop", false, idle)), container("proxy", false, away)),
+		'N': initial(pod(container("shop", false, idle)), container("proxy", false, missing)),
+		'o': initial(pod(container("shop", false, runs)), lost),
+		'-': {Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available"}}}},
+	}
+	for name, test := range map[string]struct {
+		pods string // a letter of kinds each, as many as there are replicas
+		want string
+	}{
+		"the sidecar cannot be pulled, one replica":                      {"p", hlnr.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, two replicas":                     {"pp", hlnr.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, four replicas":                    {"pppp", hlnr.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, the application is ready":         {"PP", hlnr.FailureImagePullBackOff},
+		"the application cannot be pulled, and its sidecar needs it":     {"a", hlnr.FailureImagePullBackOff},
+		"half have no sidecar, the others are ready":                     {"rrpp", hlnr.FailureImagePullBackOff},
+		"one of two has no sidecar, the other is ready":                  {"rp", hlnr.FailureImagePullBackOff},
+		"one has no sidecar, the others are ready":                       {"rrrp", hlnr.FailureImagePullBackOff},
+		"one has no sidecar, the others start":                           {"sssp", hlnr.FailureImagePullBackOff},
+		"one has no sidecar, the others are complete and never ready":    {"uuup", hlnr.FailureReadinessFailing},
+		"half are complete and never ready":                              {"uupp", hlnr.FailureReadinessFailing},
+		"one of two is complete and never ready":                         {"up", hlnr.FailureReadinessFailing},
+		"half are complete, and one of them is never ready":              {"rupp", hlnr.FailureReadinessFailing},
+		"one of four is complete and never ready, and may need them all": {"uppp", hlnr.FailureImagePullBackOff},
+		"half have no sidecar, the others no room":                       {"pp--", hlnr.FailureImagePullBackOff},
+		"the sidecar is not there":                                       {"x", hlnr.FailureImageNotFound},
+		"the sidecar is not there, says one registry of four":            {"pppx", hlnr.FailureImageNotFound},
+		"the application crashes without its sidecar":                    {"c", hlnr.FailureCrashLoopBackOff},
+		"the application of one crashes without its sidecar":             {"pppc", hlnr.FailureCrashLoopBackOff},
+		"the sidecar is being made, and nothing else is known":           {"mm", hlnr.FailureReadinessFailing},
+		"the sidecar of half is being made, the others have no room":     {"mm--", hlnr.FailureUnschedulable},
+		"the sidecar of half is being made, that of others not pulled":   {"mmpp", hlnr.FailureImagePullBackOff},
+		"the sidecar was pulled at last, and the application has time":   {"bb", ""},
+		"the sidecar of one was pulled at last":                          {"pppb", hlnr.FailureImagePullBackOff},
+		"a sidecar that starts anew gives the application no more time":  {"B", hlnr.FailureReadinessFailing},
+		"an init container waits for its image, one replica":             {"n", hlnr.FailureImagePullBackOff},
+		"an init container waits for its image, four replicas":           {"nnnn", hlnr.FailureImagePullBackOff},
+		"an init container of half waits, the others are ready":          {"rrnn", hlnr.FailureImagePullBackOff},
+		"an init container of half waits, the others are never ready":    {"uunn", hlnr.FailureReadinessFailing},
+		"an init container of all but one waits, one is never ready":     {"unnn", hlnr.FailureImagePullBackOff},
+		"the image of an init container is not there":                    {"nnnN", hlnr.FailureImageNotFound},
+		"a native sidecar is lost, and cannot be pulled again":           {"o", hlnr.FailureImagePullBackOff},
+		"native sidecars are lost, and cannot be pulled again":           {"rroo", hlnr.FailureImagePullBackOff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &observed{release: newRelease("default", int32(len(test.pods)))}
+			for _, kind := range test.pods {
+				o.pods = append(o.pods, kinds[kind])
+			}
+			if got := diagnose(o, mirror{}, noon); got.reason != test.want {
+				t.Errorf("%q (%s), want %q", got.reason, got.message, test.want)
+			}
+		})
+	}
+}
+
 // TestEndedFromOutside: a pod that was evicted, or ended with its node, is no crash, and does
 // not hide what keeps the pod in its place from running.
 func TestEndedFromOutside(t *testing.T) {
