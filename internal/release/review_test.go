@@ -166,6 +166,48 @@ var causes = []scene{
 		h.run(2 * time.Minute)
 		h.want("the pause is over", map[string]string{"1.1.0": "canary 50"})
 	}},
+	{"the version that a pin left stays out when the pinned one is denied", func(h tale) {
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.steps(twoSteps...)
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.want("it loses carts", map[string]string{"1.2.0": "active 100"})
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.want("pinned", map[string]string{"1.1.0": "active 100"})
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Minute)
+		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
+	}},
+	{"the version that a pin left stays out while paused when the pinned one is denied", func(h tale) {
+		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Minute)
+		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
+	}},
+	{"a group that is to end says what its successor waits for", func(h tale) {
+		h.newest(twoSteps...)
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.fill(2, "Unschedulable")
+		h.push("2.0.0")
+		h.run(time.Hour)
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Hour)
+		h.want("it serves on", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
+		h.says("it waits", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet (2.0.0 waits: Unschedulable); name both in spec.endedGroups to end both")
+	}},
 	{"a pause proves nothing while the Gateway of its policy is deleted", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})

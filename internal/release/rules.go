@@ -352,7 +352,7 @@ func closeGroup(s *scope) {
 		s.close("Closed")
 	case ended && s.g.Phase != Closing:
 		if to := s.successorGroup(); to != nil {
-			s.state(s.g.ActiveRow(), true, "GroupExcluded", fmt.Sprintf("group %s is to end: it closes when its domains have moved to group %s, which has nothing active yet", s.g.Name, to.Name))
+			s.state(s.g.ActiveRow(), true, "GroupExcluded", fmt.Sprintf("group %s is to end: it closes when its domains have moved to group %s, which has nothing active yet%s; name both in spec.endedGroups to end both", s.g.Name, to.Name, to.standing()))
 			return
 		}
 		s.close("Ended")
@@ -361,6 +361,17 @@ func closeGroup(s *scope) {
 		s.g.Phase = Live
 		s.event(nil, false, "Reopened", "the group is offered again")
 	}
+}
+
+// standing is what keeps a group from having an active release, where that is known.
+func (g *Group) standing() string {
+	if g.Run == nil {
+		return " and nothing on its way"
+	}
+	if r := g.Row(g.Run.Release); r != nil && g.Run.WaitsFor != "" {
+		return fmt.Sprintf(" (%s waits: %s)", r.Version, g.Run.WaitsFor)
+	}
+	return ""
 }
 
 // close ends a group.

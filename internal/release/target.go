@@ -45,6 +45,10 @@ const PinsConflict = "PinsConflict"
 // active release that is denied makes room all the same.
 func (s *scope) hold(reason string) {
 	if s.activeDenied() {
+		if r := s.belowPin(); r != nil {
+			s.g.Target = Target{Release: r.Release, Reason: "Latest"}
+			return
+		}
 		if t := s.latest(); t.Reason == "Latest" {
 			s.g.Target = t
 			return
@@ -60,6 +64,32 @@ func (s *scope) hold(reason string) {
 		}
 	}
 	s.g.Target = t
+}
+
+// belowPin is the kept release of the highest version that is not above one to which the
+// group is pinned, while the active one is denied: what the pin left may be why there is a
+// pin. nil: there is none.
+func (s *scope) belowPin() (kept *Row) {
+	for _, p := range s.o.Spec.Pins {
+		pinned := p.Version
+		if r := s.g.Row(p.Release); p.Release != "" && r != nil {
+			pinned = r.Version
+		}
+		if pinned == "" || expired(p, s.now) || !p.names(s.g.Slug, s.g.Name, s.g.PullRequest) {
+			continue
+		}
+		for i := range s.g.Releases {
+			r := &s.g.Releases[i]
+			c, there := s.child(r.Release)
+			if _, out := s.withdrawn(r.Version); out || !there || c.Terminating || s.comeback(r.Version) != r || compare(r.Version, pinned) > 0 {
+				continue
+			}
+			if kept == nil || compare(r.Version, kept.Version) > 0 {
+				kept = r
+			}
+		}
+	}
+	return kept
 }
 
 // pin finds the pin of this group, one by name before one for any group, and another one
