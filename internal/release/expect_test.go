@@ -35,8 +35,9 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		if !starts && !active || r.Reason == "Rebuilt" || h.Target.Reason == "Pinned" && h.Target.Release == r.Release {
 			continue
 		}
-		if a := g.ActiveRow(); o.Spec.Paused && was != nil && was.Promoted > 0 && a != nil && denied(o, g.Slug, a.Version) {
-			continue // what is denied makes room for what is kept, and nothing new starts
+		names := func(p Pin) bool { return p.names(g.Slug, g.Name, g.PullRequest) }
+		if a := g.ActiveRow(); (o.Spec.Paused || slices.ContainsFunc(o.Spec.Pins, names)) && was != nil && was.Promoted > 0 && a != nil && denied(o, g.Slug, a.Version) {
+			continue // what is denied makes room for what is kept, and nothing that is new or that a pin left starts
 		}
 		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
 			w.fail("older: %s starts or becomes active (%s), and %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))

@@ -67,7 +67,7 @@ func (s *scope) tellDenied() {
 	}
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		if why, _ := s.withdrawn(r.Version); why != Denied {
+		if !s.denied(r.Version) {
 			continue
 		}
 		for _, rep := range s.reports {

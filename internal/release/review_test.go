@@ -208,6 +208,14 @@ var causes = []scene{
 		h.want("it serves on", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
 		h.says("it waits", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet (2.0.0 waits: Unschedulable); name both in spec.endedGroups to end both")
 	}},
+	{"an active version that is gone and denied is reported as denied", func(h tale) {
+		h.live()
+		h.withdraw("1.0.0", Gone)
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Hour)
+		h.want("it serves on", map[string]string{"1.0.0": "active 100"})
+		h.state("it serves on", DeniedServes, true)
+	}},
 	{"a pause proves nothing while the Gateway of its policy is deleted", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
