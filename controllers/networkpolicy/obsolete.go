@@ -131,20 +131,17 @@ func (d *decider) taken(rows []*row, host, path string) bool {
 
 // follows leads a live route that stays, although no row asks for it, to what its group is
 // led to: a canary that is taken back must be taken back there too. One on its way to a
-// newer group stays on it. Nil: it is so already, or nothing of the group can answer.
+// newer group stays on it, as long as its hosts do. One that is not begins no such way: the
+// newer group would have traffic that no confirmed route gives it. Nil: it is so already, or
+// nothing of the group can answer.
 func (d *decider) follows(route *providers.Live, out *decision) *routeDecision {
 	i := slices.IndexFunc(out.groups, func(g *groupDecision) bool { return g.slug == route.Group() })
 	if i < 0 {
 		return nil
 	}
 	g := out.groups[i]
-	for way, m := range out.moves { // A group has one that comes.
-		if way.from == g.slug && slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
-			of := d.ledger.groupOf[name]
-			return of != nil && of.Slug == way.to
-		}) {
-			g = m
-		}
+	if m := d.onItsWay(route, out); m != nil {
+		g = m
 	}
 	if len(g.weights) == 0 {
 		return nil
@@ -157,6 +154,29 @@ func (d *decider) follows(route *providers.Live, out *decision) *routeDecision {
 	}
 	if r := d.carry(out, route, nil, map[string]*groupDecision{g.slug: g}); len(r.objects) > 0 {
 		return r
+	}
+	return nil
+}
+
+// onItsWay is the split between the group of a live route that stays and the newer one to
+// which it is on its way. Nil: it gives that one nothing, or one of its hosts is to go no
+// further, by a route that is to replace it.
+func (d *decider) onItsWay(route *providers.Live, out *decision) *groupDecision {
+	for way, m := range out.moves { // A group has one that comes.
+		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
+			of := d.ledger.groupOf[name]
+			return of != nil && of.Slug == way.to
+		}) {
+			continue
+		}
+		for _, by := range out.routes {
+			if samePath(by.Path, route.Path) && slices.ContainsFunc(by.rows, func(r *row) bool {
+				return slices.Contains(route.Hostnames, r.host) && (r.newer == nil || r.newer.Slug != way.to)
+			}) {
+				return nil
+			}
+		}
+		return m
 	}
 	return nil
 }

@@ -398,7 +398,8 @@ func (h history) canariesAreCanaries(f *facts, out *decision) {
 }
 
 // bothLeadToTheSame: the routes of a provider that was left carry what the routes of the
-// present one carry, as far as their provider can.
+// present one carry, as far as their provider can. So do those that wait to be replaced by
+// another one of their provider, but that they begin no move to a newer group.
 func (h history) bothLeadToTheSame(out *decision) {
 	d := newDecider(h.w.facts())
 	for _, former := range out.former {
@@ -413,6 +414,11 @@ func (h history) bothLeadToTheSame(out *decision) {
 			}
 			if !d.former(live) && live.Group() != d.live[route.Name].Group() {
 				continue // A host that goes from one group to another, of one provider.
+			}
+			if r := route.rows[0]; !d.former(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(sortedKeys(weights), func(name string) bool {
+				return d.ledger.groupOf[name] == r.newer
+			}) {
+				continue // It begins no move to a newer group, and gives that one nothing.
 			}
 			for name, weight := range d.backendsOf(d.live[route.Name]) {
 				if alone := len(weights) == 1 && len(live.Objects) == 1 && live.Provider == "ingress"; weights[name] != weight && !alone {

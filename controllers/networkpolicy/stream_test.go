@@ -269,3 +269,103 @@ func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
 	out := decide(f)
 	want(t, "nothing to wait for", unsettled(f, out, w.carryOut(f, out)), "")
 }
+
+// acceptOnly lets the gateway answer some routes, and leaves it stuck with the others.
+func (w *world) acceptOnly(names ...string) {
+	before := w.routes
+	w.accept()
+	for name := range w.routes {
+		if !slices.Contains(names, name) {
+			w.routes[name] = before[name]
+		}
+	}
+}
+
+// onlyNewest is a world with one domain, which leads to the newest group, by one route.
+func onlyNewest(t *testing.T) (w *world, route string) {
+	t.Helper()
+	w = newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	return w, onlyRoute(t, w).Name
+}
+
+// A domain goes to a route of another name, which the gateway has not taken yet, and a newer
+// group starts a canary: the route that stays until then gives it nothing, since nobody would
+// know of that traffic.
+func TestReplacedRouteBeginsNoMove(t *testing.T) {
+	w, old := onlyNewest(t)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
+	w.pass()
+	w.acceptOnly(old)
+	for revision, weight := range []string{"10", "50", "0", "100"} {
+		w.ledger(group("2-x", int64(revision+2), "b 2.0.0 canary "+weight), group("1-x", 1, "a 1.0.0 active 100"))
+		for range 3 {
+			w.pass()
+			w.acceptOnly(old)
+		}
+		want(t, "routes", len(w.routes), 2)
+		want(t, "split of the route that stays", splitOf(w, w.routes[old]), "1.0.0=100")
+		want(t, "not confirmed", w.traffic("2-x").Revision, 0)
+	}
+	w.ledger(group("2-x", 6, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "it is replaced", w.routes[old] == nil, true)
+	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
+	want(t, "confirmed", w.traffic("2-x").Revision, 6)
+}
+
+// Where the canary came first, the route that stays follows its weights, and the canary keeps
+// its pods until the gateway took it out.
+func TestReplacedRouteStaysOnItsMove(t *testing.T) {
+	w, old := onlyNewest(t)
+	w.ledger(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+		w.acceptOnly(old)
+	}
+	for _, route := range w.routes {
+		want(t, "split of "+route.Name, splitOf(w, route), "1.0.0=50 2.0.0=50")
+	}
+	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 5 { // The gateway is stuck with both.
+		w.pass()
+		want(t, "taken back", splitOf(w, w.routes[old]), "1.0.0=100")
+		want(t, "named until the gateway took it out", slices.Contains(w.traffic("2-x").References, "b"), true)
+	}
+	w.settle()
+	want(t, "left", len(w.traffic("2-x").References), 0)
+	want(t, "it is replaced", w.routes[old] == nil, true)
+}
+
+// A domain that leads to the newest group no longer has none of what others give a newer one,
+// while the gateway has not taken the route that it goes to.
+func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
+	const other = "other.example.com"
+	w, old := onlyNewest(t)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: other, RecordTTLSeconds: 60})
+	})
+	w.ledger(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	taken := sortedKeys(w.routes)
+	want(t, "split", splitOf(w, w.routes[old]), "1.0.0=90 2.0.0=10")
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains[0].Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
+	})
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+		w.acceptOnly(taken...)
+	}
+	want(t, "routes", len(w.routes), 3)
+	want(t, "split of the route that stays", splitOf(w, w.routes[old]), "1.0.0=100")
+	want(t, "split of the other domain", w.split(other), "1.0.0=50 2.0.0=50")
+	want(t, "confirmed", w.traffic("2-x").Revision, 3)
+	w.settle()
+	want(t, "it is replaced", w.routes[old] == nil, true)
+}
