@@ -1497,6 +1497,7 @@ func (w *world) fingerprint() string {
 		number(int64(o.Available))
 		number(int64(o.Replicas))
 		flag(o.Unsettled)
+		text(o.Failure)
 		if flag(o.Analysis != nil); o.Analysis != nil {
 			number(o.Analysis.Run)
 			number(int64(o.Analysis.Step))
