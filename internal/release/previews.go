@@ -40,7 +40,10 @@ func (b *book) places() {
 		if g.Level != preview {
 			continue
 		}
-		rebuild(b.scope(g)) // what is taken down has to be known
+		s := b.scope(g) // what is taken down, and what has nothing to serve, has to be known
+		rebuild(s)
+		vanishedActive(s)
+		vanishedOthers(s)
 		b.noteHead(g)
 		if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && !b.ended(g.Slug, g.Name, g.PullRequest) && len(b.perGroup[g.Slug]) > 0 {
 			g.Phase, g.Target = Expired, Target{Reason: NoPlace} // until it is given one

@@ -127,6 +127,25 @@ var causes = []scene{
 		h.want("replaced", map[string]string{"1.2.0": "active 100"})
 		h.state("replaced", DeniedServes, false)
 	}},
+	{"a preview whose pods are down keeps its place when a newer one has lost its only release", func(h tale) {
+		h.reviewed()
+		h.refuse = true
+		h.push("pr-8-a")
+		h.run(time.Second)
+		h.want("its object is refused", map[string]string{"pr-7-a": "active 100", "pr-8-a": "pending 0"})
+		revision := h.group("pr-7").TrafficRevision
+		h.drop("pr-8-a")
+		h.kill(h.object("pr-7-a"), 2)
+		h.report(h.object("pr-7-a"))
+		h.bounds(Previews{MaxGroups: 1})
+		h.run(time.Second)
+		h.want("one place, while its pods come back", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
+		h.run(time.Minute)
+		h.want("later", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
+		if h.group("pr-7").TrafficRevision != revision {
+			h.fail("its routes were changed")
+		}
+	}},
 	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")
