@@ -146,6 +146,21 @@ var causes = []scene{
 			h.fail("its routes were changed")
 		}
 	}},
+	{"a failed release without pods waits for no gateway when the record is lost", func(h tale) {
+		h.reviewed()
+		odd := h.policy("odd")
+		h.run(time.Minute)
+		h.broken["pr-7-b"] = "CrashLoopBackOff"
+		h.push("pr-7-b")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
+		odd.never = true
+		h.loseRecord()
+		h.push("pr-7-c")
+		h.run(24 * time.Hour)
+		h.want("replaced", map[string]string{"pr-7-c": "active 100", "pr-7-b": "", "pr-7-a": "deprecated 0"})
+		h.says("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "odd": NotAccepted`)
+	}},
 	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")

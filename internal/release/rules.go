@@ -50,7 +50,7 @@ var rules = []rule{
 // names them. Children that a ledger let go, and that a late write made again, stay
 // without a row. The
 // release that the group's Service selects is active, older ones were, as far as is known
-// (unproven), and all others are pending. Without a policy the oldest with replicas is active, and rather
+// (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
 // one that is available. In a group to which the newest domains are still to come none is, and
 // nothing is that hooks have not let through.
 func rebuild(s *scope) {
@@ -99,7 +99,7 @@ func rebuild(s *scope) {
 		case i < active && !s.unproven(c, cs[active]):
 			row.Status, row.Promoted = Deprecated, int64(i+1)
 		}
-		if i != active {
+		if i != active && (c.Replicas > 0 || c.Available > 0 || s.referenced(c.Release)) {
 			row.Zero = &Zero{Revision: s.next, Time: s.now}
 		}
 		s.g.Releases = append(s.g.Releases, row)
