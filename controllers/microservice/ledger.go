@@ -11,7 +11,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
-	"github.com/heighliner/heighliner/internal/status"
 )
 
 // readLedger gives the planner's view of a status.
@@ -144,7 +143,7 @@ func writeRow(r release.Row) v1alpha1.Release {
 		out.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time)}
 	}
 	if d := r.Decision; d != nil {
-		out.Decision = &v1alpha1.HandledDecision{ID: d.ID, Action: v1alpha1.DecisionAction(d.Action), Time: metav1.NewMicroTime(d.Time), By: d.By, Outcome: status.LineOf(d.Outcome, maxOutcome)}
+		out.Decision = &v1alpha1.HandledDecision{ID: d.ID, Action: v1alpha1.DecisionAction(d.Action), Time: metav1.NewMicroTime(d.Time), By: d.By, Outcome: d.Outcome}
 	}
 	return out
 }

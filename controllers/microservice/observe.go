@@ -143,8 +143,8 @@ func (w *world) lookIn(d time.Duration) {
 	}
 }
 
-// The schema's bounds on a decision in the ledger: its author, and what came of it.
-const maxBy, maxOutcome = 253, 256
+// maxBy is the schema's bound on a decision's author in the ledger.
+const maxBy = 253
 
 // readChild gives the planner's view of a release's object.
 func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Child {

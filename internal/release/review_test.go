@@ -3,6 +3,7 @@ package release
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -249,6 +250,23 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("it serves on", map[string]string{"1.0.0": "active 100"})
 		h.state("it serves on", DeniedServes, true)
+	}},
+	{"the outcome of a decision with an odd step fits the status", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		c := h.object("1.1.0")
+		h.decide(c.Release, Decision{Action: Continue, ID: "odd", Step: strings.Repeat("\u200b", 63)})
+		h.run(time.Minute)
+		for _, r := range h.group("1-x").Releases {
+			if r.Release != c.Release {
+				continue
+			}
+			if r.Decision == nil || r.Decision.Outcome == DecisionApplied || len(r.Decision.Outcome) > maxOutcome {
+				h.fail("decision = %+v, want a refusal of at most %d bytes", r.Decision, maxOutcome)
+			}
+		}
 	}},
 	{"a pause proves nothing while the Gateway of its policy is deleted", func(h tale) {
 		h.live()

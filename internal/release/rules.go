@@ -257,11 +257,23 @@ func decide(s *scope) {
 			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s waits: the server refuses that its object is changed", d.Action, r.Version))
 			continue
 		}
-		outcome := s.applyDecision(r, *d)
+		outcome := cut(s.applyDecision(r, *d), maxOutcome)
 		s.touch(r.Release)
 		r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}
 		s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s of %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
 	}
+}
+
+// maxOutcome is how many bytes of what became of a decision the status takes. It quotes
+// what a user wrote, and a status that is refused would keep everything else from happening.
+const maxOutcome = 256
+
+// cut gives at most limit bytes of a text, and no part of a character.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
 func whom(by string) string {
