@@ -162,6 +162,23 @@ var causes = []scene{
 		h.want("replaced", map[string]string{"pr-7-c": "active 100", "pr-7-b": "", "pr-7-a": "deprecated 0"})
 		h.says("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "odd": NotAccepted`)
 	}},
+	{"a release with pods waits for a gateway that is not there when the record is lost, and says so", func(h tale) {
+		h.reviewed()
+		odd := h.policy("odd")
+		h.run(time.Minute)
+		h.startup = time.Hour
+		h.push("pr-7-b")
+		h.run(time.Second)
+		odd.never = true
+		h.loseRecord()
+		h.push("pr-7-a")
+		h.run(24 * time.Hour)
+		h.want("back at the first commit", map[string]string{"pr-7-a": "active 100", "pr-7-b": "deprecated 0"})
+		h.says("back at the first commit", "TrafficUnconfirmed", `pr-7-b keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "odd": NotAccepted`)
+		odd.never = false
+		h.run(time.Minute)
+		h.want("the gateway is there", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
+	}},
 	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")

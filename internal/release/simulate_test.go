@@ -488,7 +488,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		switch {
 		case r.Promoted > 0 && r.Status != Error:
 			kept++
-		case r.Status == Deprecated && waits("TrafficUnconfirmed") && w.heldBy(r.Release):
+		case r.Status == Deprecated && waits("TrafficUnconfirmed") && w.heldBy(g.Slug, r):
 		case r.Status == Deprecated, (r.Status == Pending || r.Status == Canary) && g.Run == nil:
 			w.fail("liveness: %s stays %s\n%s", r.Release, r.Status, renderGroup(g))
 		}
@@ -505,11 +505,13 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	}
 }
 
-// heldBy says that a policy whose gateway is not there still reports a release.
-func (w *world) heldBy(release string) bool {
+// heldBy says that a policy whose gateway is not there still reports a release, or has not
+// confirmed that it is in no route.
+func (w *world) heldBy(slug string, row Row) bool {
 	for _, n := range w.nets {
 		for _, r := range n.reports {
-			if n.never && slices.Contains(r.References, release) {
+			behind := r.Slug == slug && row.Zero != nil && r.Revision > 0 && r.Revision < row.Zero.Revision
+			if n.never && (behind || slices.Contains(r.References, row.Release)) {
 				return true
 			}
 		}
