@@ -17,7 +17,7 @@ import (
 // has: it waits with the traffic of the step before, across a kill of the manager, goes on when the window opens, and not
 // before. What a person turns down is taken back while the window is closed.
 func TestWindow(t *testing.T) {
-	s := newService(t, "window").steps(v1alpha1.CanaryStep{Name: "tenth", Weight: 10}, v1alpha1.CanaryStep{Name: "half", Weight: 50})
+	s := newService(t, "window").steps(v1alpha1.CanaryStep{Name: "tenth", Weight: 10}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "2s"}})
 	s.start("1.0.0")
 	l := s.load(30, false)
 
