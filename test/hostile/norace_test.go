@@ -1,0 +1,6 @@
+//go:build !race
+
+package hostile
+
+// raceFactor is 2 halves.
+const raceFactor = 2
