@@ -2,7 +2,7 @@
 # Removes Heighliner and all of its objects from the cluster of the kubeconfig, in an
 # order in which nothing waits for ever: the objects first, while the manager can do
 # what their deletionPolicy says, and end what it reports at GitHub; a finalizer that
-# nobody takes off in time is taken off here.
+# no one takes off in time is taken off here.
 # Usage: hack/uninstall.sh [kustomization], default config/default.
 set -euo pipefail
 

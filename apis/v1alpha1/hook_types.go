@@ -13,7 +13,7 @@ const (
 	// ConfirmTrafficIncrease and ConfirmPromotion, ends the rollout when it answers 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check, once, when the release is available and before its
-	// first traffic. The release fails when it answers no, and waits while nobody
+	// first traffic. The release fails when it answers no, and waits while no one
 	// answers. It is called for the first release of a group too.
 	HookPreRollout HookType = "PreRollout"
 	// HookRollout is a check in each round of the analysis. Its no counts as a failed
@@ -67,7 +67,7 @@ type Hook struct {
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// retries of a call whose answer is not yes, with growing waits in between.
-	// Default: 0 for PreRollout and Rollout, 3 for PostRollout and Event. What nobody
+	// Default: 0 for PreRollout and Rollout, 3 for PostRollout and Event. What no one
 	// answers to PreRollout and Rollout ends no retries: it is asked again after 1, 2, 4,
 	// 8 and 16 seconds, and so on.
 	// +optional

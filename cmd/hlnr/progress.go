@@ -30,7 +30,7 @@ func (t *ticker) tell(p imagepolicy.Progress) {
 		return
 	}
 	t.last = now
-	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // lost when nobody reads it
+	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // lost when no one reads it
 }
 
 // progressLine says how far it has come.

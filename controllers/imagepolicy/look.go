@@ -159,7 +159,7 @@ type asker struct {
 	counts func(tag string) bool
 	// timeable is how many images may still be asked for their time.
 	timeable int
-	// tell is told how far the look has come; nil: nobody is.
+	// tell is told how far the look has come; nil: no one is.
 	tell     func(Progress)
 	progress Progress
 	// unasked says that something was missing.

@@ -251,7 +251,7 @@ func (s *story) deny(versions ...string) {
 	}
 }
 
-// What is taken back does not serve on because nothing new can start.
+// What is withdrawn does not serve on because nothing new can start.
 func TestTakenBackWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	for name, without := range map[string]func(*story){

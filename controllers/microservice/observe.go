@@ -189,9 +189,9 @@ func levelOf(label string, pullRequest int64) string {
 	return string(v1alpha1.LevelRelease)
 }
 
-// observeSource reads what is offered, and what is taken back. A referent that is missing
+// observeSource reads what is offered, and what is withdrawn. A referent that is missing
 // or a template that has no container for the image is a problem, not an error: what runs
-// goes on, unless it is taken back, which depends on no template.
+// continues, unless it is withdrawn, which depends on no template.
 func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 	w.facts.SourceStale = true
 	var policy v1alpha1.ImagePolicy
@@ -231,7 +231,7 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 }
 
 // observeTemplate reads what every new release is made of besides its images. Without it
-// there is nothing that could start anew.
+// there is nothing that could start again.
 func (r *Reconciler) observeTemplate(ctx context.Context, w *world) (usable bool, err error) {
 	container, err := resources.Container(w.ms)
 	if err != nil {

@@ -179,7 +179,7 @@ func (d *decider) settleClaims(rows []*row) {
 			}
 			holder := first.field
 			if first.field == r.field && first.group != nil {
-				// Nobody is at fault: two groups may have one version for a while, as one that
+				// No one is at fault: two groups may have one version for a while, as one that
 				// the specification no longer makes and its heir. Waiting for the host, the heir
 				// would keep the other from closing.
 				if first.reason == "" && r.reason == "" && d.holdsOn(r, first.group) {

@@ -371,7 +371,7 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 }
 
-// checkNewest: at rest a group is at its newest good version, as pins say, or it is reported
+// checkNewest: once stable, a group is at its newest good version, as pins say, or it is reported
 // what it waits for.
 func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	for _, n := range notes {

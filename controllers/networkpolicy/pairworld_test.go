@@ -648,7 +648,7 @@ func (p *pair) checkRoutes(name string, f *facts, out *decision) {
 	}
 }
 
-// deniedIn reports whether a version that a group holds is taken back.
+// deniedIn reports whether a version that a group holds is withdrawn.
 func (p *pair) deniedIn(g *release.Group, version string) bool {
 	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
 }

@@ -108,7 +108,7 @@ func containersReady(pod *corev1.Pod) bool {
 }
 
 // complete reports whether nothing keeps a container of a pod from running, and since when
-// all of them have begun. One that starts anew after an end of its own began before.
+// all of them have begun. One that starts again after an end of its own began before.
 func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		running, end := c.State.Running, c.LastTerminationState.Terminated
@@ -268,7 +268,7 @@ func crashed(c corev1.ContainerStatus, who string) failure {
 	return failure{reason: hlnr.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
 }
 
-// lost reports whether nobody saw how a container ended: its node, or the container
+// lost reports whether no one saw how a container ended: its node, or the container
 // runtime, went with it.
 func lost(end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown"

@@ -59,7 +59,7 @@ type Round struct {
 	// HookFailures are messages of rollout hooks that said no at this round: each
 	// makes it a failed one. The caller adds them.
 	HookFailures []string
-	// HookErrors are messages about rollout hooks that nobody answered: the round could not
+	// HookErrors are messages about rollout hooks that no one answered: the round could not
 	// be measured, unless something else failed it. The caller adds them.
 	HookErrors []string
 }

@@ -37,7 +37,7 @@ const (
 // StatusRefused of an answer is the no of a gate that is for good: the rollout ends.
 const StatusRefused = http.StatusPreconditionFailed
 
-// reply to one call; unanswered: nobody spoke for the receiver.
+// reply to one call; unanswered: no one spoke for the receiver.
 type reply struct {
 	yes, refused, unanswered bool
 	message                  string

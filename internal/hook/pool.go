@@ -40,7 +40,7 @@ type Options struct {
 	Observe func(t hlnr.HookType, yes bool, took time.Duration)
 	// Now is the time. Default: time.Now.
 	Now func() time.Time
-	// Wait before a retry, from 1, and before a check that nobody answered is asked again.
+	// Wait before a retry, from 1, and before a check that no one answered is asked again.
 	// Default: 1, 2, 4, 8 and 16 seconds, and up to a
 	// quarter more.
 	Wait func(retry int) time.Duration

@@ -17,7 +17,7 @@ type Outcome struct {
 	Yes bool
 	// Refused is an answer of StatusRefused to a gate that waits otherwise.
 	Refused bool
-	// Unanswered: nobody answered for the receiver, which is no verdict about a release.
+	// Unanswered: no one answered for the receiver, which is no verdict about a release.
 	Unanswered bool
 	// Attempts to deliver, since this process began to.
 	Attempts int
@@ -129,7 +129,7 @@ func phaseOf(t hlnr.HookType, o Outcome) hlnr.HookPhase {
 	return hlnr.HookFailed
 }
 
-// Unanswered says that a check was called, and nobody answered it: it is asked again.
+// Unanswered says that a check was called, and no one answered it: it is asked again.
 func Unanswered(s hlnr.HookStatus) bool {
 	return checks(s.Type) && s.Phase == hlnr.HookWaiting && s.Attempts > 0
 }

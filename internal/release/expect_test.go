@@ -9,7 +9,7 @@ import (
 // outsideCauses are the failures that the world plays of which no release is the cause.
 var outsideCauses = []string{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
-// denied says that a version of a group is taken back, as a plan saw it.
+// denied says that a version of a group is withdrawn, as a plan saw it.
 func denied(o Observed, slug, version string) bool {
 	return slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool {
 		return x.Slug == slug && (x.Version == version || x.Version == "") && (x.Reason == Denied || x.Reason == Gone)
@@ -46,7 +46,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 }
 
 // newerThan finds a release of a group above a version that could serve: one that is offered or
-// under way, is not taken back, and has not failed for a cause of its own.
+// under way, is not withdrawn, and has not failed for a cause of its own.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {
 		r := h.Row(release)
@@ -71,7 +71,7 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 }
 
 // checkDenied holds a write of the ledger against what a user expects of a version that is
-// taken back: it is not promoted, gets no more weight than it has, and as a canary none.
+// withdrawn: it is not promoted, gets no more weight than it has, and as a canary none.
 // The active release keeps its traffic until another one has it. Where that is lost, and
 // nothing else has an object, what is denied serves.
 func (w *world) checkDenied(o Observed, g, h *Group) {
@@ -89,17 +89,17 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 		switch {
 		case r.Status == Active && was.Status == Active, r.Reason == "Rebuilt", r.Reason == "ActiveLost" && !othersLeft(o, g, r.Release):
 		case r.Status == Active:
-			w.fail("denied: %s is taken back, and becomes active (%s)\n%s%s", r.Release, r.Reason, renderGroup(g), renderGroup(h))
+			w.fail("denied: %s is withdrawn, and becomes active (%s)\n%s%s", r.Release, r.Reason, renderGroup(g), renderGroup(h))
 		case r.Status == Canary && r.Weight > was.Weight:
-			w.fail("denied: %s is taken back, and gets %d%% after %d%%\n%s%s", r.Release, r.Weight, was.Weight, renderGroup(g), renderGroup(h))
+			w.fail("denied: %s is withdrawn, and gets %d%% after %d%%\n%s%s", r.Release, r.Weight, was.Weight, renderGroup(g), renderGroup(h))
 		case (r.Weight > 0 || r.Match || r.Mirror > 0) && !o.Spec.Paused:
-			w.fail("denied: %s is taken back, and keeps %d%%\n%s%s", r.Release, r.Weight, renderGroup(g), renderGroup(h))
+			w.fail("denied: %s is withdrawn, and keeps %d%%\n%s%s", r.Release, r.Weight, renderGroup(g), renderGroup(h))
 		}
 	}
 }
 
 // othersLeft reports whether a group has a release besides one that could follow the active one, and
-// is not taken back.
+// is not withdrawn.
 func othersLeft(o Observed, g *Group, release string) bool {
 	return slices.ContainsFunc(g.Releases, func(x Row) bool {
 		runs := g.Run != nil && g.Run.Release == x.Release

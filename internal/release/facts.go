@@ -257,7 +257,7 @@ type GateFact struct {
 	Since time.Time
 	// Open: all agree. Failed: one said no for good, and the rollout ends.
 	Open, Failed bool
-	// Unanswered: a hook whose no would fail the release was asked, and nobody answered.
+	// Unanswered: a hook whose no would fail the release was asked, and no one answered.
 	Unanswered bool
 	// Message says more.
 	Message string

@@ -88,7 +88,7 @@ func (s *scope) untried(run *Run, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
 }
 
-// unheard reports whether a hook that is to judge a release was asked, and nobody answered.
+// unheard reports whether a hook that is to judge a release was asked, and no one answered.
 func (s *scope) unheard(run *Run, r *Row, c Child) bool {
 	f := s.answer(run, c)
 	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open

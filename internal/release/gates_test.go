@@ -50,7 +50,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
-	{"hooks: a first install waits while nobody answers PreRollout, and no older version starts", func(h tale) {
+	{"hooks: a first install waits while no one answers PreRollout, and no older version starts", func(h tale) {
 		h.policy("web")
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "away"
@@ -70,7 +70,7 @@ var gated = []scene{
 		h.want("answered", map[string]string{"1.3.0": "active 100"})
 		h.state("answered", Blocked, false)
 	}},
-	{"hooks: a canary waits while nobody answers PreRollout, and its no ends the rollout", func(h tale) {
+	{"hooks: a canary waits while no one answers PreRollout, and its no ends the rollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)

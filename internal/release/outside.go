@@ -16,7 +16,7 @@ const notCreated = "NotCreated"
 // of the canary do not route to its release.
 const noDomains = "CanaryDomainsNotProgrammed"
 
-// noAnswer is the cause of a run at which nobody answers a hook of PreRollout. Only what its
+// noAnswer is the cause of a run at which no one answers a hook of PreRollout. Only what its
 // receiver says counts for or against a release.
 const noAnswer = "HookUnanswered"
 

@@ -537,7 +537,7 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 // can have it, and neither a pin nor a pause protects it.
 func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
 
-// withdrawnFor says that a version is taken back for a reason, alone or with its group.
+// withdrawnFor says that a version is withdrawn for a reason, alone or with its group.
 func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
 	return slices.ContainsFunc(s.o.Withdrawn, func(w Withdrawal) bool {
 		return w.Slug == s.g.Slug && w.Reason == reason && (w.Version == version || w.Version == "")

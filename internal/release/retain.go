@@ -60,7 +60,7 @@ func letGo(s *scope) {
 const DeniedServes = "DeniedServes"
 
 // tellDenied says which denied versions have traffic all the same. A domain that names a
-// version leads to it or to nothing, and the last release of a group serves on.
+// version routes to it or to nothing, and the last release of a group serves on.
 func (s *scope) tellDenied() {
 	if s.g.Phase != Live {
 		return

@@ -109,7 +109,7 @@ func rebuild(s *scope) {
 	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
 }
 
-// unproven reports whether a release that is rebuilt beside an active one takes its steps anew,
+// unproven reports whether a release that is rebuilt beside an active one takes its steps again,
 // because it was never active, or failed, as far as is known: its object says so, or its
 // version is above the active one's. The commits of a pull request have no order.
 func (s *scope) unproven(c, active Child) bool {
@@ -356,7 +356,7 @@ func (s *scope) retryRow(r *Row, reason string) {
 }
 
 // closeGroup begins the end of a group whose source says that it is closed
-// (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered anew; a preview needs a place for it.
+// (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered again; a preview needs a place for it.
 func closeGroup(s *scope) {
 	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
 	switch {

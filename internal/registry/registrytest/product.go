@@ -27,14 +27,14 @@ import (
 // Login is how a Product knows who may read.
 type Login string
 
-// The logins. Only with Everybody may nobody read.
+// The logins. Only with Everybody may a client without a login read.
 const (
 	Everybody Login = "everybody"
 	// ByPassword: a name and a password with each request.
 	ByPassword Login = "password"
 	// ByToken of a token server, which gives one for the name and password alone.
 	ByToken Login = "token"
-	// Hidden: a token server gives everybody a token, and that of nobody opens nothing.
+	// Hidden: a token server gives everybody a token, and one without a login opens nothing.
 	Hidden Login = "hidden"
 )
 
