@@ -8,7 +8,7 @@ image=${1:-}
 if [ -z "$image" ]; then
   cat >&2 <<'TEXT'
 install: IMG is missing. There is no public image: build one, push it to a registry that
-your nodes reach, and name it (docs/guides/install.md):
+your nodes reach, and name it (docs/how-to/install.md):
   make build
   docker build -t registry.example.com/heighliner:v0.1.0 .
   docker push registry.example.com/heighliner:v0.1.0

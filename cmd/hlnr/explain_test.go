@@ -398,7 +398,7 @@ func TestBinary(t *testing.T) {
 // its table of ranges.
 func TestGuide(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/guides/semver-streams.md")
+	text, err := os.ReadFile("../../docs/how-to/version-groups.md")
 	if err != nil {
 		t.Fatal(err)
 	}

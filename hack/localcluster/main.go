@@ -26,7 +26,7 @@ import (
 )
 
 // elsewhere is the way for machines that cannot run this cluster.
-const elsewhere = "use an existing cluster (kind, k3d or a real one): docs/guides/install.md tells how"
+const elsewhere = "use an existing cluster (kind, k3d or a real one): docs/how-to/install.md tells how"
 
 // exitDown is the exit code of status when the cluster does not run as a whole.
 const exitDown = 3

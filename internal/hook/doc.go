@@ -4,7 +4,7 @@
 // Questions says, without any side effect, what the hooks of a release are to be
 // asked where it is; a Pool asks it, beside everything else; Fold turns the outcomes
 // into the release's status, where the Microservice controller reads them.
-// docs/design/hooks.md tells what is sent, how often, and why so.
+// docs/explanation/hooks.md tells what is sent, how often, and why so.
 package hook
 
 import (

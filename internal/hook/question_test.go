@@ -222,17 +222,17 @@ func TestID(t *testing.T) {
 	}
 }
 
-// The body is what docs/design/hooks.md shows, field by field.
+// The body is what docs/explanation/hooks.md shows, field by field.
 func TestBodyIsAsDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/design/hooks.md")
+	page, err := os.ReadFile("../../docs/explanation/hooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, block, _ := strings.Cut(string(page), "```json\n")
 	block, _, found := strings.Cut(block, "```")
 	if !found {
-		t.Fatal("docs/design/hooks.md shows no body")
+		t.Fatal("docs/explanation/hooks.md shows no body")
 	}
 	ms, release := canary(), vsvc("shop-1-4-3-5b1c0d9e")
 	group := &ms.Status.ReleaseGroups[0]

@@ -17,6 +17,6 @@
 //	retain.go   which releases are kept, at which size
 //	split.go    who gets traffic when endpoints are missing
 //
-// The rules and the histories that force them are in docs/design/protocol.md;
+// The rules and the histories that force them are in docs/explanation/protocol.md;
 // "rule N" in comments names one of those.
 package release

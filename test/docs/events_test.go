@@ -29,7 +29,7 @@ var (
 // TestEventsOfWebhooks: the guide names the events that the code follows, and no other.
 func TestEventsOfWebhooks(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "guides", "previews.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "previews.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestFieldsDescribed(t *testing.T) {
 			continue
 		}
 		definitions++
-		name := "docs/kinds/" + strings.ToLower(definition.Spec.Names.Kind) + ".md"
+		name := "docs/reference/" + strings.ToLower(definition.Spec.Names.Kind) + ".md"
 		page := slices.IndexFunc(pages(t), func(p page) bool { return p.name == name })
 		if page < 0 {
 			t.Errorf("%s is missing: %s has no page", name, definition.Spec.Names.Kind)

@@ -28,7 +28,7 @@ func TestReasonsExist(t *testing.T) {
 	t.Parallel()
 	known := words(t, "apis", "controllers", "internal")
 	checked := 0
-	for _, p := range files(t, "docs/kinds", ".md") {
+	for _, p := range files(t, "docs/reference", ".md") {
 		for _, word := range reasons(p.text) {
 			checked++
 			if !slices.Contains(known, word) {
@@ -37,7 +37,7 @@ func TestReasonsExist(t *testing.T) {
 		}
 	}
 	if checked == 0 {
-		t.Errorf("no word was found below the headings %q of docs/kinds", wordSections)
+		t.Errorf("no word was found below the headings %q of docs/reference", wordSections)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestReasonsExist(t *testing.T) {
 func TestReasonsDescribed(t *testing.T) {
 	t.Parallel()
 	var named []string
-	for _, p := range files(t, "docs/kinds", ".md") {
+	for _, p := range files(t, "docs/reference", ".md") {
 		named = append(named, reasons(p.text)...)
 	}
 	for _, c := range constants(t, "apis") {
@@ -53,7 +53,7 @@ func TestReasonsDescribed(t *testing.T) {
 			continue
 		}
 		if !slices.Contains(named, c.value) {
-			t.Errorf("no page of docs/kinds says what %q (%s) means: add it below Conditions or Failures", c.value, c.name)
+			t.Errorf("no page of docs/reference says what %q (%s) means: add it below Conditions or Failures", c.value, c.name)
 		}
 	}
 }
