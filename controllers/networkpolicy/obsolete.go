@@ -135,6 +135,9 @@ func (d *decider) taken(rows []*row, host, path string) bool {
 // newer group would have traffic that no confirmed route gives it. Nil: it is so already, or
 // nothing of the group can answer.
 func (d *decider) follows(route *providers.Live, out *decision) *routeDecision {
+	if r, ok := d.followsCanary(route, out); ok {
+		return r
+	}
 	i := slices.IndexFunc(out.groups, func(g *groupDecision) bool { return g.slug == route.Group() })
 	if i < 0 {
 		return nil
@@ -156,6 +159,26 @@ func (d *decider) follows(route *providers.Live, out *decision) *routeDecision {
 		return r
 	}
 	return nil
+}
+
+// followsCanary does so for a route of a canary's domain whose canary has become ready since: clients of that domain
+// are to see no other release while another route replaces it. ok is false for a route of anything else.
+func (d *decider) followsCanary(route *providers.Live, out *decision) (r *routeDecision, ok bool) {
+	rows := d.wantedBy(route, out.rows)
+	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
+		return nil, false
+	}
+	if slices.Equal(d.releasesOf(route.Services), []string{rows[0].pinned}) {
+		return nil, true
+	}
+	groups := map[string]*groupDecision{}
+	for _, g := range out.groups {
+		groups[g.slug] = g
+	}
+	if r := d.carry(out, route, rows, groups); len(r.objects) > 0 {
+		return r, true
+	}
+	return nil, true
 }
 
 // onItsWay is the split between the group of a live route that stays and the newer one to

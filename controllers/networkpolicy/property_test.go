@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -377,19 +378,16 @@ func (h history) noWeightWithoutEndpoint(f *facts, out *decision) {
 	}
 }
 
-// canariesAreCanaries: a domain of the canary leads to a canary that has a ready endpoint,
-// or, as far as that may be, where the group's weights lead.
+// canariesAreCanaries: a domain of the canary leads to a canary that has a ready endpoint, that of the newer group
+// first; or, as far as that may be, where the group's weights lead.
 func (h history) canariesAreCanaries(f *facts, out *decision) {
 	for _, route := range out.routes {
 		r := route.rows[0]
 		if !r.canary {
 			continue
 		}
-		for i := range r.group.Releases {
-			x := &r.group.Releases[i]
-			if x.Status == v1alpha1.ReleaseCanary && f.ready(x.VersionedMicroservice) && route.Pinned != x.VersionedMicroservice {
-				h.Fatalf("%s leads to %q, and %s is the canary", r.field, route.Pinned, x.VersionedMicroservice)
-			}
+		if x := h.readyCanary(f, r.newer, r.group); x != "" && route.Pinned != x {
+			h.Fatalf("%s leads to %q, and %s is the canary", r.field, route.Pinned, x)
 		}
 		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
 			h.Fatalf("%s has a route, and there is no canary", r.field)
@@ -397,8 +395,24 @@ func (h history) canariesAreCanaries(f *facts, out *decision) {
 	}
 }
 
+// readyCanary is the canary with a ready endpoint of the first of these groups that has one.
+func (h history) readyCanary(f *facts, groups ...*v1alpha1.ReleaseGroup) string {
+	for _, g := range groups {
+		if g == nil {
+			continue
+		}
+		for _, x := range g.Releases {
+			if x.Status == v1alpha1.ReleaseCanary && f.ready(x.VersionedMicroservice) {
+				return x.VersionedMicroservice
+			}
+		}
+	}
+	return ""
+}
+
 // bothLeadToTheSame: the routes of a provider that was left carry what the routes of the
-// present one carry, as far as their provider can. So do those that wait to be replaced by
+// present one carry, as far as both providers can: an Ingress without annotations for a canary gives all to one
+// release. So do those that wait to be replaced by
 // another one of their provider, but that they begin no move to a newer group.
 func (h history) bothLeadToTheSame(out *decision) {
 	d := newDecider(h.w.facts())
@@ -420,13 +434,35 @@ func (h history) bothLeadToTheSame(out *decision) {
 			}) {
 				continue // It begins no move to a newer group, and gives that one nothing.
 			}
-			for name, weight := range d.backendsOf(d.live[route.Name]) {
-				if alone := len(weights) == 1 && len(live.Objects) == 1 && live.Provider == "ingress"; weights[name] != weight && !alone {
+			present := d.backendsOf(d.live[route.Name])
+			if one, many := oneAndMany(live, weights, d.live[route.Name], present); one != "" {
+				if many[one] == 0 {
+					h.Fatalf("of routes %s and %s one, which cannot split, gives all to %s, and the other one nothing", route.Name, former.Name, one)
+				}
+				continue
+			}
+			for name, weight := range present {
+				if weights[name] != weight {
 					h.Fatalf("route %s gives %d to %s, and %s of the provider that was left gives %d", route.Name, weight, name, former.Name, weights[name])
 				}
 			}
 		}
 	}
+}
+
+// oneAndMany returns the only release of whichever of two routes is an Ingress that cannot split, and the weights of
+// the other route.
+func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB map[string]int) (one string, many map[string]int) {
+	for _, pair := range []struct {
+		route *providers.Live
+		mine  map[string]int
+		other map[string]int
+	}{{a, inA, inB}, {b, inB, inA}} {
+		if pair.route.Provider == "ingress" && len(pair.route.Objects) == 1 && len(pair.mine) == 1 {
+			return sortedKeys(pair.mine)[0], pair.other
+		}
+	}
+	return "", nil
 }
 
 // nothingIsLeftBehind: once the present provider serves all, and the drain is over, no

@@ -369,3 +369,34 @@ func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
 	w.settle()
 	want(t, "it is replaced", w.routes[old] == nil, true)
 }
+
+// A route of a canary's domain that waits to be replaced follows the canary as the new one does: clients of that domain
+// see no other release meanwhile.
+func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
+	w := newWorld(t)
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "try.example.com", Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}}, {Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	old := sortedKeys(w.routes)[0]
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
+	w.pass()
+	w.acceptOnly(old)
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	for range 3 {
+		w.pass()
+		w.acceptOnly(old)
+	}
+	of := func(host string) (out []string) {
+		for _, name := range sortedKeys(w.routes) {
+			if slices.Contains(readRoute(w.routes[name]).Hostnames, host) {
+				out = append(out, splitOf(w, w.routes[name]))
+			}
+		}
+		return out
+	}
+	want(t, "splits of both routes", strings.Join(of("try.example.com"), ", "), "1.1.0=100, 1.1.0=100")
+	w.settle()
+	want(t, "it is replaced", strings.Join(of("try.example.com"), ", "), "1.1.0=100")
+	want(t, "the group's domain", w.split(newestHost), "1.0.0=90 1.1.0=10")
+}

@@ -444,9 +444,13 @@ func (w *world) accept() {
 			}
 			o.Status.Conditions = []metav1.Condition{ready}
 		case *gatewayv1.ListenerSet:
-			programSet(o)
+			if w.gateways[setGateway(o)] != nil {
+				programSet(o)
+			}
 		case *gatewayapi.XListenerSet:
-			programSet((*gatewayv1.ListenerSet)(o))
+			if w.gateways[setGateway((*gatewayv1.ListenerSet)(o))] != nil {
+				programSet((*gatewayv1.ListenerSet)(o))
+			}
 		}
 		var answers []gatewayv1.RouteParentStatus
 		for _, p := range parentsOf(o) {
@@ -465,7 +469,22 @@ func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
 	}
-	return w.others[string(p.Name)] != nil
+	switch set := w.others[string(p.Name)].(type) {
+	case *gatewayv1.ListenerSet:
+		return w.gateways[setGateway(set)] != nil
+	case *gatewayapi.XListenerSet:
+		return w.gateways[setGateway((*gatewayv1.ListenerSet)(set))] != nil
+	}
+	return false
+}
+
+// setGateway is the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the set.
+func setGateway(s *gatewayv1.ListenerSet) string {
+	namespace := s.Namespace
+	if s.Spec.ParentRef.Namespace != nil {
+		namespace = string(*s.Spec.ParentRef.Namespace)
+	}
+	return namespace + "/" + string(s.Spec.ParentRef.Name)
 }
 
 // programSet is how a gateway says that it serves a ListenerSet.
