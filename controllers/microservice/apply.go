@@ -30,7 +30,7 @@ func (r *Reconciler) prepare(ctx context.Context, w *world) (refused, err error)
 	w.unwritable = map[string]error{}
 	now := r.clock.Now()
 	for {
-		w.plan = release.Make(w.facts, now)
+		w.plan = release.Plan(w.facts, now)
 		known := len(w.unwritable)
 		if refused, err = r.bringUp(ctx, w); err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func (r *Reconciler) unchanged(ctx context.Context, child *v1alpha1.VersionedMic
 	return nil
 }
 
-func planned(plan release.Plan, name string) bool {
+func planned(plan release.Result, name string) bool {
 	return slices.ContainsFunc(plan.Ensure, func(e release.Ensure) bool { return e.Release == name }) ||
 		slices.ContainsFunc(plan.Retire, func(x release.Retire) bool { return x.Release == name })
 }
@@ -197,7 +197,7 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 }
 
 // mark sets or removes the mark of a release that was never active.
-func mark(plan release.Plan, child *v1alpha1.VersionedMicroservice) {
+func mark(plan release.Result, child *v1alpha1.VersionedMicroservice) {
 	if slices.Contains(plan.NeverActive, child.Name) {
 		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
 		return

@@ -44,14 +44,14 @@ func anyLedger(t *rapid.T) {
 	for range rapid.IntRange(0, 2).Draw(t, "groups") {
 		g := release.Group{
 			Slug: s("slug"), Name: s("name"), Level: s("level"), PullRequest: n64("pr"), Head: s("head"), HeadTime: at("ht"), Phase: release.Phase(s("phase")),
-			Target: release.Target{Release: s("a"), Reason: s("b"), ResolvedFrom: s("c")}, TrafficRevision: n64("tr"), TrafficTime: at("tt"), SettledRevision: n64("sr"), Overtaken: n("o"),
+			Target: release.Target{Release: s("a"), Reason: release.Reason(s("b")), ResolvedFrom: s("c")}, TrafficRevision: n64("tr"), TrafficTime: at("tt"), SettledRevision: n64("sr"), Overtaken: n("o"),
 			Failed: release.Failed{Version: s("fv"), Config: s("fc")},
 		}
 		if b("run") {
 			g.Run = &release.Run{Release: s("r"), Sequence: n64("rs"), Step: n("st"), Started: there("sta"), StepRevision: n64("srr"), StepsHash: s("h"), Waited: time.Duration(n64("w")), WaitingSince: at("ws"), Interrupted: b("i"), Floor: n("f"), Continued: n("c"), Grace: at("g"), Gate: release.Point(s("p")), GateTime: at("gt"), From: s("fr")}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "rows") {
-			r := release.Row{Release: s("rr"), Name: s("rn"), Version: s("rv"), Config: s("rc"), Status: release.Status(s("rs")), Weight: n("rw"), Match: b("rm"), Mirror: n("rmi"), Available: b("ra"), Promoted: n64("rp"), Routed: b("rro"), Adopted: b("rad"), Attempt: n("rat"), RetryTime: at("rrt"), Reason: s("rre"), Since: there("rsi")}
+			r := release.Row{Release: s("rr"), Name: s("rn"), Version: s("rv"), Config: s("rc"), Status: release.Status(s("rs")), Weight: n("rw"), Match: b("rm"), Mirror: n("rmi"), Available: b("ra"), Promoted: n64("rp"), Routed: b("rro"), Adopted: b("rad"), Attempt: n("rat"), RetryTime: at("rrt"), Reason: release.Reason(s("rre")), Since: there("rsi")}
 			if b("z") {
 				r.Zero = &release.Zero{Revision: n64("zr"), Time: there("zt")}
 			}
@@ -106,7 +106,7 @@ func FuzzStatus(f *testing.F) {
 			t.Fatalf("%s\n%s", text, text2)
 		}
 		defer await.Quick(t)()
-		release.Make(release.Observed{Ledger: l, Spec: release.Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute}}, time.Unix(1.8e9, 0))
+		release.Plan(release.Observed{Ledger: l, Spec: release.Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute}}, time.Unix(1.8e9, 0))
 	})
 }
 

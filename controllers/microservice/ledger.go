@@ -21,7 +21,7 @@ func readLedger(s *v1alpha1.MicroserviceStatus) release.Ledger {
 			Slug: g.Slug, Name: g.Name, Level: string(g.Level),
 			PullRequest: g.PullRequest, Head: g.Head, HeadTime: timeOf(g.HeadTime),
 			Phase:           release.Phase(g.Phase),
-			Target:          release.Target(g.Target),
+			Target:          release.Target{Release: g.Target.Release, Reason: release.Reason(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom},
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     timeOf(g.TrafficTime),
 			SettledRevision: g.SettledRevision,
@@ -51,7 +51,7 @@ func readRun(r *v1alpha1.ReleaseRun) *release.Run {
 		Waited: r.Waited.Duration, WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
 		Floor: int(r.Floor), Continued: int(r.Continued),
 		Sequence: r.Sequence, Gate: release.Point(r.Gate), GateTime: timeOf(r.GateTime),
-		Grace: timeOf(r.GraceTime), From: r.From, WaitsFor: r.WaitsFor,
+		Grace: timeOf(r.GraceTime), From: r.From, WaitsFor: release.Reason(r.WaitsFor),
 	}
 }
 
@@ -64,7 +64,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 			Match: r.Match, Mirror: int(r.MirrorPercent),
 			Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
 			Attempt: int(r.Attempt), RetryTime: timeOf(r.RetryTime),
-			Reason: r.Reason, Since: r.LastTransitionTime.Time,
+			Reason: release.Reason(r.Reason), Since: r.LastTransitionTime.Time,
 		}
 		if z := r.Zero; z != nil {
 			row.Zero = &release.Zero{Revision: z.Revision, Time: z.Time.Time}
@@ -86,7 +86,7 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 			Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level),
 			PullRequest: g.PullRequest, Head: g.Head, HeadTime: microTime(g.HeadTime),
 			Phase:           v1alpha1.GroupPhase(g.Phase),
-			Target:          v1alpha1.GroupTarget(g.Target),
+			Target:          v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom},
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     microTime(g.TrafficTime),
 			SettledRevision: g.SettledRevision,
@@ -125,7 +125,7 @@ func writeRun(r *release.Run) *v1alpha1.ReleaseRun {
 		Waited: metav1.Duration{Duration: r.Waited}, WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted,
 		Floor: int32(r.Floor), Continued: int32(r.Continued),
 		Sequence: r.Sequence, Gate: v1alpha1.Gate(r.Gate), GateTime: microTime(r.GateTime),
-		GraceTime: microTime(r.Grace), From: r.From, WaitsFor: r.WaitsFor,
+		GraceTime: microTime(r.Grace), From: r.From, WaitsFor: string(r.WaitsFor),
 	}
 }
 
@@ -137,7 +137,7 @@ func writeRow(r release.Row) v1alpha1.Release {
 		Match: r.Match, MirrorPercent: int32(r.Mirror),
 		Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
 		Attempt: int32(r.Attempt), RetryTime: microTime(r.RetryTime),
-		Reason: r.Reason, LastTransitionTime: metav1.NewMicroTime(r.Since),
+		Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
 	}
 	if z := r.Zero; z != nil {
 		out.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time)}

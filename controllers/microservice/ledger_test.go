@@ -90,7 +90,7 @@ func group(t *rapid.T) release.Group {
 	g := release.Group{
 		Slug: word(t, "slug"), Name: word(t, "name"), Level: word(t, "level"), Phase: release.Phase(word(t, "phase")),
 		PullRequest: int64(count(t, "number")), Head: word(t, "head"), HeadTime: maybe(t, "pushed"),
-		Target:          release.Target{Release: word(t, "target"), Reason: word(t, "why"), ResolvedFrom: word(t, "from")},
+		Target:          release.Target{Release: word(t, "target"), Reason: release.Reason(word(t, "why")), ResolvedFrom: word(t, "from")},
 		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
 		SettledRevision: int64(count(t, "settled")), Overtaken: count(t, "overtaken"),
 		Failed:   release.Failed{Version: word(t, "forgotten"), Config: word(t, "forgotten config")},
@@ -103,7 +103,7 @@ func group(t *rapid.T) release.Group {
 			Waited:       time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "waited")),
 			WaitingSince: maybe(t, "waiting"), Interrupted: flag(t, "interrupted"), Floor: count(t, "floor"), Continued: count(t, "continued"),
 			Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "run"), Gate: release.Point(word(t, "gate")), GateTime: maybe(t, "gated"),
-			Grace: maybe(t, "grace"), From: word(t, "run from"), WaitsFor: word(t, "waits for"),
+			Grace: maybe(t, "grace"), From: word(t, "run from"), WaitsFor: release.Reason(word(t, "waits for")),
 		}
 	}
 	return g
@@ -115,7 +115,7 @@ func row(t *rapid.T) release.Row {
 		Status: release.Status(word(t, "status")), Weight: count(t, "weight"), Available: flag(t, "available"),
 		Match: flag(t, "match"), Mirror: count(t, "mirror"),
 		Promoted: int64(count(t, "promoted")), Routed: flag(t, "routed"), Adopted: flag(t, "adopted"),
-		Attempt: count(t, "attempt"), RetryTime: maybe(t, "retry"), Reason: word(t, "reason"), Since: instant(t, "since"),
+		Attempt: count(t, "attempt"), RetryTime: maybe(t, "retry"), Reason: release.Reason(word(t, "reason")), Since: instant(t, "since"),
 	}
 	if flag(t, "zero") {
 		r.Zero = &release.Zero{Revision: int64(count(t, "zero revision")), Time: instant(t, "zero time")}

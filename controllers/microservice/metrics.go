@@ -47,8 +47,8 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 
 // count counts what happened.
 func (m *metrics) count(w *world, n release.Note, now time.Time) {
-	m.events.WithLabelValues(n.Reason).Inc()
-	if n.Reason != "Promoted" || w.children[n.Release] == nil {
+	m.events.WithLabelValues(string(n.Reason)).Inc()
+	if n.Reason != release.Promoted || w.children[n.Release] == nil {
 		return
 	}
 	for _, g := range w.facts.Ledger.Groups {

@@ -46,7 +46,7 @@ type world struct {
 	former   *appsv1.Deployment
 	adoption *adoption
 	// plan that is made of the facts.
-	plan release.Plan
+	plan release.Result
 	// unwritable releases: the server refused a write to them in this pass.
 	unwritable map[string]error
 }
@@ -164,7 +164,7 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 		Replicas:    int(c.Spec.Replicas),
 		Available:   int(c.Status.Available),
 		Unsettled:   c.Status.ObservedGeneration != c.Generation || available == nil || available.ObservedGeneration != c.Generation,
-		Failure:     c.Status.Failure,
+		Failure:     release.Reason(c.Status.Failure),
 		Message:     c.Status.Message,
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -58,7 +59,7 @@ func countPreviews(w *world) (p previewCount) {
 		}
 		p.groups++
 		switch {
-		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == "NoPlace":
+		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == string(release.NoPlace):
 			p.place++
 		case g.Phase == v1alpha1.GroupExpired:
 			p.old++
@@ -68,7 +69,7 @@ func countPreviews(w *world) (p previewCount) {
 		}
 	}
 	for _, n := range w.plan.Notes {
-		if n.Reason == "AwaitingTurn" {
+		if n.Reason == release.AwaitingTurn {
 			p.turn++
 		}
 	}

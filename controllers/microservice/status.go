@@ -72,18 +72,18 @@ func (r *Reconciler) tell(w *world) {
 			continue
 		}
 		r.metrics.count(w, n, r.clock.Now())
-		about, action := r.events, "Release"
+		about, action, reason := r.events, "Release", string(n.Reason)
 		if n.Release != "" {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
 		}
-		if told[n.Release+n.Reason]++; told[n.Release+n.Reason] > 1 {
-			action = fmt.Sprintf("Release%d", told[n.Release+n.Reason]) // Steps that wait for nothing are passed together.
+		if told[n.Release+reason]++; told[n.Release+reason] > 1 {
+			action = fmt.Sprintf("Release%d", told[n.Release+reason]) // Steps that wait for nothing are passed together.
 		}
 		if n.Warning {
-			about.Warning(w.ms, n.Reason, action, n.Message)
+			about.Warning(w.ms, reason, action, n.Message)
 			continue
 		}
-		about.Normal(w.ms, n.Reason, action, n.Message)
+		about.Normal(w.ms, reason, action, n.Message)
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *Reconciler) tellPins(before, now *v1alpha1.Microservice) {
 // states are the notes of a plan that stand as conditions of their own.
 var states = []string{
 	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
-	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld", release.DeniedServes,
+	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld", string(release.DeniedServes),
 	v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost, v1alpha1.ConditionBlocked,
 	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
 	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,
@@ -113,7 +113,7 @@ func setConditions(w *world, problem *status.Error) {
 	for _, kind := range states {
 		var lines []string
 		for _, n := range plan.Notes {
-			if n.Reason == kind && !n.Event {
+			if string(n.Reason) == kind && !n.Event {
 				lines = append(lines, n.Message)
 			}
 		}
@@ -137,7 +137,7 @@ func setConditions(w *world, problem *status.Error) {
 
 // unpinned are the reasons of condition Pinned for a pin that does not hold, the first of
 // them that there is.
-var unpinned = []string{"PinnedVersionMissing", release.PinsConflict, "PinnedReleaseFailed"}
+var unpinned = []string{"PinnedVersionMissing", string(release.PinsConflict), "PinnedReleaseFailed"}
 
 // setPinned says what the pins come to: it is True when all of them hold.
 func setPinned(w *world) {
@@ -145,7 +145,7 @@ func setPinned(w *world) {
 	reason, lines := "", []string(nil)
 	for _, r := range reasons {
 		for _, n := range w.plan.Notes {
-			if n.Reason == r && !n.Event && !slices.Contains(lines, n.Message) {
+			if string(n.Reason) == r && !n.Event && !slices.Contains(lines, n.Message) {
 				reason, lines = cmp.Or(reason, r), append(lines, n.Message)
 			}
 		}
@@ -174,8 +174,8 @@ func setReady(w *world, problem *status.Error) {
 		return
 	}
 	for _, n := range plan.Notes {
-		if n.Warning && !ofPreview(ms, n.Slug) && slices.Contains(unpinned, n.Reason) {
-			status.Stalled(conds, gen, n.Reason, n.Message)
+		if n.Warning && !ofPreview(ms, n.Slug) && slices.Contains(unpinned, string(n.Reason)) {
+			status.Stalled(conds, gen, string(n.Reason), n.Message)
 			return
 		}
 	}
@@ -229,7 +229,7 @@ func serves(w *world) (ok bool, reason, message string) {
 // blocked says what the release that is under way in a group waits for outside of it.
 func blocked(w *world, slug string) string {
 	for _, n := range w.plan.Notes {
-		if n.Slug == slug && n.Reason == v1alpha1.ConditionBlocked && !n.Event {
+		if n.Slug == slug && n.Reason == release.Blocked && !n.Event {
 			return ": " + n.Message
 		}
 	}
@@ -330,7 +330,7 @@ var waits = map[string]string{
 }
 
 // setProgressing says what is under way, in the words of the PROGRESSING column.
-func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
+func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	reason, message := "Idle", "nothing is under way"
 	rank := map[string]int{}
 	for i, r := range progress {
@@ -352,7 +352,7 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Plan) {
 		}
 	}
 	for _, n := range plan.Notes {
-		if r := waits[n.Reason]; r != "" && !n.Event {
+		if r := waits[string(n.Reason)]; r != "" && !n.Event {
 			say(r, n.Message)
 		}
 	}

@@ -67,7 +67,9 @@ func running(g v1alpha1.ReleaseGroup, release string, step int32) v1alpha1.Relea
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	carried := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
-	state := func(reason, message string) release.Note { return release.Note{Reason: reason, Message: message} }
+	state := func(reason, message string) release.Note {
+		return release.Note{Reason: release.Reason(reason), Message: message}
+	}
 	newest := func(w *world) {
 		w.facts.Policies = []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1, Newest: true}, {Slug: "2-x"}}}}
 	}
@@ -239,7 +241,7 @@ func TestConditions(t *testing.T) {
 			ms.Spec.ImagePolicyRef.Name = "shop"
 			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: make([]v1alpha1.CanaryStep, 2)}
 			ms.Status.ReleaseGroups = test.groups
-			w := &world{ms: ms, facts: release.Observed{Policies: carried}, plan: release.Plan{Notes: test.notes}}
+			w := &world{ms: ms, facts: release.Observed{Policies: carried}, plan: release.Result{Notes: test.notes}}
 			if test.edit != nil {
 				test.edit(w)
 			}
@@ -260,7 +262,7 @@ func TestConditions(t *testing.T) {
 
 			// What no longer holds goes away.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
-			w.plan, w.facts, w.children = release.Plan{}, release.Observed{Policies: carried}, nil
+			w.plan, w.facts, w.children = release.Result{}, release.Observed{Policies: carried}, nil
 			setConditions(w, nil)
 			summarise(&world{ms: ms})
 			same(t, "at rest again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})

@@ -313,7 +313,7 @@ func (p *pair) epilogue() {
 	if p.run(24 * time.Hour); p.err != nil {
 		return
 	}
-	plan := release.Make(p.observe(), p.now)
+	plan := release.Plan(p.observe(), p.now)
 	if plan.Changed || len(plan.Retire)+len(plan.Ensure) > 0 {
 		p.fail("there is no rest")
 	}
@@ -326,7 +326,7 @@ func (p *pair) epilogue() {
 // checkEnd asks of a group at rest that nothing is under way without a word of what it
 // waits for, and that policies carry what it asks.
 func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
-	waits := func(reasons ...string) bool {
+	waits := func(reasons ...release.Reason) bool {
 		return slices.ContainsFunc(notes, func(n release.Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
 	}
 	said := func() string {

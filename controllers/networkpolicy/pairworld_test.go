@@ -208,9 +208,9 @@ func (p *pair) pods() (did bool) {
 		if o.why == "" && o.ready < n && !p.now.Before(o.up) {
 			o.ready, did = n, true
 		}
-		failure := ""
+		failure := release.Reason("")
 		if o.ready < o.size() {
-			if failure = o.why; failure == "" && n < o.size() {
+			if failure = release.Reason(o.why); failure == "" && n < o.size() {
 				failure = "Unschedulable"
 			}
 		}
@@ -298,7 +298,7 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 // 0: never.
 func (p *pair) plan(stop int) (did bool) {
 	o := p.observe()
-	plan := release.Make(o, p.now)
+	plan := release.Plan(o, p.now)
 	p.stats.plans++
 	p.wakeAt = plan.Wake
 	writes := 0
@@ -358,7 +358,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 }
 
 // record writes the ledger.
-func (p *pair) record(plan release.Plan) {
+func (p *pair) record(plan release.Result) {
 	for _, g := range plan.Ledger.Groups {
 		p.checkDenied(&g)
 		for _, r := range g.Releases {
@@ -394,7 +394,7 @@ func (p *pair) record(plan release.Plan) {
 func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 	out := v1alpha1.ReleaseGroup{
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), PullRequest: g.PullRequest, Phase: v1alpha1.GroupPhase(g.Phase),
-		Target: v1alpha1.GroupTarget(g.Target), TrafficRevision: g.TrafficRevision,
+		Target: v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom}, TrafficRevision: g.TrafficRevision,
 	}
 	if !g.TrafficTime.IsZero() {
 		out.TrafficTime = new(metav1.NewMicroTime(g.TrafficTime))
@@ -406,7 +406,7 @@ func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 		out.Releases = append(out.Releases, v1alpha1.Release{
 			VersionedMicroservice: r.Release, SemVer: v1alpha1.SemVer{Name: r.Name, Version: r.Version}, Config: r.Config,
 			Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available, Match: r.Match, MirrorPercent: int32(r.Mirror),
-			Promoted: r.Promoted, Routed: r.Routed, Reason: r.Reason, LastTransitionTime: metav1.NewMicroTime(r.Since),
+			Promoted: r.Promoted, Routed: r.Routed, Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
 		})
 	}
 	return out

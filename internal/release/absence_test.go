@@ -53,7 +53,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 			if test.grace > 0 {
 				o.Ledger.Groups[0].Run.Grace = started.Add(test.grace)
 			}
-			plan := Make(o, started.Add(test.now))
+			plan := Plan(o, started.Add(test.now))
 			row := plan.Ledger.Groups[0].Row("new")
 			if failed := row.Status == Error; failed != test.failed {
 				t.Errorf("failed: got %t, want %t (%s)", failed, test.failed, row.Reason)
@@ -78,7 +78,7 @@ func TestDeadlineUnderRestarts(t *testing.T) {
 	for at := time.Duration(0); at < 5*time.Minute; at += 3 * time.Second {
 		now := started.Add(at)
 		o.Began = now
-		plan := Make(o, now)
+		plan := Plan(o, now)
 		o.Ledger = plan.Ledger
 		if o.Ledger.Groups[0].Row("new").Status != Error {
 			continue

@@ -31,7 +31,7 @@ func planOf(d draws, consistent bool) {
 	o := d.observed(consistent)
 	defer func() {
 		if d.Failed() {
-			d.Logf("of %s", describe(o, Plan{Ledger: o.Ledger}))
+			d.Logf("of %s", describe(o, Result{Ledger: o.Ledger}))
 		}
 	}()
 	before := o
@@ -40,11 +40,11 @@ func planOf(d draws, consistent bool) {
 		before.Ledger.Groups[i] = g.copied()
 	}
 	before.Children, before.Candidates, before.Withdrawn, before.Policies = slices.Clone(o.Children), slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Policies)
-	p := Make(o, t0)
+	p := Plan(o, t0)
 	if !reflect.DeepEqual(o, before) {
 		d.Fatalf("the facts are changed")
 	}
-	if q := Make(o, t0); !reflect.DeepEqual(p, q) {
+	if q := Plan(o, t0); !reflect.DeepEqual(p, q) {
 		d.Fatalf("the same facts give another plan:\n%s\n%s", render(p), render(q))
 	}
 	if !p.Wake.IsZero() && !p.Wake.After(t0) {
@@ -60,11 +60,11 @@ func planOf(d draws, consistent bool) {
 	}
 	again := o
 	again.Ledger = p.Ledger
-	if q := Make(again, t0); q.Changed {
+	if q := Plan(again, t0); q.Changed {
 		d.Fatalf("the second plan changes the record:\n%s\n%s", render(p), render(q))
 	}
 	if consistent {
-		if q := Make(shuffled(o), t0); !reflect.DeepEqual(p, q) {
+		if q := Plan(shuffled(o), t0); !reflect.DeepEqual(p, q) {
 			d.Fatalf("another order of the facts gives another plan:\n%s\n%s", render(p), render(q))
 		}
 		checkRecord(d, p)
@@ -72,7 +72,7 @@ func planOf(d draws, consistent bool) {
 }
 
 // checkRecord holds the record of a plan against invariants 1 and 2.
-func checkRecord(d draws, p Plan) {
+func checkRecord(d draws, p Result) {
 	w := newWorld()
 	for i := range p.Ledger.Groups {
 		g := &p.Ledger.Groups[i]
@@ -88,7 +88,7 @@ func checkRecord(d draws, p Plan) {
 }
 
 // describe gives the facts and the plan at the end of a history that failed.
-func describe(o Observed, p Plan) string {
+func describe(o Observed, p Result) string {
 	var b strings.Builder
 	for _, c := range o.Children {
 		fmt.Fprintf(&b, "\n  %+v", c)
@@ -357,7 +357,7 @@ func (d draws) child(c Child) Child {
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
 	c.Told = oneOf(d, "told", "", Pending, Canary, Active, Error, Deprecated)
 	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "child's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
-	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf(d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
+	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf[Reason](d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {
 		c.Decision = &Decision{Action: oneOf(d, "asked", Continue, Adopt, Deprecate, Retry, "Explode", ""), ID: oneOf(d, "asked as", "a", "b", ""), Step: oneOf(d, "asked in", "", "1", "one", "99")}
 	}

@@ -1,5 +1,7 @@
 package release
 
+import "slices"
+
 // full is the number of replicas of a release with all the traffic: what the
 // user asks for, and during a run not less than the active one had (rule 6).
 func (s *scope) full() int {
@@ -60,4 +62,170 @@ func (s *scope) runSize(r Row, c Child) int {
 		return min(s.full(), max(c.Replicas, s.nextSize(s.g.Run)))
 	}
 	return s.full()
+}
+
+// size says which objects are to be made, revived, resized and deleted.
+func (s *scope) size(p *Result) {
+	for _, r := range s.g.Releases {
+		s.sizeRow(p, r)
+	}
+	for _, c := range s.sorted {
+		if c.Slug == s.g.Slug && !c.Terminating && s.g.Row(c.Release) == nil {
+			s.sizeStray(p, c)
+		}
+	}
+}
+
+// sizeRow says what is to become of the object of a row.
+func (s *scope) sizeRow(p *Result, r Row) {
+	c, there := s.child(r.Release)
+	if c.Terminating {
+		return
+	}
+	if !there {
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if _, can := s.offered(r.Release); can && (r.Status == Active || running) {
+			want, w := s.want(r, Child{})
+			s.record(w)
+			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: want, Create: true, Stamp: s.next})
+			if s.neverActive(r, Child{}) {
+				p.NeverActive = append(p.NeverActive, r.Release)
+			}
+		}
+		return
+	}
+	if s.neverActive(r, c) {
+		p.NeverActive = append(p.NeverActive, r.Release)
+	}
+	want, w := s.want(r, c)
+	s.record(w)
+	if s.unused(r, c) {
+		p.Idle = append(p.Idle, r.Release)
+	}
+	switch {
+	case s.isTouched(r.Release) && !c.Refused:
+		p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: max(want, c.Replicas), Stamp: s.next})
+	case want > c.Replicas:
+		p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: want})
+	case want == c.Replicas:
+	case s.mayRetire(c):
+		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: r.Release, Replicas: want})
+	default:
+		s.force = true
+	}
+}
+
+// sizeStray says what is to become of an object without a row.
+func (s *scope) sizeStray(p *Result, c Child) {
+	if c.NeverActive {
+		p.NeverActive = append(p.NeverActive, c.Release)
+	}
+	if c.Release == s.g.Target.Release || s.referenced(c.Release) {
+		return
+	}
+	if !s.mayRetire(c) {
+		s.force = true
+		return
+	}
+	if w := s.strayDraining(c); w != nil {
+		s.record(w)
+		return
+	}
+	p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
+}
+
+// strayDraining is the drain of a child of which the ledger knows nothing: a route may have
+// named it until the policy's last change.
+func (s *scope) strayDraining(c Child) *wait {
+	for _, g := range s.o.Ledger.Groups {
+		if g.Slug == c.Slug && g.Row(c.Release) != nil {
+			return nil // its row waited for that
+		}
+	}
+	for _, rep := range s.reports {
+		if end := rep.Confirmed.Add(s.o.Spec.Drain); rep.Revision > 0 && s.now.Before(end) {
+			return &wait{Until: end}
+		}
+	}
+	return nil
+}
+
+// mayRetire keeps a plan that was made on an older ledger from destroying what a
+// newer one made or revived (rule 2): the ledger is written first.
+func (s *scope) mayRetire(c Child) bool { return c.Stamp <= s.o.Ledger.Sequence }
+
+// want is the number of replicas that a release is to have, and what it waits for until it
+// is to have another one.
+func (s *scope) want(r Row, c Child) (int, *wait) {
+	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	switch {
+	case s.g.Phase != Live:
+		return c.Replicas, nil // the object goes with its row
+	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
+		pressed, w := s.pressed()
+		if !pressed {
+			return s.full(), w
+		}
+		// It answers nothing, and keeps its mend from finding room.
+		if c.Unsettled {
+			return min(c.Replicas, s.full()), w
+		}
+		return 1, w
+	case r.Status == Active:
+		return s.full(), nil
+	case running:
+		return s.runSize(r, c), nil
+	case r.Status == Pending || r.Status == Canary:
+		return c.Replicas, nil // its run enlarges it
+	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
+		w := s.leaving(r)
+		if w == nil && !s.unanswered(r.Release) {
+			return s.full(), nil
+		}
+		return max(c.Replicas, s.full()), w
+	}
+	if w := s.undrained(r); w != nil {
+		return c.Replicas, w
+	}
+	if r.Status == Error || r.Promoted == 0 || !r.Routed || !slices.Contains(s.kept(), r.Release) {
+		return 0, nil
+	}
+	pressed, w := s.pressed()
+	switch {
+	case pressed:
+		return 0, w
+	case s.o.Spec.StandbyFull:
+		return s.full(), w
+	}
+	return min(s.o.Spec.Standby, s.full()), w
+}
+
+// unused says that a release is out of the routes for good, for what the ledger that the
+// plan was made on says.
+func (s *scope) unused(r Row, c Child) bool {
+	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.Ledger.Sequence {
+		return false
+	}
+	return !s.pinnedByDomain(r.Release) && s.undrained(r) == nil
+}
+
+// pressed says that a run waits for room in the cluster: kept releases give
+// theirs up after half the deadline (rule 35), for which it may wait yet.
+func (s *scope) pressed() (bool, *wait) {
+	run, _, _ := s.running()
+	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
+		return false, nil
+	}
+	half := run.WaitingSince.Add(s.o.Spec.Deadline / 2)
+	return !s.now.Before(half), &wait{Until: half}
+}
+
+// neverActive reports whether a release is to carry the mark of one that hooks have not let
+// through. It gets it while nothing of its group is active, and loses it when it is.
+func (s *scope) neverActive(r Row, c Child) bool {
+	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
+		return false
+	}
+	return s.asks(ConfirmRollout, &r) || s.asks(PreRollout, &r)
 }

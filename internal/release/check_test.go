@@ -102,9 +102,9 @@ func (w *world) checkGroup(g *Group) {
 
 // checkPlan holds a plan against invariant 6, and against what a source that fails
 // may do (9).
-func (w *world) checkPlan(o Observed, p Plan) {
+func (w *world) checkPlan(o Observed, p Result) {
 	if !w.sparse || w.stats.plans%2 == 0 {
-		if q := makePlan(shuffled(o), w.now, w.rules); !reflect.DeepEqual(p, q) {
+		if q := planWith(shuffled(o), w.now, w.rules); !reflect.DeepEqual(p, q) {
 			w.fail("invariant 6: another order of the facts gives another plan:\n%s\n%s", render(p), render(q))
 		}
 	}
@@ -129,10 +129,10 @@ func (w *world) checkPlan(o Observed, p Plan) {
 
 // checkSecond plans again on the same facts with the plan's ledger, and with its stamps
 // as well: nothing is left to change.
-func (w *world) checkSecond(o Observed, p Plan) {
+func (w *world) checkSecond(o Observed, p Result) {
 	again := o
 	again.Ledger = p.Ledger
-	if q := makePlan(again, w.now, w.rules); q.Changed {
+	if q := planWith(again, w.now, w.rules); q.Changed {
 		w.fail("invariant 6: the second plan differs:\n%s\n%s", render(p), render(q))
 	}
 	if !slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Stamp > 0 && !e.Create }) {
@@ -146,7 +146,7 @@ func (w *world) checkSecond(o Observed, p Plan) {
 			}
 		}
 	}
-	if q := makePlan(again, w.now, w.rules); q.Changed {
+	if q := planWith(again, w.now, w.rules); q.Changed {
 		w.fail("invariant 6: the plan after the stamps differs:\n%s\n%s", render(p), render(q))
 	}
 }
@@ -155,7 +155,7 @@ func (w *world) checkSecond(o Observed, p Plan) {
 // or kept release may go (9).
 func (w *world) checkEmpty(o Observed) {
 	o.Candidates, o.Withdrawn, o.Spec.Ended = nil, nil, nil // which is a user's word
-	p := makePlan(o, w.now, w.rules)
+	p := planWith(o, w.now, w.rules)
 	for i := range o.Ledger.Groups {
 		g := &o.Ledger.Groups[i]
 		a := g.ActiveRow()

@@ -7,7 +7,7 @@ import (
 )
 
 // outsideCauses are the failures that the world plays of which no release is the cause.
-var outsideCauses = []string{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
+var outsideCauses = []Reason{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
 // denied says that a version of a group is withdrawn, as a plan saw it.
 func denied(o Observed, slug, version string) bool {
@@ -110,7 +110,7 @@ func othersLeft(o Observed, g *Group, release string) bool {
 // checkNewest asks of a group at rest, with everything outside healed, that its newest good
 // version is active, as pins say, or that it reports what it waits for.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
-	said := func(reasons ...string) bool {
+	said := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })
 	}
 	if g.Phase != Live || said("Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", PinsConflict, "TooManyReleases", "TooManyGroups", "GroupExcluded") {
@@ -144,11 +144,11 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 
 // checkGroups asks at rest that each group that is offered is there, or that it is reported
 // why not.
-func (w *world) checkGroups(o Observed, p Plan) {
+func (w *world) checkGroups(o Observed, p Result) {
 	for _, c := range o.Candidates {
 		if p.Ledger.group(c.Slug) == nil && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
 			!slices.ContainsFunc(p.Notes, func(n Note) bool {
-				return n.Slug == c.Slug && n.Reason == "OlderGroup" || slices.Contains([]string{"PinnedVersionMissing", PinsConflict, "TooManyGroups"}, n.Reason)
+				return n.Slug == c.Slug && n.Reason == "OlderGroup" || slices.Contains([]Reason{"PinnedVersionMissing", PinsConflict, "TooManyGroups"}, n.Reason)
 			}) {
 			w.fail("newest: at rest group %s is not there, and %s is offered", c.Slug, c.Version)
 		}

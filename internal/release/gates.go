@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // asks reports whether hooks have to agree at a point of a release's rollout. Before its
@@ -32,54 +33,76 @@ func (s *scope) answer(run *Run, c Child) GateFact {
 	return GateFact{}
 }
 
-// openGate lets a release have its pods: at once, or, where hooks are asked, when they
-// agree or have no say any more. Its clock starts then.
-func openGate(s *scope) {
-	run, r, c := s.running()
-	if run == nil || run.Gate != ConfirmRollout {
-		return
+// points are the gates before what comes next, in order.
+func (s *scope) points(run *Run, r *Row) []Point {
+	var points []Point
+	if r.Status == Pending && s.asks(PreRollout, r) {
+		points = append(points, PreRollout)
 	}
-	if s.asks(ConfirmRollout, r) {
-		f := s.answer(run, c)
-		if !f.Open {
-			s.awaitGate(run, r, f)
-			return
+	if !s.judged(r) {
+		return points
+	}
+	if run.Step > 0 && len(s.o.Peers) > 0 {
+		points = append(points, Together)
+	}
+	steps := s.steps()
+	switch {
+	case run.Step >= len(steps):
+		if s.asks(ConfirmPromotion, r) {
+			points = append(points, ConfirmPromotion)
 		}
-		if s.o.Spec.Paused {
-			s.state(r, false, "Paused", fmt.Sprintf("%s waits without pods: spec.paused is set", r.Version))
-			return
-		}
+	case steps[run.Step].Confirm && steps[run.Step].more(*r):
+		points = append(points, ConfirmTrafficIncrease)
 	}
-	if s.itsTurn(r.Version) {
-		run.begin(0, s.now)
-	}
+	return points
 }
 
-// gated says that hooks have yet to agree to what comes next. Several points follow
-// each other; the last one stays set until the step begins.
-func (s *scope) gated(run *Run, r *Row, c Child) bool {
-	points := s.points(run, r)
+// podsWait is what a release waits for before it has its pods.
+func (s *scope) podsWait(run *Run, r *Row, c Child) *wait {
+	if s.asks(ConfirmRollout, r) {
+		if f := s.answer(run, c); !f.Open {
+			return s.gateWait(run, r, f)
+		}
+		if s.o.Spec.Paused {
+			return newWait(r, false, Paused, "%s waits without pods: spec.paused is set", r.Version)
+		}
+	}
+	return s.turnWaits(r.Version)
+}
+
+// nextGate is the gate at which a run waits before what comes next, since when hooks are
+// asked there, and what they have yet to agree to; nil: all agree. Several points follow each
+// other; the last one stays set until the step begins.
+func (s *scope) nextGate(run Run, r *Row, c Child) (Point, time.Time, *wait) {
+	points := s.points(&run, r)
 	for _, p := range points[max(0, slices.Index(points, run.Gate)):] {
 		if run.Gate != p {
 			run.Gate, run.GateTime = p, noTime
 		}
-		if s.untried(run, r) {
-			s.awaitDomains(run, r)
-			return true
+		if s.untried(&run, r) {
+			return run.Gate, run.GateTime, s.domainsWait(&run, r)
 		}
 		if run.GateTime.IsZero() {
 			run.GateTime = s.now // It is asked from here on.
 		}
-		if p == Together {
-			if s.behind(run, r) {
-				return true
-			}
-		} else if f := s.answer(run, c); !f.Open {
-			s.awaitGate(run, r, f)
-			return true
+		w := s.peersWait(&run, r)
+		if f := s.answer(&run, c); p != Together && !f.Open {
+			w = s.gateWait(&run, r, f)
+		}
+		if w != nil {
+			return run.Gate, run.GateTime, w
 		}
 	}
-	return false
+	return run.Gate, run.GateTime, nil
+}
+
+// passGates brings a run to the gate before what comes next, and reports whether it is
+// through.
+func (s *scope) passGates(run *Run, r *Row, c Child) bool {
+	gate, since, w := s.nextGate(*run, r, c)
+	run.Gate, run.GateTime = gate, since
+	s.record(w)
+	return w == nil
 }
 
 // untried reports whether hooks that are to try a release do not come to it yet, so that they are
@@ -94,8 +117,9 @@ func (s *scope) unheard(run *Run, r *Row, c Child) bool {
 	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }
 
-func (s *scope) awaitDomains(run *Run, r *Row) {
-	s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, s.unreachable(r)))
+// domainsWait is that hooks do not come to a release.
+func (s *scope) domainsWait(run *Run, r *Row) *wait {
+	return newWait(r, false, AwaitingGate, "%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
 
 // unreachable says which policy has domains of the canary that do not route to a release
@@ -125,30 +149,7 @@ func (s *scope) reaches(rep Report) bool {
 	return from != nil && s.follows(rep.policy) && slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == rep.policy && x.counts(from.g) })
 }
 
-// points are the gates before what comes next, in order.
-func (s *scope) points(run *Run, r *Row) []Point {
-	var points []Point
-	if r.Status == Pending && s.asks(PreRollout, r) {
-		points = append(points, PreRollout)
-	}
-	if !s.judged(r) {
-		return points
-	}
-	if run.Step > 0 && len(s.o.Peers) > 0 {
-		points = append(points, Together)
-	}
-	steps := s.steps()
-	switch {
-	case run.Step >= len(steps):
-		if s.asks(ConfirmPromotion, r) {
-			points = append(points, ConfirmPromotion)
-		}
-	case steps[run.Step].Confirm && steps[run.Step].more(*r):
-		points = append(points, ConfirmTrafficIncrease)
-	}
-	return points
-}
-
-func (s *scope) awaitGate(run *Run, r *Row, f GateFact) {
-	s.state(r, false, "AwaitingGate", fmt.Sprintf("%s waits at %d%% for the hooks of %s: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no answer yet")))
+// gateWait is that hooks do not agree.
+func (s *scope) gateWait(run *Run, r *Row, f GateFact) *wait {
+	return newWait(r, false, AwaitingGate, "%s waits at %d%% for the hooks of %s: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no answer yet"))
 }

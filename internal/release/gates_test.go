@@ -268,7 +268,7 @@ func TestAnswers(t *testing.T) {
 			}}},
 		}
 	}
-	stands := func(o Observed) Status { return Make(o, t0).Ledger.Groups[0].Row("new").Status }
+	stands := func(o Observed) Status { return Plan(o, t0).Ledger.Groups[0].Row("new").Status }
 
 	agree := GateFact{Run: 7, Step: 1, Point: ConfirmPromotion, Since: wait, Open: true}
 	for name, test := range map[string]struct {
@@ -338,7 +338,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
-	plan := func(settled int64, reports ...Report) Plan {
+	plan := func(settled int64, reports ...Report) Result {
 		o := Observed{
 			Spec: spec,
 			Children: []Child{
@@ -358,7 +358,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 			r.Slug = slug
 			o.Policies = append(o.Policies, Policy{Name: "shop", Groups: []Report{r}})
 		}
-		return Make(o, t0)
+		return Plan(o, t0)
 	}
 	for name, test := range map[string]struct {
 		settled int64
@@ -425,9 +425,9 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 		o.Ledger.Groups[0].Releases[1].Promoted = 1
 		return o
 	}
-	plan := func(o *Observed, now time.Time) (p Plan) {
+	plan := func(o *Observed, now time.Time) (p Result) {
 		for range 5 {
-			p = Make(*o, now)
+			p = Plan(*o, now)
 			if !p.Changed {
 				break
 			}
@@ -435,7 +435,7 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 		}
 		return p
 	}
-	message := func(p Plan, reason string, event bool) string {
+	message := func(p Result, reason Reason, event bool) string {
 		for _, n := range p.Notes {
 			if n.Reason == reason && n.Event == event {
 				return n.Message
@@ -444,19 +444,19 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 		return ""
 	}
 	o := start()
-	p := Make(o, t0.Add(time.Minute))
+	p := Plan(o, t0.Add(time.Minute))
 	o.Ledger = p.Ledger
 	if got := message(p, "AwaitingGate", false); !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
 		t.Errorf("within the deadline it says that it waits for the domains: %q", got)
 	}
-	p = Make(o, t0.Add(9*time.Minute))
+	p = Plan(o, t0.Add(9*time.Minute))
 	if got := message(p, Blocked, false); got != "" || p.Wake.IsZero() {
 		t.Errorf("before the deadline it is blocked (%q), and looks again at %s", got, p.Wake)
 	}
-	p = Make(o, p.Wake)
+	p = Plan(o, p.Wake)
 	o.Ledger = p.Ledger
 	for _, event := range []bool{true, false} {
-		if got := message(p, Blocked, event); !strings.Contains(got, noDomains) || !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
+		if got := message(p, Blocked, event); !strings.Contains(got, string(noDomains)) || !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
 			t.Errorf("at the deadline, event %t: %q", event, got)
 		}
 	}
@@ -488,7 +488,7 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 	report := Report{Slug: "2-x", CanaryDomains: true}
 	asked := func(r Report) bool {
 		t.Helper()
-		g := Make(Observed{
+		g := Plan(Observed{
 			Spec: spec,
 			Children: []Child{
 				{Release: "new", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},

@@ -33,7 +33,7 @@ func (h tale) want(when string, versions map[string]string) {
 	}
 }
 
-func (h tale) state(when, reason string, there bool) {
+func (h tale) state(when string, reason Reason, there bool) {
 	o, _, _ := h.observe(lags{})
 	_, p := h.make(o)
 	for _, n := range p.Notes {

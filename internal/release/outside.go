@@ -5,24 +5,9 @@ import (
 	"time"
 )
 
-// notProgrammed is the cause of a run whose weight, or the change of traffic before it, no
-// policy confirms.
-const notProgrammed = "TrafficNotProgrammed"
-
-// notCreated is the cause of a run whose release has no object, because the server refuses it.
-const notCreated = "NotCreated"
-
-// noDomains is the cause of a run about which no hook of PreRollout is asked, because domains
-// of the canary do not route to its release.
-const noDomains = "CanaryDomainsNotProgrammed"
-
-// noAnswer is the cause of a run at which no one answers a hook of PreRollout. Only what its
-// receiver says counts for or against a release.
-const noAnswer = "HookUnanswered"
-
 // outside are the causes that are not the release's own, with what it waits for. None of
 // them makes another version the target: that would have them too (rule 29).
-var outside = map[string]string{
+var outside = map[Reason]string{
 	"Unschedulable":        "room in the cluster",
 	"QuotaExceeded":        "room in the quota",
 	"ImagePullBackOff":     "the registry of its image",
@@ -40,42 +25,43 @@ const (
 	retryMost  = 360 * time.Minute
 )
 
-// obstacle is the cause outside of a release that keeps its run from what comes next. A
-// release that has traffic and lacks what it needs for that does not wait: at its deadline
-// it gives the traffic back.
-func (s *scope) obstacle(run *Run, r *Row, c Child) string {
+// obstacle is the cause outside of a release that keeps its run from what comes next; "":
+// none, or the wait for one that is given a while. A release that has traffic and lacks what
+// it needs for that does not wait: at its deadline it gives the traffic back.
+func (s *scope) obstacle(run *Run, r *Row, c Child) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	_, there := s.child(r.Release)
 	switch {
 	case healthy:
-		return ""
+		return "", nil
 	case run.Step == 0 && !there:
 		cause = notCreated
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
-		return ""
+		return "", nil
 	}
 	// An object is made, routes are confirmed, and hooks answer, in a while. What has waited
 	// for that once waits.
 	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == notProgrammed && r.Reason != notProgrammed) {
-		s.wakeAt(end)
+		w := &wait{}
 		switch cause {
 		case noDomains:
-			s.awaitDomains(run, r)
+			w = s.domainsWait(run, r)
 		case noAnswer:
-			s.awaitGate(run, r, s.answer(run, c))
+			w = s.gateWait(run, r, s.answer(run, c))
 		}
-		return ""
+		w.Until = end
+		return "", w
 	}
-	return cause
+	return cause, nil
 }
 
-// await lets a run wait for a cause outside of its release; "": for none.
-func (s *scope) await(run *Run, r *Row, cause string, c Child) {
+// block lets a run wait for a cause outside of its release; "": for none.
+func (s *scope) block(run *Run, r *Row, cause Reason, c Child) {
 	was := run.WaitsFor
 	run.WaitsFor = cause
 	if cause == "" {
 		if was != "" {
-			s.event(r, false, "Unblocked", fmt.Sprintf("%s has %s", r.Version, outside[was]))
+			s.event(r, false, Unblocked, fmt.Sprintf("%s has %s", r.Version, outside[was]))
 		}
 		return
 	}
@@ -86,11 +72,8 @@ func (s *scope) await(run *Run, r *Row, cause string, c Child) {
 	s.state(r, true, Blocked, message)
 }
 
-// Blocked is the reason of a run that waits for a cause outside of its release.
-const Blocked = "Blocked"
-
 // inWords says what is known of a cause.
-func (s *scope) inWords(cause string, c Child) string {
+func (s *scope) inWords(cause Reason, c Child) string {
 	more := c.Message
 	switch cause {
 	case notProgrammed:
@@ -106,15 +89,15 @@ func (s *scope) inWords(cause string, c Child) string {
 		}
 	}
 	if more == "" {
-		return cause
+		return string(cause)
 	}
-	return cause + ": " + more
+	return string(cause) + ": " + more
 }
 
 // giveBack takes the traffic of a canary away that lacks something for a cause outside of
 // it. It stays the target, keeps its pods, and begins its steps again: the first time as
 // soon as the cause is gone, later after a wait.
-func (s *scope) giveBack(run *Run, r *Row, cause, message string) {
+func (s *scope) giveBack(run *Run, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
 		// That one may lack its routes for the same cause: it gets the time to have them.
 		g.Run.Grace = stored(s.now.Add(s.o.Spec.Deadline))
@@ -129,15 +112,15 @@ func (s *scope) giveBack(run *Run, r *Row, cause, message string) {
 	r.Attempt++
 	s.g.Run = s.newRun(r.Release)
 	s.g.Run.Floor = run.Floor
-	s.event(r, true, "TrafficGivenBack", message+"; it begins its steps again when that is over")
+	s.event(r, true, TrafficGivenBack, message+"; it begins its steps again when that is over")
 }
 
-// early says that a release which gave its traffic back is not to have any yet.
-func (s *scope) early(r *Row) bool {
+// retryWait is that a release which gave its traffic back is not to have any yet.
+func (s *scope) retryWait(r *Row) *wait {
 	if !s.now.Before(r.RetryTime) {
-		return false
+		return nil
 	}
-	s.wakeAt(r.RetryTime)
-	s.state(r, true, Blocked, fmt.Sprintf("%s waits at %d%% until %s: it gave its traffic back %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason))
-	return true
+	w := newWait(r, true, Blocked, "%s waits at %d%% until %s: it gave its traffic back %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
+	w.Until = r.RetryTime
+	return w
 }

@@ -5,7 +5,7 @@ import "testing"
 // TestPeer: what another Microservice's ledger says about a version.
 func TestPeer(t *testing.T) {
 	t.Parallel()
-	row := func(version string, status Status, reason string) Row {
+	row := func(version string, status Status, reason Reason) Row {
 		return Row{Release: "r-" + version, Version: version, Status: status, Reason: reason}
 	}
 	under := func(version string, step int, gate Point) *Run {
@@ -13,7 +13,7 @@ func TestPeer(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		group   Group
-		failure string
+		failure Reason
 		passed  bool // step 2
 	}{
 		"nothing is known":                    {Group{}, "", false},

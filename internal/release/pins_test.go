@@ -414,20 +414,20 @@ func (h tale) active(when, release string) {
 }
 
 // target is what the one group moves to, and why.
-func (h tale) target(when, release, reason string) {
+func (h tale) target(when, release string, reason Reason) {
 	if got := h.ledger.Groups[0].Target; got.Release != release || got.Reason != reason {
 		h.fail("%s: the target is %v, want %s (%s)", when, got, release, reason)
 	}
 }
 
 // says gives the message of a state.
-func (h tale) aims(when, slug, reason string) {
+func (h tale) aims(when, slug string, reason Reason) {
 	if got := h.group(slug).Target.Reason; got != reason {
 		h.fail("%s: the target of %s is %s, want %s", when, slug, got, reason)
 	}
 }
 
-func (h tale) says(when, reason, message string) {
+func (h tale) says(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var said []string
 	_, p := h.make(o)
@@ -475,7 +475,7 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 		Spec:       Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Hour, Pins: []Pin{{Field: "groups[0].name", Group: "12", Version: "abc"}}},
 		Candidates: []Candidate{{Slug: "feat-7", Name: "feat", Level: preview, PullRequest: 7, Version: "def", Release: "def-c1"}},
 	}
-	p := Make(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	p := Plan(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	if len(p.Ensure) != 1 || p.Ensure[0].Release != "def-c1" {
 		t.Errorf("the other pull request does not start: %+v", p.Ensure)
 	}
@@ -484,7 +484,7 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 		t.Errorf("the plan does not say %+v, but %+v", want, p.Notes)
 	}
 	o.Candidates = nil
-	if p := Make(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); len(p.Notes) > 0 {
+	if p := Plan(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); len(p.Notes) > 0 {
 		t.Errorf("while no group is known the plan says %+v", p.Notes)
 	}
 }

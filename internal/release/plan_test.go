@@ -80,7 +80,7 @@ func TestNothingIsTakenFromANewerLedger(t *testing.T) {
 			o.Children[i].Replicas = 2
 			for newer, taken := range []bool{true, false} {
 				o.Children[i].Stamp = o.Ledger.Sequence + int64(newer)
-				p := makePlan(o, h.now, h.rules)
+				p := planWith(o, h.now, h.rules)
 				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == former }) != taken {
 					t.Errorf("stamped %d after the ledger: taken is to be %t:\n%s", newer, taken, render(p))
 				}

@@ -30,7 +30,7 @@ func (h tale) phase(when, slug, want string) {
 	g := h.group(slug)
 	got := string(g.Phase)
 	if g.Phase == Expired {
-		got += " " + g.Target.Reason
+		got += " " + string(g.Target.Reason)
 	}
 	if got != want {
 		h.fail("%s: %s is %q, want %q", when, slug, got, want)
@@ -561,7 +561,7 @@ func BenchmarkPreviews(b *testing.B) {
 	o, _, _ := w.observe(lags{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if makePlan(o, w.now, rules).Changed {
+		if planWith(o, w.now, rules).Changed {
 			b.Fatal("there is something to do")
 		}
 	}

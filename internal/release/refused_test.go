@@ -95,7 +95,7 @@ func TestRefusedObjectsGetNoStamp(t *testing.T) {
 			{Release: "b", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1, Stamp: 4},
 		},
 	}
-	p := Make(o, t0) // The record is lost: each object that is taken over is stamped.
+	p := Plan(o, t0) // The record is lost: each object that is taken over is stamped.
 	if g := p.Ledger.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Release != "a" {
 		t.Fatalf("a is not active:\n%s", describe(o, p))
 	}

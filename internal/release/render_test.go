@@ -6,7 +6,7 @@ import (
 )
 
 // render writes a plan as text, for people and golden files.
-func render(p Plan) string {
+func render(p Result) string {
 	var b strings.Builder
 	for _, e := range p.Ensure {
 		verb := "raise"
@@ -78,7 +78,7 @@ func renderGroup(g *Group) string {
 }
 
 // record writes a plan that does something into the golden log.
-func (w *world) record(p Plan) {
+func (w *world) record(p Result) {
 	if w.log == nil || !p.Changed && len(p.Ensure) == 0 && len(p.Retire) == 0 {
 		return
 	}

@@ -525,7 +525,7 @@ func regrouped(other Row, candidates ...string) Observed {
 func serve(t *testing.T, o Observed) Ledger {
 	t.Helper()
 	for range 20 {
-		p := Make(o, t0)
+		p := Plan(o, t0)
 		if !p.Changed && len(p.Ensure) == 0 {
 			return o.Ledger
 		}
@@ -550,7 +550,7 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 	t.Run("a version that failed keeps no patch of what serves from its group", func(t *testing.T) {
 		l := serve(t, regrouped(failed, "1.9.0", "1.9.1"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.1" {
-			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Plan{Ledger: l}))
+			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Result{Ledger: l}))
 		}
 		if g := l.group("release"); g != nil && g.Phase == Live {
 			t.Error("the group that is no more made does not close")
@@ -560,7 +560,7 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 		canary := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Canary, Weight: 10, Available: true}
 		l := serve(t, regrouped(canary, "1.9.0", "2.0.0"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.0" {
-			t.Errorf("1.9.0, which had 90%% of the traffic, is active nowhere:\n%s", describe(Observed{}, Plan{Ledger: l}))
+			t.Errorf("1.9.0, which had 90%% of the traffic, is active nowhere:\n%s", describe(Observed{}, Result{Ledger: l}))
 		}
 	})
 	t.Run("it does not close for a group that is not its heir", func(t *testing.T) {
@@ -593,7 +593,7 @@ func TestRefusedCreationWaits(t *testing.T) {
 	writes := 0
 	for range 24 {
 		for tries := 0; ; tries++ {
-			p := Make(o, now)
+			p := Plan(o, now)
 			if !p.Changed {
 				break
 			}
@@ -605,13 +605,13 @@ func TestRefusedCreationWaits(t *testing.T) {
 	}
 	g := o.Ledger.group("1-x")
 	if g == nil || g.Run == nil || g.Run.Release != "b" || g.Run.WaitsFor != notCreated || len(g.Releases) != 1 {
-		t.Fatalf("after a day:\n%s", describe(o, Plan{Ledger: o.Ledger}))
+		t.Fatalf("after a day:\n%s", describe(o, Result{Ledger: o.Ledger}))
 	}
 	if writes != 2 {
 		t.Errorf("the ledger was written %d times in a day, want when it started and when it began to wait", writes)
 	}
 	o.Children = []Child{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
-	p := Make(o, now)
+	p := Plan(o, now)
 	if g := p.Ledger.group("1-x"); g.ActiveRow() == nil || g.ActiveRow().Release != "b" {
 		t.Error("it is made, and not active")
 	}

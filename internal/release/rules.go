@@ -1,12 +1,8 @@
 package release
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 )
 
 // rule is one named decision about one group. Rules apply in order; each reads
@@ -16,33 +12,43 @@ type rule struct {
 	apply func(*scope)
 }
 
-// rules of a group. A test takes each of them out and expects a history to fail.
+// rules of a group, in the order in which they apply; beside each the statuses that it
+// changes. A test takes each of them out and expects a history to fail.
 var rules = []rule{
-	{"Rebuild", rebuild},
-	{"Take in leftovers", leftovers},
+	// What is there.
+	{"Rebuild", rebuild},             // none to active, deprecated or pending: the record was lost
+	{"Take in leftovers", leftovers}, // none to deprecated: a route names it
 	{"Note routes", noteRoutes},
-	{"Vanished active", vanishedActive},
-	{"Vanished others", vanishedOthers},
-	{"Decide", decide},
-	{"Close", closeGroup},
+	{"Vanished active", vanishedActive}, // deprecated or canary to active, active to none: its object is gone
+	{"Vanished others", vanishedOthers}, // any to none: its object is gone
+
+	// What is wanted.
+	{"Decide", decide},    // pending or canary to error (Deprecate), error to pending (Retry)
+	{"Close", closeGroup}, // any to deprecated: the group ends
 	{"Aim", aim},
 	{"Finish first", finishFirst},
-	{"Overtake", overtake},
-	{"Start", start},
+	{"Overtake", overtake}, // pending or canary to deprecated: another one is the target
+	{"Start", start},       // none, deprecated or error to pending: it is the target
+
+	// How it gets there.
 	{"Open the gate", openGate},
 	{"Keep the clock", keepClock},
-	{"Fail", fail},
+	{"Fail", fail}, // pending or canary to error, or back to pending for a cause outside of it
 	{"Edited steps", editedSteps},
-	{"First release", promoteFirst},
-	{"Roll back", promoteKept},
-	{"Adopt", promoteAdopted},
-	{"Step", step},
+	{"First release", promoteFirst}, // pending to active: nothing else is active
+	{"Roll back", promoteKept},      // deprecated to active: it was active before
+	{"Adopt", promoteAdopted},       // pending or canary to active: a person skips the steps
+	{"Step", step},                  // pending to canary, canary to active: the step is passed
+
+	// What follows for traffic.
 	{"Settle", settle},
 	{"Note availability", noteAvailability},
 	{"Revise", revise},
-	{"Forget errors", forgetErrors},
-	{"Let go", letGo},
-	{"Within limits", withinLimits},
+
+	// What goes.
+	{"Forget errors", forgetErrors}, // error to none: it cannot be chosen again
+	{"Let go", letGo},               // deprecated to none: it is drained, and not kept
+	{"Within limits", withinLimits}, // error to none: the group is full
 }
 
 // rebuild makes rows for a group that has children but no record (rule 31), because
@@ -91,7 +97,7 @@ func rebuild(s *scope) {
 	}
 	cs, active = s.fit(cs, active)
 	for i, c := range cs {
-		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: "Rebuilt", Status: Pending}
+		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: Rebuilt, Status: Pending}
 		row.Routed = len(s.reports) > 0 && c.Replicas > 0
 		switch {
 		case i == active:
@@ -104,17 +110,9 @@ func rebuild(s *scope) {
 		}
 		s.g.Releases = append(s.g.Releases, row)
 		s.touch(c.Release)
-		s.event(&row, true, "Rebuilt", fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
+		s.event(&row, true, Rebuilt, fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
 	}
 	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
-}
-
-// unproven reports whether a release that is rebuilt beside an active one takes its steps again,
-// because it was never active, or failed, as far as is known: its object says so, or its
-// version is above the active one's. The commits of a pull request have no order.
-func (s *scope) unproven(c, active Child) bool {
-	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Told) ||
-		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
 
 // leftovers gives a row to a child without one that a route names: it is drained like
@@ -124,21 +122,13 @@ func leftovers(s *scope) {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
 			continue
 		}
-		if s.g.Row(c.Release) == nil && s.room() {
+		if s.g.Row(c.Release) == nil && s.makeRoom() {
 			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
 		}
 		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {
-			s.state(r, true, "OrphanReferenced", fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
+			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
 		}
 	}
-}
-
-// leftover is the reason of a row that leftovers made.
-const leftover = "Leftover"
-
-// recorded says that the ledger has the group.
-func (s *scope) recorded() bool {
-	return slices.ContainsFunc(s.o.Ledger.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
 // noteRoutes remembers which releases ever were in a route (rules 10 and 18).
@@ -161,56 +151,14 @@ func vanishedActive(s *scope) {
 	if _, can := s.offered(a.Release); can {
 		return // made again by size
 	}
-	s.event(a, true, "ActiveLost", fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
+	s.event(a, true, ActiveLost, fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
 	lost := a.Release
 	if next := s.successor(); next != nil {
 		s.endRun()
-		s.promote(next, "ActiveLost")
+		s.promote(next, ActiveLost)
 		s.touch(next.Release)
 	}
 	s.dropRow(lost)
-}
-
-// successor of an active release that is lost: of those that were active, what a pin
-// wants, else the last one; else the canary, which alone has traffic. What is denied serves
-// only where no other release has an object.
-func (s *scope) successor() *Row {
-	var next *Row
-	waits := false
-	for i := range s.g.Releases {
-		r := &s.g.Releases[i]
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
-		kept := r.Promoted > 0 && r.Status == Deprecated
-		switch c, there := s.child(r.Release); {
-		case !there || c.Terminating:
-		case kept, running && r.Status == Canary:
-			if next == nil || s.precedes(*r, *next) {
-				next = r
-			}
-		case running:
-			waits = waits || !s.denied(r.Version)
-		}
-	}
-	if next != nil && s.denied(next.Version) && waits {
-		return nil // for what is on its way
-	}
-	return next
-}
-
-// precedes says that x rather than y follows an active release that is lost.
-func (s *scope) precedes(x, y Row) bool {
-	return cmp.Or(
-		last(s.denied(x.Version), s.denied(y.Version)),
-		last(x.Promoted == 0 || !s.pinned(x), y.Promoted == 0 || !s.pinned(y)),
-		cmp.Compare(y.Promoted, x.Promoted),
-	) < 0
-}
-
-// pinned says that a pin names a release, by version or name.
-func (s *scope) pinned(r Row) bool {
-	return slices.ContainsFunc(s.o.Spec.Pins, func(p Pin) bool {
-		return p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && p.means(r.Version, r.Release) && !expired(p, s.now)
-	})
 }
 
 // vanishedOthers drops rows whose object is gone, and that cannot or need not be
@@ -235,13 +183,6 @@ func vanishedOthers(s *scope) {
 	}
 }
 
-func (s *scope) dropRow(release string) {
-	if r := s.g.Row(release); r.Decision != nil {
-		s.handled[release] = r.Decision
-	}
-	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
-}
-
 // decide applies people's decisions, each id once (rule 21). The stamp keeps a plan
 // that read an older decision from taking the place of this one in the ledger.
 func decide(s *scope) {
@@ -264,196 +205,353 @@ func decide(s *scope) {
 	}
 }
 
-// maxOutcome is how many bytes of what became of a decision the status takes. It quotes
-// what a user wrote, and a status that is refused would keep everything else from happening.
-const maxOutcome = 256
-
-// cut gives at most limit bytes of a text, and no part of a character.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
-}
-
-func whom(by string) string {
-	if by == "" {
-		return "an unnamed user"
-	}
-	return strconv.Quote(by)
-}
-
-func outcomeReason(outcome string) string {
-	if outcome == DecisionApplied {
-		return "DecisionApplied"
-	}
-	return DecisionNotApplicable
-}
-
-func (s *scope) applyDecision(r *Row, d Decision) string {
-	refuse := func(format string, args ...any) string {
-		return DecisionNotApplicable + ": " + fmt.Sprintf(format, args...)
-	}
-	running := s.g.Run != nil && s.g.Run.Release == r.Release
-	if s.g.Phase != Live {
-		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
-	}
-	switch d.Action {
-	case Continue:
-		if !running || r.Status != Canary || s.g.Run.Step == 0 {
-			return refuse("the release is %s, and only a canary is in a step", r.Status)
-		}
-		if name, number := s.stepName(s.g.Run.Step), strconv.Itoa(s.g.Run.Step); d.Step != name && d.Step != number {
-			return refuse("the canary is in step %q and not in %q", name, d.Step)
-		}
-		s.g.Run.Continued = s.g.Run.Step
-	case Adopt:
-		if !running || r.Status != Canary && r.Status != Pending {
-			return refuse("the release is %s; Adopt is for the pending or canary release that is under way", r.Status)
-		}
-		r.Adopted = true
-	case Deprecate:
-		if r.Status != Canary && r.Status != Pending {
-			return refuse("the release is %s; Deprecate is for pending and canary: to leave an active release, pin another version", r.Status)
-		}
-		s.failRow(r, "TurnedDown")
-	case Retry:
-		if r.Status != Error {
-			return refuse("the release is %s; Retry is for error", r.Status)
-		}
-		if why := s.spoiled(r.Release, r.Version); why != "" {
-			return refuse("%s: decide Retry there first", why)
-		}
-		switch next := s.passedOver(r); {
-		case next == nil:
-			s.retryRow(r, "Retried")
-		case next.Release == "":
-			return refuse("nothing is wanted: the version is not offered as it was")
-		default:
-			return refuse("%s is wanted (%s)", s.versionOf(next.Release), next.Reason)
-		}
-	default:
-		return refuse("unknown action %q", d.Action)
-	}
-	return DecisionApplied
-}
-
-// failRow turns a release down, and takes its weight away.
-func (s *scope) failRow(r *Row, reason string) {
-	if s.g.Run != nil && s.g.Run.Release == r.Release {
-		s.endRun()
-	}
-	r.leave()
-	s.turn(r, Error, reason)
-}
-
-// retryRow starts a failed release again, from before the first step.
-func (s *scope) retryRow(r *Row, reason string) {
-	r.Attempt++
-	r.RetryTime = noTime
-	s.turn(r, Pending, reason)
-	s.touch(r.Release)
-}
-
 // closeGroup begins the end of a group whose source says that it is closed
 // (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered again; a preview needs a place for it.
 func closeGroup(s *scope) {
+	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
+		s.wakeAt(end)
+	}
 	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
 	switch {
 	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
-		s.close("Closed")
+		s.close(GroupClosed)
 	case ended && s.g.Phase != Closing:
 		if to := s.successorGroup(); to != nil {
-			s.state(s.g.ActiveRow(), true, "GroupExcluded", fmt.Sprintf("group %s is to end: it closes when its domains have moved to group %s, which has nothing active yet%s; name both in spec.endedGroups to end both", s.g.Name, to.Name, to.standing()))
+			s.state(s.g.ActiveRow(), true, GroupExcluded, fmt.Sprintf("group %s is to end: it closes when its domains have moved to group %s, which has nothing active yet%s; name both in spec.endedGroups to end both", s.g.Name, to.Name, to.standing()))
 			return
 		}
-		s.close("Ended")
+		s.close(GroupEnded)
 	case ended:
 	case s.g.Phase == Closing && s.g.Level != preview && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:
 		s.g.Phase = Live
-		s.event(nil, false, "Reopened", "the group is offered again")
+		s.event(nil, false, GroupReopened, "the group is offered again")
 	}
 }
 
-// standing is what keeps a group from having an active release, where that is known.
-func (g *Group) standing() string {
-	if g.Run == nil {
-		return " and nothing on its way"
+// aim finds the release that the group is to move to.
+func aim(s *scope) {
+	if s.g.Phase != Live {
+		return
 	}
-	if r := g.Row(g.Run.Release); r != nil && g.Run.WaitsFor != "" {
-		return fmt.Sprintf(" (%s waits: %s)", r.Version, g.Run.WaitsFor)
-	}
-	return ""
+	target, notes := s.choose()
+	s.g.Target = target
+	s.notes = append(s.notes, notes...)
 }
 
-// close ends a group.
-func (s *scope) close(reason string) {
-	s.takeDown(Closing, reason)
-	s.event(nil, false, reason, "the group is drained and removed")
+// finishFirst keeps newer versions from displacing a release for ever, or one
+// that is at its last step (rule 28).
+func finishFirst(s *scope) {
+	if !s.finishes(s.g.Target) {
+		return
+	}
+	_, r, _ := s.running()
+	s.state(r, false, Overtaken, fmt.Sprintf("%s is finished before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
+	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
-// takeDown turns every row of a group out, in one write.
-func (s *scope) takeDown(to Phase, reason string) {
-	s.endRun()
-	s.g.Phase = to
-	s.g.Target = Target{}
+// overtake retires what is under way and not wanted any more (rule 24).
+func overtake(s *scope) {
+	if s.g.Phase != Live {
+		return
+	}
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		r.leave()
-		if r.Status != Deprecated {
-			s.turn(r, Deprecated, reason)
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
+			continue
 		}
+		if s.g.Target.Reason == Latest && !s.free(r) && s.halted(s.g.Row(s.g.Target.Release)) {
+			continue
+		}
+		if running {
+			s.endRun()
+			if s.g.Target.Reason == Latest {
+				s.g.Overtaken++
+			}
+		}
+		r.leave()
+		if r.Status == Pending || r.Status == Canary {
+			s.turn(r, Deprecated, Overtaken)
+		}
+		s.event(r, false, Overtaken, fmt.Sprintf("%s makes room for %s", r.Version, s.versionOf(s.g.Target.Release)))
 	}
 }
 
-// closeExcluded closes a group that a changed specification no longer makes,
-// once another group holds the same or a higher version (rule 38). Without a template
-// nothing is offered, and no heir is known. A pull request that is not chosen any more has
-// no heir.
-func (b *book) closeExcluded(g *Group) {
-	s := b.scope(g)
-	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
+// start begins the run of the target.
+func start(s *scope) {
+	target := s.g.Target.Release
+	active := s.g.ActiveRow()
+	if s.g.Phase != Live || s.g.Run != nil || target == "" || active != nil && active.Release == target {
 		return
 	}
-	if g.Level == preview {
-		s.close("Excluded")
-		revise(s)
+	r := s.g.Row(target)
+	if s.o.SourceStale && (r == nil || r.Promoted == 0) {
 		return
 	}
-	a := g.ActiveRow()
-	if b.o.Config == "" {
-		s.state(a, true, "GroupExcluded", "the specification no longer makes this group: which group takes its place is known when the template can be read")
+	if w := s.startWaits(target, r); w != nil {
+		s.record(w)
 		return
 	}
-	slug := b.heirOf(g)
-	for i := range b.groups {
-		heir := b.scope(&b.groups[i])
-		ha := heir.g.ActiveRow()
-		if heir.g == g || slug != "" && heir.g.Slug != slug || heir.g.Phase != Live || heir.g.Level == preview || ha == nil || !ha.Available {
-			continue
-		}
-		if b.closed(heir.g.Slug) || b.excluded(heir.g.Slug) || !heir.confirmed(heir.g.TrafficRevision) {
-			continue
-		}
-		if a == nil || compare(ha.Version, a.Version) >= 0 {
-			s.close("Excluded")
-			revise(s)
+	if r == nil {
+		cand, ok := s.offered(target)
+		if !ok {
 			return
 		}
+		if !s.makeRoom() {
+			s.crowded(cand.Version)
+			return
+		}
+		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: Started, Since: s.now, Decision: s.handled[target]})
+		r = s.g.Row(target)
 	}
-	s.state(a, true, "GroupExcluded", "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+	switch {
+	case r.Status == Error:
+		s.retryRow(r, RetriedByItself)
+		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s: the cause of the failure was outside of it", r.Attempt+1, r.Version))
+	case r.Promoted == 0:
+		s.turn(r, Pending, Started)
+	}
+	s.touch(target)
+	s.g.Run = s.newRun(target)
+	s.g.Run.Gate, s.g.Run.GateTime = ConfirmRollout, s.now
+	if from, rival := s.rival(); rival != nil {
+		s.g.Run.Floor = from.serving(rival)
+	}
+	how := "starts"
+	if r.Promoted > 0 {
+		how = "comes back, kept as it was,"
+	}
+	s.event(r, false, Started, fmt.Sprintf("%s (%s) %s in group %s", r.Version, r.Release, how, s.g.Name))
 }
 
-// heirOf is the slug of the group that is to take an excluded one over: the one that is
-// offered the active version, else the lowest version above it; "": any.
-func (b *book) heirOf(g *Group) string {
-	slug, a := "", g.ActiveRow()
-	for _, c := range b.offers { // highest version first
-		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && !b.ended(c.Slug, c.Name, c.PullRequest) && compare(c.Version, a.Version) >= 0 {
-			slug = c.Slug
+// openGate lets a release have its pods: at once, or, where hooks are asked, when they
+// agree or have no say any more. Its clock starts then.
+func openGate(s *scope) {
+	run, r, c := s.running()
+	if run == nil || run.Gate != ConfirmRollout {
+		return
+	}
+	if w := s.podsWait(run, r, c); w != nil {
+		s.record(w)
+		return
+	}
+	run.begin(0, s.now)
+}
+
+// keepClock adds up the healthy waiting of a step, and notices when it breaks
+// off or goes on (rules 13 and 23).
+func keepClock(s *scope) {
+	run, r, c := s.running()
+	if run == nil {
+		return
+	}
+	run.From = ""
+	if from := s.older(); from != nil {
+		run.From = from.g.Slug
+	}
+	healthy, cause, _ := s.health(run, r, c)
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // what it waited for proved nothing
+		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
+		s.turn(r, r.Status, StepBegan)
+		healthy, cause, _ = s.health(run, r, c)
+	}
+	obstacle, w := s.obstacle(run, r, c)
+	s.record(w)
+	s.block(run, r, obstacle, c)
+	switch {
+	case run.WaitsFor != "":
+		s.idle(run, s.now)
+		run.Interrupted = false
+	case cause == TrafficLost:
+		s.idle(run, s.now)
+		run.Interrupted = true
+		s.turn(r, r.Status, TrafficLost)
+		s.state(r, true, TrafficLost, fmt.Sprintf("%s waits at %d%%: it had traffic, and there is no networkpolicies.hlnr.io any more; make one, or decide Deprecate on %s", r.Version, r.Weight, r.Release))
+	case healthy && run.Interrupted:
+		run.Interrupted, run.WaitingSince = false, s.now
+	case !healthy && !run.WaitingSince.IsZero():
+		run.Waited += max(0, s.now.Sub(run.WaitingSince))
+		run.Interrupted, run.WaitingSince = true, noTime
+	}
+}
+
+// fail ends a run whose clock passed the deadline; the last active release
+// serves (invariant 7).
+func fail(s *scope) {
+	run, r, c := s.running()
+	if run == nil {
+		return
+	}
+	if reason, message := s.condemned(run, r, c); reason != "" {
+		s.failRow(r, reason)
+		s.event(r, true, ReleaseFailed, fmt.Sprintf("%s is turned down (%s): %s", r.Version, reason, message))
+		return
+	}
+	healthy, cause, _ := s.health(run, r, c)
+	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
+		return
+	}
+	end := s.ends(run)
+	if !s.now.Before(end) && run.Grace.IsZero() && s.began() {
+		run.Grace = stored(s.now.Add(s.moment()))
+		end = s.ends(run)
+	}
+	if s.now.Before(end) {
+		s.wakeAt(end)
+		return
+	}
+	if from, a := s.rival(); a != nil && r.Status == Canary && from.dead(a) && !s.dead(r) {
+		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not taken back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
+		return
+	}
+	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
+	if outside[cause] != "" {
+		s.giveBack(run, r, cause, message)
+		return
+	}
+	s.failRow(r, cause)
+	s.event(r, true, ReleaseFailed, message)
+}
+
+// editedSteps finds the place of a run in steps that were edited (rule 32): the
+// first one with at least the present weight, else the last one, which takes weight away.
+// Without any step it is promoted.
+func editedSteps(s *scope) {
+	run, r, _ := s.running()
+	hash := stepsHash(s.steps())
+	if run == nil || run.StepsHash == hash {
+		return
+	}
+	run.StepsHash = hash
+	if run.Gate == ConfirmTrafficIncrease {
+		run.GateTime = s.now // what hooks agreed to is not what comes now
+	}
+	if run.Step == 0 {
+		return
+	}
+	steps := s.steps()
+	next := slices.IndexFunc(steps, func(st Step) bool { return st.Weight >= r.Weight })
+	if next < 0 {
+		next = max(0, len(steps)-1)
+	}
+	s.event(r, false, StepsEdited, fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
+	if next < len(steps) && !steps[next].more(*r) {
+		s.enter(run, r, next+1)
+		return
+	}
+	// What is before the next step is passed; that one waits for health and size.
+	run.begin(next, s.now)
+	run.Continued = next
+}
+
+// promoteFirst makes the first release of a group active as soon as it is
+// available, whatever the gateway says (rule 12), but where the newest domains move to
+// it by steps.
+func promoteFirst(s *scope) {
+	run, r, c := s.running()
+	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
+		return
+	}
+	if !c.ok() || !c.has(s.full()) {
+		return
+	}
+	_, _, since := s.health(run, r, c)
+	if !s.passGates(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	s.promote(r, First)
+}
+
+// promoteKept brings back a release that was active: without steps, and with as
+// many replicas as the one that it replaces, unless that one is dead (rule 27).
+func promoteKept(s *scope) {
+	run, r, c := s.running()
+	active := s.g.ActiveRow()
+	if run == nil || active == nil || r.Promoted == 0 || s.halted(r) {
+		return
+	}
+	if s.dead(active) {
+		if c.has(1) {
+			s.promote(r, RolledBack)
+		}
+		return
+	}
+	s.raiseFloor(run, active)
+	if c.has(s.full()) {
+		s.promote(r, RolledBack)
+	}
+}
+
+// promoteAdopted makes a release active whose steps a person skipped, once it is
+// available at full size.
+func promoteAdopted(s *scope) {
+	run, r, c := s.running()
+	from, active := s.rival()
+	if run == nil || !r.Adopted || active == nil {
+		return
+	}
+	from.raiseFloor(run, active)
+	if c.ok() && c.has(s.full()) && s.calm() {
+		s.promote(r, Adopted)
+	}
+}
+
+// step takes the next step of a canary, when this one has passed.
+func step(s *scope) {
+	run, r, c := s.running()
+	from, active := s.rival()
+	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
+		return
+	}
+	healthy, _, since := s.health(run, r, c)
+	if !healthy {
+		return
+	}
+	if ws := s.stepWaits(run, r, c, since); len(ws) > 0 {
+		s.idle(run, since)
+		s.record(ws...)
+		return
+	}
+	from.raiseFloor(run, active)
+	if !c.has(s.nextSize(run)) {
+		run.Continued = run.Step // what waits for pods has waited for all else
+		return
+	}
+	if !s.passGates(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	if steps := s.steps(); run.Step < len(steps) {
+		s.enter(run, r, run.Step+1)
+		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
+		return
+	}
+	s.promote(r, Promoted)
+}
+
+// settle lets a policy that does not confirm hold nothing up any more, when
+// nothing was under way for the deadline (rule 10).
+func settle(s *scope) {
+	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
+		return // it has no traffic
+	}
+	moves := s.g.Run != nil && s.g.Run.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
+	for _, r := range s.reports {
+		switch {
+		case r.Revision >= s.g.TrafficRevision:
+			continue
+		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
+			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("networkpolicies.hlnr.io %q holds nothing up: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
+		case !moves:
+			end := s.deadline(s.g.TrafficTime)
+			if s.now.Before(end) {
+				s.wakeAt(end)
+				continue
+			}
+			s.g.SettledRevision = s.g.TrafficRevision
 		}
 	}
-	return slug
 }
 
 // noteAvailability records which serving releases have all their replicas.
@@ -468,57 +566,6 @@ func noteAvailability(s *scope) {
 			r.Available = s.available(*r, c)
 		}
 	}
-}
-
-// load is what routes have to carry: weights, matches, copies, who is active, and
-// whether the group is there at all.
-type load struct {
-	phase Phase
-	lanes []lane
-}
-
-// asked is what routes had to carry, from which revision on, and which releases were
-// to be in none.
-type asked struct {
-	load
-	revision int64
-	since    time.Time
-	zero     map[string]*Zero
-}
-
-func askedOf(g *Group) asked {
-	a := asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, zero: map[string]*Zero{}}
-	for _, r := range g.Releases {
-		a.zero[r.Release] = r.Zero
-	}
-	return a
-}
-
-// lane is what routes have to carry for one release.
-type lane struct {
-	release        string
-	weight, mirror int
-	match          bool
-	status         Status
-}
-
-func traffic(g *Group) load {
-	l := load{phase: g.Phase}
-	for _, r := range g.Releases {
-		if r.Weight > 0 || r.Status == Active || r.Status == Canary {
-			l.lanes = append(l.lanes, lane{r.Release, r.Weight, r.Mirror, r.Match, r.Status})
-		}
-	}
-	return l
-}
-
-func (l load) has(release string) bool {
-	return slices.ContainsFunc(l.lanes, func(x lane) bool { return x.release == release })
-}
-
-func (l load) equal(m load) bool {
-	return l.phase == m.phase && len(l.lanes) == len(m.lanes) &&
-		!slices.ContainsFunc(l.lanes, func(x lane) bool { return !slices.Contains(m.lanes, x) })
 }
 
 // revise raises the traffic revision when what routes have to carry changed, and
@@ -551,4 +598,145 @@ func revise(s *scope) {
 			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
 		}
 	}
+}
+
+// forgetErrors drops failures whose identity cannot be chosen again (rule 3):
+// those that are withdrawn, below the active release, of another template, of a tag
+// that moved, or not the head of their pull request. A kept release to which a rollback failed stays.
+func forgetErrors(s *scope) {
+	var active Row // a copy: rows move as others are dropped
+	if a := s.g.ActiveRow(); a != nil {
+		active = *a
+	}
+	_, free := s.withdrawn(active.Version) // then the target may be below it
+	kept := s.kept()
+	for _, r := range slices.Clone(s.g.Releases) {
+		ok, w := s.forgettable(r, kept)
+		if s.record(w); !ok {
+			continue
+		}
+		_, out := s.withdrawn(r.Version)
+		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
+		below := active.Release != "" && !free && s.g.Level != preview && compare(r.Version, active.Version) < 0
+		pushed := s.g.Level == preview && len(s.candidates) > 0 && s.candidates[0].Release != r.Release
+		if out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
+			s.dropRow(r.Release)
+		}
+	}
+}
+
+// letGo drops the rows of releases that are not kept, when their drain is over
+// (rules 11, 24 and 39). While the target is one that has just failed, the next pass aims
+// anew, and may aim at one of them.
+func letGo(s *scope) {
+	s.noteDenied()
+	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
+		return
+	}
+	kept := s.kept()
+	for _, r := range slices.Clone(s.g.Releases) {
+		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		if r.Status != Deprecated || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
+			continue
+		}
+		if r.Promoted > 0 && s.g.Phase == Live {
+			if s.o.Spec.Paused {
+				continue
+			}
+			if w := s.replacedLeaving(); w != nil {
+				s.record(w)
+				continue
+			}
+		}
+		if w := s.undrained(r); w != nil {
+			s.record(w)
+			continue
+		}
+		s.event(&r, false, Removed, fmt.Sprintf("%s is drained and removed", r.Version))
+		s.dropRow(r.Release)
+	}
+	sortRows(s.g.Releases)
+}
+
+// withinLimits keeps a group within its share of the status, and drops the mark of
+// forgotten failures when nothing below it could be chosen any more.
+func withinLimits(s *scope) {
+	for len(s.g.Releases) > s.quota() && s.forget() {
+	}
+	f := s.g.Failed
+	if f.Version == "" {
+		return
+	}
+	if a := s.g.ActiveRow(); s.g.Phase != Live || s.o.Config != "" && f.Config != s.o.Config || a != nil && compare(f.Version, a.Version) <= 0 && !s.free(a) {
+		s.g.Failed = Failed{}
+		return
+	}
+	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not tried by themselves: more failed than status.releaseGroups holds; pin one of them, or push a newer version", s.g.Name, f.Version))
+}
+
+// turn gives a row another status.
+func (s *scope) turn(r *Row, to Status, reason Reason) {
+	if r.Status == to && r.Reason == reason {
+		return
+	}
+	if r.Status != to {
+		r.Since = s.now
+	}
+	r.Status, r.Reason = to, reason
+}
+
+// failRow turns a release down, and takes its weight away.
+func (s *scope) failRow(r *Row, reason Reason) {
+	if s.g.Run != nil && s.g.Run.Release == r.Release {
+		s.endRun()
+	}
+	r.leave()
+	s.turn(r, Error, reason)
+}
+
+// retryRow starts a failed release again, from before the first step.
+func (s *scope) retryRow(r *Row, reason Reason) {
+	r.Attempt++
+	r.RetryTime = noTime
+	s.turn(r, Pending, reason)
+	s.touch(r.Release)
+}
+
+// promote makes a release active, and the former one deprecated.
+func (s *scope) promote(r *Row, reason Reason) {
+	last := int64(0)
+	for i := range s.g.Releases {
+		x := &s.g.Releases[i]
+		last = max(last, x.Promoted)
+		x.Weight, x.Match, x.Mirror = 0, false, 0
+		if x.Status == Active && x != r {
+			x.Available = false
+			s.turn(x, Deprecated, Replaced)
+		}
+	}
+	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
+	s.turn(r, Active, reason)
+	s.g.Run, s.g.Overtaken = nil, 0
+	s.event(r, false, Promoted, fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
+}
+
+// endRun breaks the run off, and gives its weight back.
+func (s *scope) endRun() {
+	if s.g.Run == nil {
+		return
+	}
+	if r := s.g.Row(s.g.Run.Release); r != nil && r.Status != Active {
+		r.leave()
+	}
+	if a := s.g.ActiveRow(); a != nil {
+		a.Weight = 100
+	}
+	s.g.Run = nil
+}
+
+func (s *scope) dropRow(release string) {
+	if r := s.g.Row(release); r.Decision != nil {
+		s.handled[release] = r.Decision
+	}
+	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
 }

@@ -504,11 +504,11 @@ func TestConfirmations(t *testing.T) {
 					},
 				}}},
 			}
-			plan := Make(o, t0.Add(test.now))
+			plan := Plan(o, t0.Add(test.now))
 			var states []string
 			for _, n := range plan.Notes {
 				if !n.Event {
-					states = append(states, n.Reason)
+					states = append(states, string(n.Reason))
 				}
 			}
 			slices.Sort(states)

@@ -412,7 +412,7 @@ func (w *world) epilogue() {
 	clear(w.hooks)
 	maps.DeleteFunc(w.quality, func(_ string, v VerdictPhase) bool { return v == VerdictRunning })
 	for _, o := range w.objects {
-		if outside[o.why] != "" {
+		if outside[Reason(o.why)] != "" {
 			o.why = ""
 		}
 	}
@@ -427,7 +427,7 @@ func (w *world) epilogue() {
 		return
 	}
 	o, _, _ := w.observe(lags{})
-	p := makePlan(o, w.now, w.rules)
+	p := planWith(o, w.now, w.rules)
 	if p.Changed || len(p.Retire) > 0 || len(p.Ensure) > 0 {
 		w.fail("liveness: there is no rest:\n%s", render(p))
 	}
@@ -444,7 +444,7 @@ func (w *world) epilogue() {
 
 // checkRegrouped: a group that the grouping makes no more waits for no version that is
 // offered, and could be started.
-func (w *world) checkRegrouped(o Observed, p Plan) {
+func (w *world) checkRegrouped(o Observed, p Result) {
 	b := newBook(o, w.now)
 	b.groups = o.Ledger.Groups
 	if len(o.Spec.Pins) > 0 || b.missingPin() != nil || !o.PullRequests && len(b.strayPins()) > 0 || o.SourceStale {
@@ -466,7 +466,7 @@ func (w *world) checkRegrouped(o Observed, p Plan) {
 }
 
 func (w *world) checkEnd(g *Group, notes []Note) {
-	waits := func(reasons ...string) bool {
+	waits := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
 	}
 	if a := g.ActiveRow(); waits("TrafficUnconfirmed") && (a == nil || w.objects[a.Release].ready == 0) {

@@ -26,13 +26,13 @@ func TestStory(t *testing.T) {
 		Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Version: "1.0.0", Release: "shop-100"}},
 	}
 	now := t0
-	do := func() Plan {
+	do := func() Result {
 		t.Helper()
-		p := Make(o, now)
+		p := Plan(o, now)
 		if p.Changed {
 			o.Ledger = p.Ledger
 		}
-		if again := Make(o, now); again.Changed {
+		if again := Plan(o, now); again.Changed {
 			t.Fatalf("the plan is not settled: %s", cmp.Diff(o.Ledger, again.Ledger))
 		}
 		return p

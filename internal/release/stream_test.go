@@ -483,7 +483,7 @@ func TestQueued(t *testing.T) {
 			b := newBook(Observed{}, time.Now())
 			b.groups = []Group{other, {Slug: "3-x", Phase: Live, Run: &Run{Release: "3"}, Releases: []Row{{Release: "3", Status: Pending}}}}
 			s := b.scope(&b.groups[1])
-			if got := s.queued(s.g.Row("3")); got != tc.want {
+			if got := s.queueWait(s.g.Row("3")) != nil; got != tc.want {
 				t.Errorf("queued: %t", got)
 			}
 		})
@@ -551,7 +551,7 @@ func TestLeftOnTheWay(t *testing.T) {
 				b.groups[0].Releases = []Row{{Release: "3", Status: Active}}
 			}
 			out := Row{Release: "2", Status: Error, Zero: &Zero{Revision: 5, Time: time.Now().Add(-time.Hour)}}
-			if got := b.scope(&b.groups[0]).left(out); got != tc.want {
+			if got := b.scope(&b.groups[0]).leaving(out) == nil; got != tc.want {
 				t.Errorf("left: %t", got)
 			}
 		})

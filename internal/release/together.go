@@ -10,21 +10,9 @@ import (
 // hook's.
 const Together Point = "Together"
 
-// togetherFailed is the reason of a release that is taken back because another failed.
-const togetherFailed = "TogetherFailed"
-
-// Peer is another Microservice whose releases go through their steps together with this
-// one's.
-type Peer struct {
-	// Name of the Microservice.
-	Name string
-	// Groups of its ledger.
-	Groups []Group
-}
-
 // failure of the version at the peer, if it is neither active nor under way there. One
 // that was only taken back with others is none: what failed first counts.
-func (p Peer) failure(version string) (reason string) {
+func (p Peer) failure(version string) (reason Reason) {
 	for _, g := range p.Groups {
 		for _, r := range g.Releases {
 			switch {
@@ -55,9 +43,12 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// behind says that others have yet to come as far as the end of the step. The last one
+// peersWait is that others have yet to come as far as the end of the step. The last one
 // to arrive goes on, and its ledger says so: nobody waits for ever.
-func (s *scope) behind(run *Run, r *Row) bool {
+func (s *scope) peersWait(run *Run, r *Row) *wait {
+	if run.Gate != Together {
+		return nil
+	}
 	var failed, late []string
 	for _, p := range s.o.Peers {
 		if reason := p.failure(r.Version); reason != "" {
@@ -69,14 +60,12 @@ func (s *scope) behind(run *Run, r *Row) bool {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		s.state(r, true, "TogetherHeld", fmt.Sprintf("%s waits at %d%%: it failed at %s; decide Retry there, Adopt or Deprecate on %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), r.Release))
-		return true
+		return newWait(r, true, TogetherHeld, "%s waits at %d%%: it failed at %s; decide Retry there, Adopt or Deprecate on %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), r.Release)
 	}
 	if len(late) > 0 {
-		s.state(r, false, "AwaitingTogether", fmt.Sprintf("%s waits at %d%% for %s", r.Version, r.Weight, strings.Join(late, ", ")))
-		return true
+		return newWait(r, false, AwaitingTogether, "%s waits at %d%% for %s", r.Version, r.Weight, strings.Join(late, ", "))
 	}
-	return false
+	return nil
 }
 
 // spoiled says that a release which does not run here would be taken back as soon as it
@@ -95,20 +84,21 @@ func (s *scope) spoiled(release, version string) string {
 	return s.brokenTogether(version)
 }
 
-// noteSpoiled says which versions above the target wait for what becomes of them at
+// spoiledAbove says which versions above a target wait for what becomes of them at
 // another Microservice.
-func (s *scope) noteSpoiled() {
+func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	for _, c := range s.choices() {
-		if c.Release == s.g.Target.Release {
-			return
+		if c.Release == target.Release {
+			return notes
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) {
 			continue
 		}
 		if why := s.spoiled(c.Release, c.Version); why != "" && !s.below(c.Version) {
-			s.state(nil, true, "TogetherHeld", fmt.Sprintf("%s does not start: %s; decide Retry there, or push another version", c.Version, why))
+			notes = append(notes, s.stateOf(nil, true, TogetherHeld, fmt.Sprintf("%s does not start: %s; decide Retry there, or push another version", c.Version, why)))
 		}
 	}
+	return notes
 }
 
 // brokenTogether says that the version of a release failed at another Microservice, and

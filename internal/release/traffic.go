@@ -7,6 +7,57 @@ import (
 	"time"
 )
 
+// load is what routes have to carry: weights, matches, copies, who is active, and
+// whether the group is there at all.
+type load struct {
+	phase Phase
+	lanes []lane
+}
+
+// asked is what routes had to carry, from which revision on, and which releases were
+// to be in none.
+type asked struct {
+	load
+	revision int64
+	since    time.Time
+	zero     map[string]*Zero
+}
+
+func askedOf(g *Group) asked {
+	a := asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, zero: map[string]*Zero{}}
+	for _, r := range g.Releases {
+		a.zero[r.Release] = r.Zero
+	}
+	return a
+}
+
+// lane is what routes have to carry for one release.
+type lane struct {
+	release        string
+	weight, mirror int
+	match          bool
+	status         Status
+}
+
+func traffic(g *Group) load {
+	l := load{phase: g.Phase}
+	for _, r := range g.Releases {
+		if r.Weight > 0 || r.Status == Active || r.Status == Canary {
+			l.lanes = append(l.lanes, lane{r.Release, r.Weight, r.Mirror, r.Match, r.Status})
+		}
+	}
+	return l
+}
+
+func (l load) has(release string) bool {
+	return slices.ContainsFunc(l.lanes, func(x lane) bool { return x.release == release })
+}
+
+func (l load) equal(m load) bool {
+	return l.phase == m.phase && len(l.lanes) == len(m.lanes) &&
+		!slices.ContainsFunc(l.lanes, func(x lane) bool { return !slices.Contains(m.lanes, x) })
+}
+
 // counts says that a report is of a policy that confirmed the group, and was not left
 // behind since.
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
@@ -101,21 +152,22 @@ func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// drained says that no route names a release, that this is confirmed, and that
-// the drain is over (rules 11 and 12). It waits without limit.
-func (s *scope) drained(r Row) bool {
+// undrained is what keeps a release from being out of the routes for good: that a route
+// names it, that no policy confirms that none does, or the drain since (rules 11 and 12).
+// It waits without limit; nil: it is drained.
+func (s *scope) undrained(r Row) *wait {
 	if s.referenced(r.Release) {
-		s.unconfirmedZero(r)
-		return false
+		return s.zeroWait(r)
 	}
-	return s.left(r)
+	return s.leaving(r)
 }
 
-// left says that every policy that ever confirmed the group has confirmed the
-// revision that takes a release out of it, and that the drain since is over.
-func (s *scope) left(r Row) bool {
+// leaving is what a release waits for that no route names: until every policy that ever
+// confirmed the group has confirmed the revision that takes it out, and the drain since is
+// over.
+func (s *scope) leaving(r Row) *wait {
 	if r.Zero == nil {
-		return true // it was in none
+		return nil // it was in none
 	}
 	since := r.Zero.Time
 	for _, rep := range s.reports {
@@ -123,52 +175,26 @@ func (s *scope) left(r Row) bool {
 			continue // It never led to this group, nor moved anything to it.
 		}
 		if rep.Revision < r.Zero.Revision {
-			s.unconfirmedZero(r)
-			return false
+			return s.zeroWait(r)
 		}
 		if rep.Confirmed.After(since) {
 			since = rep.Confirmed
 		}
 	}
 	if end := since.Add(s.o.Spec.Drain); s.now.Before(end) {
-		s.wakeAt(end)
-		return false
+		return &wait{Until: end}
 	}
-	return true
+	return nil
 }
 
-func (s *scope) unconfirmedZero(r Row) {
+// zeroWait is that a release is not confirmed to be in no route: reported from the deadline
+// on.
+func (s *scope) zeroWait(r Row) *wait {
 	if r.Zero == nil {
-		return
+		return &wait{}
 	}
-	end := r.Zero.Time.Add(s.o.Spec.Deadline)
-	if s.now.Before(end) {
-		s.wakeAt(end)
-		return
+	if end := r.Zero.Time.Add(s.o.Spec.Deadline); s.now.Before(end) {
+		return &wait{Until: end}
 	}
-	s.state(&r, true, "TrafficUnconfirmed", fmt.Sprintf("%s keeps its pods until it is confirmed that no route names it: %s", r.Version, or(s.unconfirmed(), "a route names it")))
-}
-
-// settle lets a policy that does not confirm hold nothing up any more, when
-// nothing was under way for the deadline (rule 10).
-func settle(s *scope) {
-	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
-		return // it has no traffic
-	}
-	moves := s.g.Run != nil && s.g.Run.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
-	for _, r := range s.reports {
-		switch {
-		case r.Revision >= s.g.TrafficRevision:
-			continue
-		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
-			s.state(nil, true, "PolicyNotProgrammed", fmt.Sprintf("networkpolicies.hlnr.io %q holds nothing up: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
-		case !moves:
-			end := s.deadline(s.g.TrafficTime)
-			if s.now.Before(end) {
-				s.wakeAt(end)
-				continue
-			}
-			s.g.SettledRevision = s.g.TrafficRevision
-		}
-	}
+	return newWait(&r, true, TrafficUnconfirmed, "%s keeps its pods until it is confirmed that no route names it: %s", r.Version, or(s.unconfirmed(), "a route names it"))
 }

@@ -81,7 +81,7 @@ type world struct {
 	next  Ledger // is being written
 	err   error
 	trace []line
-	last  []Plan           // the last plans
+	last  []Result         // the last plans
 	log   *strings.Builder // golden plans; nil: not wanted
 	stats stats
 }
@@ -595,10 +595,10 @@ func (w *world) report(o *object) bool {
 			failure = w.crowd
 		}
 	}
-	if !o.Unsettled && o.Available == o.ready && o.Failure == failure {
+	if !o.Unsettled && o.Available == o.ready && o.Failure == Reason(failure) {
 		return false
 	}
-	o.Unsettled, o.Available, o.Failure = false, o.ready, failure
+	o.Unsettled, o.Available, o.Failure = false, o.ready, Reason(failure)
 	return true
 }
 
@@ -1198,7 +1198,7 @@ func (w *world) plan(l *leader, lag lags) {
 }
 
 // planned says that a plan changes an object besides its mark.
-func planned(p Plan, release string) bool {
+func planned(p Result, release string) bool {
 	return slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Release == release }) ||
 		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
 }
@@ -1214,9 +1214,9 @@ func (w *world) mark(x write) bool {
 }
 
 // make makes a plan, and another one where a stamp of it is refused: of the facts with that.
-func (w *world) make(o Observed) (Observed, Plan) {
+func (w *world) make(o Observed) (Observed, Result) {
 	for {
-		p, again := makePlan(o, w.now, w.rules), false
+		p, again := planWith(o, w.now, w.rules), false
 		for _, e := range p.Ensure {
 			if e.Create || e.Stamp == 0 || !w.denied[e.Release] {
 				continue
@@ -1497,7 +1497,7 @@ func (w *world) fingerprint() string {
 		number(int64(o.Available))
 		number(int64(o.Replicas))
 		flag(o.Unsettled)
-		text(o.Failure)
+		text(string(o.Failure))
 		if flag(o.Analysis != nil); o.Analysis != nil {
 			number(o.Analysis.Run)
 			number(int64(o.Analysis.Step))

@@ -112,6 +112,14 @@ type Step struct {
 	Window *Window
 }
 
+// traffic says that the canary can get requests in a step.
+func (st Step) traffic() bool { return st.Weight > 0 || st.Match || st.Mirror > 0 }
+
+// more says that a step gives a release more traffic than it has.
+func (st Step) more(r Row) bool {
+	return st.Weight > r.Weight || st.Match && !r.Match || st.Mirror > r.Mirror
+}
+
 // Window is a time in which traffic may be moved, as it is now.
 type Window struct {
 	// Open says that it is such a time.
@@ -205,7 +213,7 @@ type Child struct {
 	// Unsettled: the report is of an older generation, and proves nothing.
 	Unsettled bool
 	// Failure is why it is not available, in one word; "" when unknown.
-	Failure string
+	Failure Reason
 	// Message says more about the failure.
 	Message string
 	// Decision is a person's word on it.
@@ -332,4 +340,23 @@ type Report struct {
 	Reason, Message string
 
 	policy string
+}
+
+// Previews bound the groups that are pull requests.
+type Previews struct {
+	// MaxGroups that run at a time; at least 1.
+	MaxGroups int
+	// MaxAge since the last push; 0: without limit.
+	MaxAge time.Duration
+	// KeepAfterClose is how long a group stays after its pull request was closed.
+	KeepAfterClose time.Duration
+}
+
+// Peer is another Microservice whose releases go through their steps together with this
+// one's.
+type Peer struct {
+	// Name of the Microservice.
+	Name string
+	// Groups of its ledger.
+	Groups []Group
 }

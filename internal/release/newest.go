@@ -1,37 +1,6 @@
 package release
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-)
-
-// Domains that lead to the newest group are a stream of their own: they move to a newer
-// group by the steps of its first release. Until that is active they are split between
-// it and what the older group serves.
-
-// byNewest orders groups: the newest first, previews after all others.
-func byNewest(x, y *Group) int {
-	switch px, py := x.Level == preview, y.Level == preview; {
-	case px && !py:
-		return 1
-	case py && !px:
-		return -1
-	}
-	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
-}
-
-// servingGroup finds the newest group that serves; nil: there is none.
-func (b *book) servingGroup() *Group {
-	var newest *Group
-	for i := range b.groups {
-		g := &b.groups[i]
-		if g.Phase == Live && g.Level != preview && g.ActiveRow() != nil && (newest == nil || byNewest(g, newest) < 0) {
-			newest = g
-		}
-	}
-	return newest
-}
+import "slices"
 
 // follows says that a policy has domains that lead to the newest group.
 func (b *book) follows(policy string) bool {
@@ -126,19 +95,18 @@ func (s *scope) arrives() bool {
 	})
 }
 
-// crossed says that a release which gave its traffic back has domains in common with a
+// crossedWait is that a release which gave its traffic back has domains in common with a
 // canary of another group: where routes have no room for both, it waits for that one to
 // end (rule 32).
-func (s *scope) crossed(r *Row) bool {
+func (s *scope) crossedWait(r *Row) *wait {
 	if r.Attempt == 0 {
-		return false
+		return nil
 	}
 	x, g := s.crossing()
 	if x == nil {
-		return false
+		return nil
 	}
-	s.state(r, false, "AwaitingGroup", fmt.Sprintf("%s waits: it gave its traffic back, and has domains in common with %s in group %s, which is on its way", r.Version, x.Version, g.Name))
-	return true
+	return newWait(r, false, AwaitingGroup, "%s waits: it gave its traffic back, and has domains in common with %s in group %s, which is on its way", r.Version, x.Version, g.Name)
 }
 
 // crossing is a canary of another group that shares domains with what runs in this one.
@@ -160,18 +128,17 @@ func (s *scope) crossing() (*Row, *Group) {
 	return nil, nil
 }
 
-// queued says that the newest domains are on their way to another group: one that comes
+// queueWait is that the newest domains are on their way to another group: one that comes
 // meanwhile waits.
-func (s *scope) queued(r *Row) bool {
+func (s *scope) queueWait(r *Row) *wait {
 	for i := range s.groups {
 		g := &s.groups[i]
 		if g.Slug == s.g.Slug || g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || g.Run == nil {
 			continue
 		}
 		if x := g.Row(g.Run.Release); x != nil && x.Status == Canary {
-			s.state(r, false, "AwaitingGroup", fmt.Sprintf("%s waits: the newest domains are on their way to %s in group %s", r.Version, x.Version, g.Name))
-			return true
+			return newWait(r, false, AwaitingGroup, "%s waits: the newest domains are on their way to %s in group %s", r.Version, x.Version, g.Name)
 		}
 	}
-	return false
+	return nil
 }

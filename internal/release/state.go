@@ -1,6 +1,13 @@
 package release
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/version"
+)
 
 // Status of a release.
 type Status string
@@ -67,7 +74,9 @@ type Group struct {
 
 // Target is the release that a group moves to.
 type Target struct {
-	Release, Reason, ResolvedFrom string
+	Release      string
+	Reason       Reason
+	ResolvedFrom string
 }
 
 // Run is the way of one release to active.
@@ -108,7 +117,7 @@ type Run struct {
 	From string
 	// WaitsFor is the cause outside of the release that the run waits for, with its clock
 	// stopped; "": none (rule 29).
-	WaitsFor string
+	WaitsFor Reason
 }
 
 // Row is one release of a group.
@@ -138,7 +147,7 @@ type Row struct {
 	// Zero says since when it is to be in no route.
 	Zero *Zero
 	// Reason of the status, and Since when.
-	Reason string
+	Reason Reason
 	Since  time.Time
 	// Decision that was handled last.
 	Decision *Handled
@@ -159,12 +168,45 @@ type Handled struct {
 	Outcome string
 }
 
+// Failed marks the failures that a full group has forgotten.
+type Failed struct {
+	// Version: up to this one nothing is tried by itself that has no row.
+	Version string
+	// Config with which they failed. With another one the mark is void.
+	Config string
+}
+
 // DecisionApplied is the outcome of a decision that was honoured; any other
 // outcome starts with DecisionNotApplicable.
 const (
 	DecisionApplied       = "Applied"
 	DecisionNotApplicable = "DecisionNotApplicable"
 )
+
+// Row finds the row of a release.
+func (g *Group) Row(release string) *Row {
+	for i := range g.Releases {
+		if g.Releases[i].Release == release {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+// leave takes the traffic of a release away.
+func (r *Row) leave() {
+	r.Weight, r.Match, r.Mirror, r.Available, r.Adopted = 0, false, 0, false, false
+}
+
+// ActiveRow finds the active row.
+func (g *Group) ActiveRow() *Row {
+	for i := range g.Releases {
+		if g.Releases[i].Status == Active {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
 
 // clone copies a group deeply, with times as they are stored: in UTC, to the
 // microsecond.
@@ -197,34 +239,129 @@ func (g Group) clone() Group {
 	return g
 }
 
-// Row finds the row of a release.
-func (g *Group) Row(release string) *Row {
-	for i := range g.Releases {
-		if g.Releases[i].Release == release {
-			return &g.Releases[i]
-		}
+// cloneGroups copies groups deeply, in the order in which they are stored.
+func cloneGroups(groups []Group) []Group {
+	out := make([]Group, len(groups))
+	for i := range groups {
+		out[i] = groups[i].clone()
+		sortRows(out[i].Releases)
 	}
-	return nil
+	sortGroups(out)
+	return out
 }
 
-// leave takes the traffic of a release away.
-func (r *Row) leave() {
-	r.Weight, r.Match, r.Mirror, r.Available, r.Adopted = 0, false, 0, false, false
-}
-
-// ActiveRow finds the active row.
-func (g *Group) ActiveRow() *Row {
-	for i := range g.Releases {
-		if g.Releases[i].Status == Active {
-			return &g.Releases[i]
+// copyGroups copies what a pass may change in place.
+func copyGroups(groups []Group) []Group {
+	out := slices.Clone(groups)
+	for i := range out {
+		out[i].Releases = slices.Clone(out[i].Releases)
+		if run := out[i].Run; run != nil {
+			c := *run
+			out[i].Run = &c
 		}
 	}
-	return nil
+	return out
 }
+
+// sameGroup compares what is stored of two groups.
+func sameGroup(a, b Group) bool {
+	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
+		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Overtaken == b.Overtaken && a.Failed == b.Failed &&
+		same(a.Run, b.Run) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
+}
+
+func sameRow(a, b Row) bool {
+	if !same(a.Zero, b.Zero) || !same(a.Decision, b.Decision) {
+		return false
+	}
+	a.Zero, a.Decision, b.Zero, b.Decision = nil, nil, nil, nil
+	return a == b
+}
+
+// same compares what two pointers lead to; times are as they are stored.
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+var noTime time.Time
 
 func stored(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
 	return t.UTC().Truncate(time.Microsecond)
+}
+
+func sortRows(rows []Row) {
+	slices.SortFunc(rows, func(x, y Row) int {
+		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(y.Promoted, x.Promoted), cmp.Compare(x.Release, y.Release))
+	})
+}
+
+// sortGroups puts the newest first, previews after all others.
+func sortGroups(groups []Group) {
+	slices.SortFunc(groups, func(x, y Group) int { return byNewest(&x, &y) })
+}
+
+// byNewest orders groups: the newest first, previews after all others.
+func byNewest(x, y *Group) int {
+	switch px, py := x.Level == preview, y.Level == preview; {
+	case px && !py:
+		return 1
+	case py && !px:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
+}
+
+// byOffer orders candidates: the highest version first, and after all versions the
+// commits of pull requests, which have no order, the newest push first.
+func byOffer(x, y Candidate) int {
+	switch px, py := x.Level == preview, y.Level == preview; {
+	case px && py:
+		if c := cmp.Or(y.Time.Compare(x.Time), cmp.Compare(y.PullRequest, x.PullRequest)); c != 0 {
+			return c
+		}
+	case px:
+		return 1
+	case py:
+		return -1
+	}
+	return cmp.Or(compare(y.Version, x.Version), cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release))
+}
+
+// byPush orders previews, the newest push first.
+func byPush(x, y *Group) int {
+	return cmp.Or(y.HeadTime.Compare(x.HeadTime), cmp.Compare(y.PullRequest, x.PullRequest), cmp.Compare(x.Slug, y.Slug))
+}
+
+// last orders what x and y say: true comes last.
+func last(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case y:
+		return -1
+	}
+	return 1
+}
+
+func or[T ~string](a, b T) T {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// compare orders two versions as the ImagePolicy that offers them does.
+func compare(a, b string) int { return version.Compare(a, b) }
+
+// compareNames orders streams: "10.x" above "9.x".
+func compareNames(a, b string) int { return compare(streamVersion(a), streamVersion(b)) }
+
+// streamVersion reads "1.x" as 1.0 and "1.2.x" as 1.2.
+func streamVersion(name string) string {
+	text := strings.TrimSuffix(name, ".x")
+	if text != name && !strings.Contains(text, ".") {
+		return text + ".0"
+	}
+	return text
 }

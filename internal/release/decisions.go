@@ -1,0 +1,101 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxOutcome is how many bytes of what became of a decision the status takes. It quotes
+// what a user wrote, and a status that is refused would keep everything else from happening.
+const maxOutcome = 256
+
+// cut gives at most limit bytes of a text, and no part of a character.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+}
+
+func whom(by string) string {
+	if by == "" {
+		return "an unnamed user"
+	}
+	return strconv.Quote(by)
+}
+
+func outcomeReason(outcome string) Reason {
+	if outcome == DecisionApplied {
+		return DecisionTaken
+	}
+	return Reason(DecisionNotApplicable)
+}
+
+func (s *scope) applyDecision(r *Row, d Decision) string {
+	refuse := func(format string, args ...any) string {
+		return DecisionNotApplicable + ": " + fmt.Sprintf(format, args...)
+	}
+	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	if s.g.Phase != Live {
+		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
+	}
+	switch d.Action {
+	case Continue:
+		if !running || r.Status != Canary || s.g.Run.Step == 0 {
+			return refuse("the release is %s, and only a canary is in a step", r.Status)
+		}
+		if name, number := s.stepName(s.g.Run.Step), strconv.Itoa(s.g.Run.Step); d.Step != name && d.Step != number {
+			return refuse("the canary is in step %q and not in %q", name, d.Step)
+		}
+		s.g.Run.Continued = s.g.Run.Step
+	case Adopt:
+		if !running || r.Status != Canary && r.Status != Pending {
+			return refuse("the release is %s; Adopt is for the pending or canary release that is under way", r.Status)
+		}
+		r.Adopted = true
+	case Deprecate:
+		if r.Status != Canary && r.Status != Pending {
+			return refuse("the release is %s; Deprecate is for pending and canary: to leave an active release, pin another version", r.Status)
+		}
+		s.failRow(r, TurnedDown)
+	case Retry:
+		if r.Status != Error {
+			return refuse("the release is %s; Retry is for error", r.Status)
+		}
+		if why := s.spoiled(r.Release, r.Version); why != "" {
+			return refuse("%s: decide Retry there first", why)
+		}
+		switch next := s.passedOver(r); {
+		case next == nil:
+			s.retryRow(r, Retried)
+		case next.Release == "":
+			return refuse("nothing is wanted: the version is not offered as it was")
+		default:
+			return refuse("%s is wanted (%s)", s.versionOf(next.Release), next.Reason)
+		}
+	default:
+		return refuse("unknown action %q", d.Action)
+	}
+	return DecisionApplied
+}
+
+// passedOver gives what would be wanted instead of a failed release if it were tried again;
+// nil: nothing.
+func (s *scope) passedOver(r *Row) *Target {
+	again, g := *s, *s.g
+	g.Releases = slices.Clone(g.Releases)
+	again.g = &g
+	if x := g.Row(r.Release); x != nil {
+		x.Status, x.RetryTime = Pending, noTime
+	}
+	next, _ := again.choose()
+	if again.finishes(next) {
+		next = Target{Release: g.Run.Release, Reason: FinishFirst}
+	}
+	if next.Release == r.Release {
+		return nil
+	}
+	return &next
+}

@@ -1,0 +1,269 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// open adds the groups that are to start: those of children without a record, and
+// those that are offered and not older than the oldest live one (rule 17). Previews
+// are in no order with other groups.
+func (b *book) open() {
+	known := map[string]bool{}
+	var beyond []string
+	add := func(g Group) {
+		switch {
+		case known[g.Slug]:
+		case len(b.groups) >= maxGroups:
+			beyond = append(beyond, g.Name)
+		default:
+			b.groups = append(b.groups, g)
+			b.before[g.Slug] = asked{load: load{phase: Live}}
+		}
+		known[g.Slug] = true
+	}
+	defer func() {
+		if len(beyond) > 0 {
+			b.note(Note{Warning: true, Reason: TooManyGroups, Message: fmt.Sprintf("status.releaseGroups holds %d groups, and no more start (%s first): take versions out of the ImagePolicy, or group them by less", maxGroups, beyond[0])})
+		}
+	}()
+	for _, g := range b.groups {
+		known[g.Slug] = true
+	}
+	for _, c := range b.sorted {
+		add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Live})
+	}
+	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil || !b.o.PullRequests && len(b.strayPins()) > 0 {
+		return
+	}
+	oldest, asked := "", false
+	for _, c := range b.offers {
+		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
+			continue
+		}
+		if c.Level == preview { // places gives it one
+			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoPlace}})
+			continue
+		}
+		if !asked {
+			oldest, asked = b.oldest(), true
+		}
+		switch {
+		case oldest != "" && compare(c.Version, oldest) < 0:
+			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: OlderGroup, Message: "older than the oldest live group: not started"})
+			known[c.Slug] = true
+		default:
+			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
+		}
+	}
+}
+
+// oldest of the versions that the live groups serve, or, before they do, have or are
+// offered; "" without one.
+func (b *book) oldest() string {
+	oldest := ""
+	for i := range b.groups {
+		g := &b.groups[i]
+		if g.Phase != Live || g.Level == preview {
+			continue
+		}
+		v := b.newest(g)
+		if a := g.ActiveRow(); a != nil {
+			v = a.Version
+		}
+		if oldest == "" || compare(v, oldest) < 0 {
+			oldest = v
+		}
+	}
+	return oldest
+}
+
+// newest version that a group has or is offered.
+func (b *book) newest(g *Group) string {
+	var vs []string
+	for _, r := range g.Releases {
+		vs = append(vs, r.Version)
+	}
+	for _, c := range b.o.Children {
+		if c.Slug == g.Slug {
+			vs = append(vs, c.Version)
+		}
+	}
+	for _, c := range b.perGroup[g.Slug] {
+		vs = append(vs, c.Version)
+	}
+	if len(vs) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(vs, compare)
+}
+
+// servingGroup finds the newest group that serves; nil: there is none.
+func (b *book) servingGroup() *Group {
+	var newest *Group
+	for i := range b.groups {
+		g := &b.groups[i]
+		if g.Phase == Live && g.Level != preview && g.ActiveRow() != nil && (newest == nil || byNewest(g, newest) < 0) {
+			newest = g
+		}
+	}
+	return newest
+}
+
+// withdrawn says why a version is taken back, alone or with its group.
+func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
+	for _, w := range s.o.Withdrawn {
+		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "" && (w.Reason == Denied || w.Reason == Gone)) {
+			return w.Reason, true
+		}
+	}
+	return "", false
+}
+
+// denied says that a person took a version back: it gets no traffic while another release
+// can have it, and neither a pin nor a pause protects it.
+func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
+
+// withdrawnFor says that a version is withdrawn for a reason, alone or with its group.
+func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
+	return slices.ContainsFunc(s.o.Withdrawn, func(w Withdrawal) bool {
+		return w.Slug == s.g.Slug && w.Reason == reason && (w.Version == version || w.Version == "")
+	})
+}
+
+// activeDenied says that what is active is to make room for another release.
+func (s *scope) activeDenied() bool {
+	a := s.g.ActiveRow()
+	return a != nil && s.denied(a.Version)
+}
+
+// free says that the target may be below a release, which is withdrawn.
+func (s *scope) free(r *Row) bool {
+	_, out := s.withdrawn(r.Version)
+	return out
+}
+
+// withdrawnGroup says that nothing of a group is to start.
+func (b *book) withdrawnGroup(slug string) bool {
+	return b.groupWithdrawn(slug, Closed) || b.groupWithdrawn(slug, Excluded)
+}
+
+func (b *book) groupWithdrawn(slug string, reason WithdrawReason) bool {
+	return slices.ContainsFunc(b.o.Withdrawn, func(w Withdrawal) bool {
+		return w.Slug == slug && w.Version == "" && w.Reason == reason
+	})
+}
+
+// closed says that the source of a group is closed, and that what is left of it has
+// been kept for long enough.
+func (b *book) closed(slug string) bool {
+	end, closed := b.keptUntil(slug)
+	return closed && !b.now.Before(end)
+}
+
+// keptUntil is until when a group stays whose source is closed.
+func (b *book) keptUntil(slug string) (end time.Time, closed bool) {
+	var last time.Time
+	for _, w := range b.o.Withdrawn {
+		if w.Slug != slug || w.Version != "" || w.Reason != Closed {
+			continue
+		}
+		if closed = true; w.Time.After(last) {
+			last = w.Time
+		}
+	}
+	return last.Add(b.o.Spec.Previews.KeepAfterClose), closed
+}
+
+// ended reports whether a user ends a group on purpose.
+func (b *book) ended(slug, name string, pullRequest int64) bool {
+	return slices.ContainsFunc(b.o.Spec.Ended, func(group string) bool { return Pin{Group: group}.names(slug, name, pullRequest) })
+}
+
+// excluded says that the specification no longer makes a group; what is closed is not
+// merely excluded.
+func (b *book) excluded(slug string) bool {
+	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
+}
+
+// heirOf is the slug of the group that is to take an excluded one over: the one that is
+// offered the active version, else the lowest version above it; "": any.
+func (b *book) heirOf(g *Group) string {
+	slug, a := "", g.ActiveRow()
+	for _, c := range b.offers { // highest version first
+		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && !b.ended(c.Slug, c.Name, c.PullRequest) && compare(c.Version, a.Version) >= 0 {
+			slug = c.Slug
+		}
+	}
+	return slug
+}
+
+// closeExcluded closes a group that a changed specification no longer makes,
+// once another group holds the same or a higher version (rule 38). Without a template
+// nothing is offered, and no heir is known. A pull request that is not chosen any more has
+// no heir.
+func (b *book) closeExcluded(g *Group) {
+	s := b.scope(g)
+	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
+		return
+	}
+	if g.Level == preview {
+		s.close(GroupOut)
+		revise(s)
+		return
+	}
+	a := g.ActiveRow()
+	if b.o.Config == "" {
+		s.state(a, true, GroupExcluded, "the specification no longer makes this group: which group takes its place is known when the template can be read")
+		return
+	}
+	slug := b.heirOf(g)
+	for i := range b.groups {
+		heir := b.scope(&b.groups[i])
+		ha := heir.g.ActiveRow()
+		if heir.g == g || slug != "" && heir.g.Slug != slug || heir.g.Phase != Live || heir.g.Level == preview || ha == nil || !ha.Available {
+			continue
+		}
+		if b.closed(heir.g.Slug) || b.excluded(heir.g.Slug) || !heir.confirmed(heir.g.TrafficRevision) {
+			continue
+		}
+		if a == nil || compare(ha.Version, a.Version) >= 0 {
+			s.close(GroupOut)
+			revise(s)
+			return
+		}
+	}
+	s.state(a, true, GroupExcluded, "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+}
+
+// close ends a group.
+func (s *scope) close(reason Reason) {
+	s.takeDown(Closing, reason)
+	s.event(nil, false, reason, "the group is drained and removed")
+}
+
+// takeDown turns every row of a group out, in one write.
+func (s *scope) takeDown(to Phase, reason Reason) {
+	s.endRun()
+	s.g.Phase = to
+	s.g.Target = Target{}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		r.leave()
+		if r.Status != Deprecated {
+			s.turn(r, Deprecated, reason)
+		}
+	}
+}
+
+// standing is what keeps a group from having an active release, where that is known.
+func (g *Group) standing() string {
+	if g.Run == nil {
+		return " and nothing on its way"
+	}
+	if r := g.Row(g.Run.Release); r != nil && g.Run.WaitsFor != "" {
+		return fmt.Sprintf(" (%s waits: %s)", r.Version, g.Run.WaitsFor)
+	}
+	return ""
+}

@@ -1,0 +1,195 @@
+package release
+
+import (
+	"fmt"
+	"time"
+)
+
+// Reason is one CamelCase word: why something was decided, or what it waits for.
+type Reason string
+
+// Reasons of notes, of releases, of targets, and of what a rollout waits for. What is
+// not here comes from status.failure of a VersionedMicroservice.
+const (
+	// The target of a group, and what keeps it from one.
+	Latest               Reason = "Latest"
+	Pinned               Reason = "Pinned"
+	Held                 Reason = "Held"
+	FinishFirst          Reason = "FinishFirst"
+	PinnedVersionMissing Reason = "PinnedVersionMissing"
+	PinnedReleaseFailed  Reason = "PinnedReleaseFailed"
+	// PinsConflict is the reason of a group that two pins by name pin to different
+	// releases: nothing of it starts.
+	PinsConflict Reason = "PinsConflict"
+	PinExpired   Reason = "PinExpired"
+	// NoPlace: there is no place for the preview among Spec.Previews.MaxGroups. It starts
+	// when one comes free.
+	NoPlace Reason = "NoPlace"
+	// MaxAge: the last push is too long ago. Only another head commit starts it again.
+	MaxAge Reason = "MaxAge"
+
+	// What a release waits for.
+	Paused           Reason = "Paused"
+	Waiting          Reason = "Waiting"
+	Terminating      Reason = "Terminating"
+	AwaitingApproval Reason = "AwaitingApproval"
+	AwaitingGate     Reason = "AwaitingGate"
+	AwaitingGroup    Reason = "AwaitingGroup"
+	AwaitingTogether Reason = "AwaitingTogether"
+	AwaitingTurn     Reason = "AwaitingTurn"
+	AwaitingWindow   Reason = "AwaitingWindow"
+	AnalysisRunning  Reason = "AnalysisRunning"
+	// Blocked is the reason of a run that waits for a cause outside of its release.
+	Blocked              Reason = "Blocked"
+	AnalysisInconclusive Reason = "AnalysisInconclusive"
+	AnalysisNoTraffic    Reason = "AnalysisNoTraffic"
+	TogetherHeld         Reason = "TogetherHeld"
+	OnlyServing          Reason = "OnlyServing"
+
+	// What is the matter with traffic, or with the record.
+	// TrafficLost is the reason of a canary that had traffic and has no NetworkPolicy any
+	// more: it waits for one without limit, measured by nobody, and with its clock stopped.
+	TrafficLost         Reason = "TrafficLost"
+	TrafficUnconfirmed  Reason = "TrafficUnconfirmed"
+	PolicyNotProgrammed Reason = "PolicyNotProgrammed"
+	// DeniedServes is the reason of a release whose version is denied, and that has traffic
+	// because there is nothing else to give it to.
+	DeniedServes      Reason = "DeniedServes"
+	OrphanReferenced  Reason = "OrphanReferenced"
+	FailuresForgotten Reason = "FailuresForgotten"
+	TooManyReleases   Reason = "TooManyReleases"
+	TooManyGroups     Reason = "TooManyGroups"
+	GroupExcluded     Reason = "GroupExcluded"
+	OlderGroup        Reason = "OlderGroup"
+
+	// Why a release has its status, and what happened to it.
+	Started         Reason = "Started"
+	StepBegan       Reason = "Step"
+	StepsEdited     Reason = "StepsEdited"
+	First           Reason = "First"
+	RolledBack      Reason = "RolledBack"
+	Adopted         Reason = "Adopted"
+	Promoted        Reason = "Promoted"
+	Replaced        Reason = "Replaced"
+	Rebuilt         Reason = "Rebuilt"
+	ActiveLost      Reason = "ActiveLost"
+	Overtaken       Reason = "Overtaken"
+	TurnedDown      Reason = "TurnedDown"
+	Retried         Reason = "Retried"
+	RetriedByItself Reason = "RetriedByItself"
+	Retrying        Reason = "Retry"
+	// leftover is the reason of a row that leftovers made.
+	leftover          Reason = "Leftover"
+	ReleaseFailed     Reason = "ReleaseFailed"
+	HookFailed        Reason = "HookFailed"
+	AnalysisFailed    Reason = "AnalysisFailed"
+	RollbackRequested Reason = "RollbackRequested"
+	// togetherFailed is the reason of a release that is taken back because another failed.
+	togetherFailed   Reason = "TogetherFailed"
+	TrafficGivenBack Reason = "TrafficGivenBack"
+	Unblocked        Reason = "Unblocked"
+	Removed          Reason = "Removed"
+	DecisionTaken    Reason = "DecisionApplied"
+
+	// What happened to a group. Closed and Excluded are reasons of withdrawals too.
+	GroupClosed   Reason = "Closed"
+	GroupEnded    Reason = "Ended"
+	GroupOut      Reason = "Excluded"
+	GroupExpired  Reason = "Expired"
+	GroupReopened Reason = "Reopened"
+
+	// Causes of a run that is not healthy, besides status.failure of its release.
+	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
+	availabilityLost         Reason = "AvailabilityLost"
+	// notProgrammed is the cause of a run whose weight, or the change of traffic before it,
+	// no policy confirms.
+	notProgrammed Reason = "TrafficNotProgrammed"
+	// notCreated is the cause of a run whose release has no object, because the server
+	// refuses it.
+	notCreated Reason = "NotCreated"
+	// noDomains is the cause of a run about which no hook of PreRollout is asked, because
+	// domains of the canary do not route to its release.
+	noDomains Reason = "CanaryDomainsNotProgrammed"
+	// noAnswer is the cause of a run at which no one answers a hook of PreRollout. Only what
+	// its receiver says counts for or against a release.
+	noAnswer Reason = "HookUnanswered"
+)
+
+// Note is the reason of a decision, or a state that a person should know of.
+type Note struct {
+	Slug, Release, Version string
+	Reason                 Reason
+	Message                string
+	// Event: this happened in this plan; else it is a state that lasts.
+	Event bool
+	// Warning: somebody may have to do something.
+	Warning bool
+}
+
+// wait is what something waits for: predicates return one, and the rule that meets it
+// records it. nil: there is nothing to wait for.
+type wait struct {
+	// Release and Version that wait; "": the group as a whole.
+	Release, Version string
+	// Reason and Message of a state for people to read; "": there is nothing to say.
+	Reason  Reason
+	Message string
+	// Warning: a user may have to do something.
+	Warning bool
+	// Until is when to plan again; zero: when something changes.
+	Until time.Time
+}
+
+// newWait gives the wait of a release.
+func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *wait {
+	w := &wait{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
+	if r != nil {
+		w.Release, w.Version = r.Release, r.Version
+	}
+	return w
+}
+
+// record notes what is waited for, and when to plan again for it.
+func (s *scope) record(ws ...*wait) {
+	for _, w := range ws {
+		if w == nil {
+			continue
+		}
+		s.wakeAt(w.Until)
+		if w.Reason != "" {
+			s.note(Note{Slug: s.g.Slug, Release: w.Release, Version: w.Version, Warning: w.Warning, Reason: w.Reason, Message: w.Message})
+		}
+	}
+}
+
+// stateOf is the note of something that lasts.
+func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Note {
+	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Warning: warning}
+	if r != nil {
+		n.Release, n.Version = r.Release, r.Version
+	}
+	return n
+}
+
+// state notes something that lasts.
+func (s *scope) state(r *Row, warning bool, reason Reason, message string) {
+	s.note(s.stateOf(r, warning, reason, message))
+}
+
+// event notes something that happened to a release.
+func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
+	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Event: true, Warning: warning}
+	if r != nil {
+		n.Release, n.Version = r.Release, r.Version
+	}
+	s.note(n)
+}
+
+func (b *book) note(n Note) { b.notes = append(b.notes, n) }
+
+// wakeAt asks for another plan at t.
+func (b *book) wakeAt(t time.Time) {
+	if t.After(b.now) && (b.wake.IsZero() || t.Before(b.wake)) {
+		b.wake = t
+	}
+}

@@ -1,0 +1,292 @@
+package release
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// missingPin finds a pin that is meant for any group and that no group holds.
+func (b *book) missingPin() *Pin {
+	for i := range b.o.Spec.Pins {
+		pin := &b.o.Spec.Pins[i]
+		if !pin.Global || expired(*pin, b.now) {
+			continue
+		}
+		held := slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
+			return pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
+		})
+		for _, g := range b.groups {
+			held = held || pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) })
+		}
+		if !held {
+			return pin
+		}
+	}
+	return nil
+}
+
+// noteMissingPin reports a pin that no group holds where no group is live, which would
+// report it. While nothing is offered at all it may still come.
+func (b *book) noteMissingPin() {
+	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live })
+	if missing := b.missingPin(); missing != nil && !live && len(b.o.Candidates) > 0 {
+		b.note(Note{Warning: true, Reason: PinnedVersionMissing, Message: missing.missing()})
+	}
+}
+
+// missing is the message of a pin that no group holds.
+func (p Pin) missing() string {
+	return fmt.Sprintf("no group holds %s that spec.updateStrategy.manual pins: nothing is started; correct it, or remove the pin", p.wanted())
+}
+
+// strayPins are the pins by name that name no group, neither one that there is nor one
+// that is offered. While no group is known at all nothing is said of them.
+func (b *book) strayPins() []Pin {
+	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
+		return nil
+	}
+	var stray []Pin
+	for _, pin := range b.o.Spec.Pins {
+		if pin.Global || pin.Group == "" || expired(pin, b.now) ||
+			slices.ContainsFunc(b.groups, func(g Group) bool { return pin.names(g.Slug, g.Name, g.PullRequest) }) ||
+			slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool { return pin.names(c.Slug, c.Name, c.PullRequest) }) {
+			continue
+		}
+		stray = append(stray, pin)
+	}
+	return stray
+}
+
+// noteStrayPins says which pins name no group, and which groups there are.
+func (b *book) noteStrayPins() {
+	stray := b.strayPins()
+	if len(stray) == 0 {
+		return
+	}
+	var names []string
+	for _, g := range b.groups {
+		names = append(names, g.Name)
+	}
+	for _, c := range b.o.Candidates {
+		names = append(names, c.Name)
+	}
+	slices.SortFunc(names, func(x, y string) int { return cmp.Or(compareNames(y, x), cmp.Compare(x, y)) })
+	names = slices.Compact(names)
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
+	}
+	follows := "groups without a pin start nothing; correct the name, or remove the pin"
+	if b.o.PullRequests {
+		follows = "the pin waits for it, and the others go on"
+	}
+	for _, pin := range stray {
+		b.note(Note{Warning: !b.o.PullRequests, Reason: PinnedVersionMissing, Message: fmt.Sprintf("%s: there is no group %q, there are %s: %s", pin.Field, pin.Group, strings.Join(names, ", "), follows)})
+	}
+}
+
+// maxNamed is how many groups a message names.
+const maxNamed = 8
+
+// means reports whether a pin is to a release of that name and version.
+func (p Pin) means(version, release string) bool {
+	if p.Release != "" {
+		return p.Release == release
+	}
+	return p.Version == version
+}
+
+// wanted is what a pin names, for messages.
+func (p Pin) wanted() string {
+	if p.Release != "" {
+		return fmt.Sprintf("release %q", p.Release)
+	}
+	return fmt.Sprintf("version %q", p.Version)
+}
+
+// String is the release, or the version and which template it is to run with.
+func (p Pin) String() string {
+	if p.Release != "" {
+		return p.Release
+	}
+	if p.Current {
+		return p.Version + " (Current)"
+	}
+	return p.Version
+}
+
+func (p Pin) names(slug, name string, pullRequest int64) bool {
+	return p.Group == "" || p.Group == slug || p.Group == name || pullRequest > 0 && p.Group == strconv.FormatInt(pullRequest, 10)
+}
+
+func expired(p Pin, now time.Time) bool { return !p.Expire.IsZero() && !now.Before(p.Expire) }
+
+// pin finds the pin of this group, one by name before one for any group, and another one
+// by name that contradicts it.
+func (s *scope) pin() (found, other *Pin, expiries []Note) {
+	for i := range s.o.Spec.Pins {
+		p := &s.o.Spec.Pins[i]
+		if !p.names(s.g.Slug, s.g.Name, s.g.PullRequest) {
+			continue
+		}
+		if expired(*p, s.now) {
+			expiries = append(expiries, s.stateOf(nil, false, PinExpired, fmt.Sprintf("the pin to %s ended at %s", p, p.Expire.UTC().Format(time.RFC3339))))
+			continue
+		}
+		if p.Global && !s.holds(*p) {
+			continue
+		}
+		switch {
+		case found == nil || found.Global:
+			found = p
+		case !p.Global && (p.Version != found.Version || p.Release != found.Release || p.Current != found.Current):
+			other = p
+		}
+	}
+	return found, other, expiries
+}
+
+// holds says that what a pin names is offered to the group, or a row of it.
+func (s *scope) holds(p Pin) bool {
+	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return p.means(c.Version, c.Release) }) ||
+		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return p.means(r.Version, r.Release) })
+}
+
+// pinned says that a pin names a release, by version or name.
+func (s *scope) pinned(r Row) bool {
+	return slices.ContainsFunc(s.o.Spec.Pins, func(p Pin) bool {
+		return p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && p.means(r.Version, r.Release) && !expired(p, s.now)
+	})
+}
+
+// choosePinned resolves a pin: once, until pin or configuration change (rule 16).
+func (s *scope) choosePinned(p Pin) (Target, Note) {
+	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
+	switch {
+	case p.Release != "":
+		from = "release/" + p.Release
+	case p.Current:
+		from = fmt.Sprintf("%s/current@%s", p.Version, s.o.Config)
+	}
+	target := s.g.Target.Release
+	if s.g.Target.Reason != Pinned || s.g.Target.ResolvedFrom != from || !s.known(target) {
+		target = s.resolve(p)
+	}
+	if target == "" {
+		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s does not hold %s that it is pinned to: nothing is started", s.g.Name, p.wanted()))
+	}
+	if why := s.takenBack(target); why != "" {
+		held := s.hold(PinnedVersionMissing)
+		follows := ": nothing is started"
+		switch a := s.g.ActiveRow(); {
+		case a == nil || a.Release != target:
+		case held.Release == target:
+			follows = ", and serves on: nothing is left in its place"
+		default:
+			follows = ", and makes room for " + s.versionOf(held.Release)
+		}
+		return held, s.stateOf(s.g.Row(target), true, PinnedVersionMissing, fmt.Sprintf("version %s that group %s is pinned to is withdrawn (%s)%s; offer it again, or remove the pin", s.versionOf(target), s.g.Name, why, follows))
+	}
+	if message := s.pinFailed(target); message != "" {
+		held := s.hold(PinnedReleaseFailed)
+		held.ResolvedFrom = from
+		return held, s.stateOf(s.g.Row(target), true, PinnedReleaseFailed, message)
+	}
+	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(p.Release, p.Version))
+	if l := s.latest(); l.Release != target {
+		if would := s.versionOf(l.Release); would != "" && would != s.versionOf(target) {
+			message += fmt.Sprintf("; latest would be %s", would)
+		}
+	}
+	if p.Reason != "" {
+		message += fmt.Sprintf(" (%q)", p.Reason)
+	}
+	return Target{Release: target, Reason: Pinned, ResolvedFrom: from}, s.stateOf(nil, false, Pinned, message)
+}
+
+// pinFailed says why a release that is pinned does not start, because it failed, here or at
+// another Microservice; "": it has not.
+func (s *scope) pinFailed(target string) string {
+	if r := s.g.Row(target); r != nil && s.failed(r) {
+		return fmt.Sprintf("version %s that group %s is pinned to failed (%s): decide Retry on %s to try it again", r.Version, s.g.Name, r.Reason, r.Release)
+	}
+	if why := s.spoiled(target, s.versionOf(target)); why != "" {
+		return fmt.Sprintf("version %s that group %s is pinned to does not start: %s; decide Retry there", s.versionOf(target), s.g.Name, why)
+	}
+	return ""
+}
+
+// takenBack is why a pin has no effect: its version is denied, or proven gone. What is active
+// and was not denied stays.
+func (s *scope) takenBack(release string) WithdrawReason {
+	version, active := s.versionOf(release), s.g.ActiveRow()
+	switch {
+	case s.denied(version): // reported before a loss
+		return Denied
+	case active != nil && active.Release == release:
+		return ""
+	case s.withdrawnFor(version, Gone):
+		return Gone
+	}
+	return ""
+}
+
+// belowPin is the kept release of the highest version that is not above one to which the
+// group is pinned, while the active one is denied: what the pin left may be why there is a
+// pin. nil: there is none.
+func (s *scope) belowPin() (kept *Row) {
+	for _, p := range s.o.Spec.Pins {
+		pinned := p.Version
+		if r := s.g.Row(p.Release); p.Release != "" && r != nil {
+			pinned = r.Version
+		}
+		if pinned == "" || expired(p, s.now) || !p.names(s.g.Slug, s.g.Name, s.g.PullRequest) {
+			continue
+		}
+		for i := range s.g.Releases {
+			r := &s.g.Releases[i]
+			c, there := s.child(r.Release)
+			if _, out := s.withdrawn(r.Version); out || !there || c.Terminating || s.comeback(r.Version) != r || compare(r.Version, pinned) > 0 {
+				continue
+			}
+			if kept == nil || compare(r.Version, kept.Version) > 0 {
+				kept = r
+			}
+		}
+	}
+	return kept
+}
+
+// resolve finds the release that a pin means: the last one of that version that
+// was active, configuration included, else one with the present template.
+func (s *scope) resolve(p Pin) string {
+	var retained, other *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		switch {
+		case !p.means(r.Version, r.Release) || p.Current && r.Config != s.o.Config:
+		case r.Promoted > 0 && (retained == nil || r.Promoted > retained.Promoted):
+			retained = r
+		case r.Promoted == 0 && other == nil:
+			other = r
+		}
+	}
+	if retained != nil && !p.Current {
+		return retained.Release
+	}
+	for _, c := range s.candidates {
+		if p.means(c.Version, c.Release) {
+			return c.Release
+		}
+	}
+	if retained != nil {
+		return retained.Release
+	}
+	if other != nil {
+		return other.Release
+	}
+	return ""
+}
