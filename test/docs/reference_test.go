@@ -1,0 +1,102 @@
+package docs
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReferenceIsComplete: each page of the reference names what the code has, and
+// nothing else.
+func TestReferenceIsComplete(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		page string
+		// code finds the names in the code, and text those in a page.
+		code func(*testing.T) []string
+		text *regexp.Regexp
+	}{
+		{"metrics.md", metricNames, regexp.MustCompile("`(heighliner_[a-z_]+)[`{]")},
+		{"labels-and-annotations.md", keyNames, regexp.MustCompile("(?m)^\\| `(hlnr\\.io/[A-Za-z.-]+)")},
+		{"flags.md", flagNames, regexp.MustCompile("`--([a-z-]*[a-z])`")},
+	} {
+		t.Run(test.page, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join(root, "docs", "reference", test.page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var named []string
+			for _, match := range test.text.FindAllStringSubmatch(string(text), -1) {
+				named = append(named, match[1])
+			}
+			want := test.code(t)
+			slices.Sort(want)
+			slices.Sort(named)
+			if diff := cmp.Diff(slices.Compact(want), slices.Compact(named)); diff != "" || len(want) == 0 {
+				t.Errorf("docs/reference/%s (-code +page):\n%s", test.page, diff)
+			}
+		})
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`^heighliner_[a-z_]+$`)
+	keyName    = regexp.MustCompile(`^hlnr\.io/[A-Za-z.-]+$`)
+)
+
+func metricNames(t *testing.T) []string {
+	return literals(t, metricName, "cmd", "controllers", "internal")
+}
+
+// keyNames are the labels, annotations and finalizers of objects.
+func keyNames(t *testing.T) []string {
+	return slices.DeleteFunc(literals(t, keyName, "apis", "controllers", "internal/apply"), func(key string) bool {
+		return key == "hlnr.io/hash" // a key in memory only
+	})
+}
+
+// flagNames are the flags of both commands, without those that come from libraries.
+func flagNames(t *testing.T) []string {
+	found := []string{"kubeconfig"}
+	for _, file := range sources(t, "cmd") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 3 {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !strings.Contains(method.Sel.Name, "Var") {
+				return true
+			}
+			if _, address := call.Args[0].(*ast.UnaryExpr); !address {
+				return true
+			}
+			if name, ok := literal(call.Args[1]); ok {
+				found = append(found, name)
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// literals are the strings of the code below dirs that a pattern matches.
+func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
+	var found []string
+	for _, file := range sources(t, dirs...) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if text, ok := literal(n); ok && pattern.MatchString(text) {
+				found = append(found, text)
+			}
+			return true
+		})
+	}
+	return found
+}
