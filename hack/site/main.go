@@ -1,0 +1,121 @@
+// Command site checks a website that was built: each link and picture within it leads
+// to a file that is there, and to an id that the file has.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: site DIRECTORY")
+		os.Exit(2)
+	}
+	pages, err := read(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "read the website:", err)
+		os.Exit(1)
+	}
+	links, broken := check(os.Args[1], pages)
+	for _, b := range broken {
+		fmt.Fprintln(os.Stderr, b)
+	}
+	fmt.Printf("%d pages, %d links within the website, %d broken\n", len(pages), links, len(broken))
+	if len(broken) > 0 || len(pages) == 0 {
+		os.Exit(1)
+	}
+}
+
+// page is what matters of an HTML file for links.
+type page struct {
+	ids   map[string]bool
+	links []string
+}
+
+// read parses each HTML file below dir, by its slash-separated path from there.
+func read(dir string) (map[string]page, error) {
+	pages := map[string]page{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".html" {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		root, err := html.Parse(file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		name, err := filepath.Rel(dir, path)
+		p := page{ids: map[string]bool{}}
+		for node := range root.Descendants() {
+			p.add(node)
+		}
+		pages[filepath.ToSlash(name)] = p
+		return err
+	})
+	return pages, err
+}
+
+func (p *page) add(node *html.Node) {
+	for _, a := range node.Attr {
+		switch {
+		case a.Key == "id":
+			p.ids[a.Val] = true
+		case a.Key == "href", a.Key == "src":
+			p.links = append(p.links, a.Val)
+		}
+	}
+}
+
+// check follows the links that stay within the website, and describes those that lead nowhere.
+func check(dir string, pages map[string]page) (links int, broken []string) {
+	for name, p := range pages {
+		for _, link := range p.links {
+			u, err := url.Parse(link)
+			if err != nil {
+				broken = append(broken, fmt.Sprintf("%s: link %q: %v", name, link, err))
+				continue
+			}
+			if u.Scheme != "" || u.Host != "" {
+				continue
+			}
+			links++
+			if why := follow(dir, pages, name, u); why != "" {
+				broken = append(broken, fmt.Sprintf("%s: link %q: %s", name, link, why))
+			}
+		}
+	}
+	return links, broken
+}
+
+// follow gives the reason why a link leads nowhere; "" for none.
+func follow(dir string, pages map[string]page, from string, u *url.URL) string {
+	target := from
+	if u.Path != "" {
+		target = (&url.URL{Path: "/" + from}).ResolveReference(&url.URL{Path: u.Path}).Path[1:]
+	}
+	if target == "" || strings.HasSuffix(target, "/") {
+		target += "index.html"
+	}
+	p, isPage := pages[target]
+	if !isPage {
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(target))); err != nil {
+			return "there is no such file"
+		}
+		return ""
+	}
+	if u.Fragment != "" && !p.ids[u.Fragment] {
+		return "the page has no such heading"
+	}
+	return ""
+}
