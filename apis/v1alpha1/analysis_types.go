@@ -18,16 +18,17 @@ type CanaryAnalysis struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.interval must be between 10s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// count of successful rounds that pass a step.
+	// count is the number of passed rounds that complete a step. They need not be
+	// consecutive, and measuring continues until the step ends.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Count int32 `json:"count,omitempty"`
 
-	// failureLimit is the number of failed rounds that are tolerated on the whole
-	// way to active, over all steps; one more fails the release. Default: 0; none
-	// where consecutiveFailureLimit is set.
+	// failureLimit is the number of failed rounds that are tolerated in the whole
+	// rollout, over all steps; one more fails the release. A round fails when any of its
+	// metrics fails. Defaults to 0, and to no limit where consecutiveFailureLimit is set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

@@ -361,8 +361,9 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match sends the canary, besides its weight, the requests that the
-	// NetworkPolicy's matches choose by header or cookie.
+	// match sends the canary, in addition to its weight, the requests that
+	// canaryMatches of the NetworkPolicy choose: by header, query parameter, cookie,
+	// path or method.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -562,7 +563,7 @@ type Release struct {
 	// release they add up to 100.
 	Weight int32 `json:"weight"`
 
-	// match says that requests which carry the policy's headers or cookies are to go
+	// match is true while the requests that canaryMatches of the NetworkPolicy choose go
 	// to the release.
 	// +optional
 	Match bool `json:"match,omitempty"`
