@@ -143,9 +143,10 @@ bench: ## Run the benchmarks
 .PHONY: docs-api
 docs-api: ## Generate docs/reference/api.md from the Go types
 	@go run github.com/elastic/crd-ref-docs@v0.3.0 --log-level=WARN --source-path=apis/v1alpha1 --config=hack/apidocs/config.yaml --templates-dir=hack/apidocs/templates --renderer=markdown --max-depth=20 --output-path=docs/reference/api.md
-	@awk 'NF { print; blank = 0; next } !blank { print; blank = 1 }' docs/reference/api.md > docs/reference/api.md.new && mv docs/reference/api.md.new docs/reference/api.md
+	@sed -i 's# <br /> |$$# |#; s# <br /># · #g; s#<br /># #g; s#(?P<#(?P\&lt;#g; s#<nil>#nil#g' docs/reference/api.md
+	@cat -s docs/reference/api.md > docs/reference/api.md.new && mv docs/reference/api.md.new docs/reference/api.md
 
 .PHONY: site
 site: ## Build the website of docs into bin/site, and check its links; the first time compiles Hugo, several minutes
-	@cd hack/site && go tool hugo --quiet --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
+	@cd hack/site && go tool hugo --quiet --noBuildLock --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
 	@cd hack/site && go run . "$(CURDIR)/bin/site"
