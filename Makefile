@@ -124,11 +124,11 @@ sim-planner: ## The first part of sim; SIM=n for another number, SEED=n from tha
 	@go test ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
 
 sim-pair: ## The second part of sim; SIM=n for another number, SEED=n from that seed
-	@go test ./controllers/networkpolicy -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
+	@go test ./controllers/networkpolicy/traffic -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
 
 .PHONY: sim-policies
 sim-policies: ## Play SIM=2000 random histories of policies alone, with ledgers that no planner writes; SEED=n for the same again
-	@go test ./controllers/networkpolicy -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
+	@go test ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp chooses some by folder and name

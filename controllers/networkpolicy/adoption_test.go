@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 var oldSelector = map[string]string{"app": "web"}
@@ -66,11 +67,11 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	p.pod("a")
 	p.policy("shop", "{{.ReleaseGroupName}}.adopt.example.com", adopting(v1alpha1.DeletionRestore))
 
-	p.eventually("shop", "one pod is not enough for what two carry", has(v1alpha1.ConditionServiceAdopted, reasonAdoptionWaits))
+	p.eventually("shop", "one pod is not enough for what two carry", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdoptionWaits))
 	want(t, "selector while it waits", p.selector()["app"], "web")
 
 	p.pod("a")
-	status := p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted)).Status
+	status := p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted)).Status
 	want(t, "release", status.Adopted.Release, "a")
 	want(t, "selector", p.selector()[v1alpha1.LabelRelease], "a")
 	want(t, "former selector", p.selector()["app"], "")
@@ -104,7 +105,7 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")
 	p.policy("shop", "{{.ReleaseGroupName}}.keep.example.com", adopting(v1alpha1.DeletionRestore))
-	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 
 	// The former pods are gone: the Service stays where something answers.
 	if err := server.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
@@ -211,12 +212,12 @@ func TestServerRefusesToAdopt(t *testing.T) {
 		change func(*corev1.Service)
 		reason string
 	}{
-		"no selector": {func(s *corev1.Service) { s.Spec.Selector = nil }, reasonAdoptedUnsuitable},
+		"no selector": {func(s *corev1.Service) { s.Spec.Selector = nil }, traffic.ReasonAdoptedUnsuitable},
 		"external name": {func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
-		}, reasonAdoptedUnsuitable},
-		"another policy's": {func(s *corev1.Service) { s.Labels[v1alpha1.LabelPolicy] = "other" }, reasonAdoptedUnsuitable},
-		"another name":     {func(s *corev1.Service) { s.Name = "api" }, reasonAdoptedMissing},
+		}, traffic.ReasonAdoptedUnsuitable},
+		"another policy's": {func(s *corev1.Service) { s.Labels[v1alpha1.LabelPolicy] = "other" }, traffic.ReasonAdoptedUnsuitable},
+		"another name":     {func(s *corev1.Service) { s.Name = "api" }, traffic.ReasonAdoptedMissing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
@@ -229,8 +230,8 @@ func TestServerRefusesToAdopt(t *testing.T) {
 			p.eventually("shop", "condition", has(v1alpha1.ConditionServiceAdopted, tc.reason))
 			p.eventually("shop", "the rest goes on", confirmed("1-x", 1, "a"))
 			refs := v1alpha1.ConditionResolvedRefs
-			if tc.reason == reasonAdoptedMissing {
-				refs = reasonAdoptedMissing
+			if tc.reason == traffic.ReasonAdoptedMissing {
+				refs = traffic.ReasonAdoptedMissing
 			}
 			p.eventually("shop", "what is named", has(v1alpha1.ConditionResolvedRefs, refs))
 		})
@@ -253,7 +254,7 @@ func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 		}
 	}
 	p.policy("shop", "{{.ReleaseGroupName}}.same.example.com", adopting(v1alpha1.DeletionRestore))
-	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 }
 
 // A Service that four pods carry is not led back to the first that is ready.
@@ -266,7 +267,7 @@ func TestServerRestoresToAsManyPods(t *testing.T) {
 		p.pod("a")
 	}
 	p.policy("shop", "{{.ReleaseGroupName}}.many.example.com", adopting(v1alpha1.DeletionRestore))
-	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, reasonAdopted))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 	ready := func(pod *corev1.Pod, status corev1.ConditionStatus) {
 		t.Helper()
 		pod.Status.Conditions[0].Status = status

@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -25,150 +29,132 @@ import (
 // object is refused does not keep the others from being written: where something that a
 // route rests on could not be, only the weights of what is live change. Nothing is deleted
 // in a pass in which a write failed that may succeed when it is repeated.
-func (r *Reconciler) write(ctx context.Context, f *facts, out *decision) (writes, error) {
-	w := writes{changed: map[string]bool{}, refused: map[string]*status.Error{}}
+func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
+	w := traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}
 	var failed []error
 	put := func(key string, obj client.Object) {
-		outcome, err := r.Writer.Apply(ctx, f.policy, obj)
+		outcome, err := r.Writer.Apply(ctx, f.Policy, obj)
 		if err == nil {
 			if outcome != apply.Unchanged {
-				w.changed[key] = true
+				w.Changed[key] = true
 			}
 			return
 		}
 		class := classify(err, obj)
-		w.refused[key] = class
+		w.Refused[key] = class
 		if class.Class == status.Transient {
 			failed = append(failed, err)
 		}
 	}
 	adopt := func(next *corev1.Service) {
-		if equality.Semantic.DeepEqual(f.adopted, next) {
+		if equality.Semantic.DeepEqual(f.Adopted, next) {
 			return
 		}
-		if err := r.patchAdopted(ctx, f.adopted, next); err != nil {
-			w.refused[serviceKey(next.Name)] = status.Classify(err)
-			if w.refused[serviceKey(next.Name)].Class == status.Transient {
+		if err := r.patchAdopted(ctx, f.Adopted, next); err != nil {
+			w.Refused[traffic.ServiceKey(next.Name)] = status.Classify(err)
+			if w.Refused[traffic.ServiceKey(next.Name)].Class == status.Transient {
 				failed = append(failed, err)
 			}
 			return
 		}
-		w.changed[serviceKey(next.Name)] = true
+		w.Changed[traffic.ServiceKey(next.Name)] = true
 	}
-	if out.adoption != nil && out.adoption.mark != nil {
-		adopt(out.adoption.mark)
+	if out.Adoption != nil && out.Adoption.Mark != nil {
+		adopt(out.Adoption.Mark)
 	}
-	for _, s := range out.services {
+	for _, s := range out.Services {
 		if s.Adopted {
-			adopt(s.Adopt(f.adopted))
+			adopt(s.Adopt(f.Adopted))
 			continue
 		}
-		put(serviceKey(s.Name), s.Build(f.policy, microserviceName(f.policy)))
+		put(traffic.ServiceKey(s.Name), s.Build(f.Policy, traffic.MicroserviceName(f.Policy)))
 	}
-	for _, s := range out.shared {
-		put(sharedKey(s), s.Object)
+	for _, s := range out.Shared {
+		put(traffic.SharedKey(s), s.Object)
 	}
 	user := func(name string, next client.Object) {
 		wrote, err := r.putUser(ctx, f, name, next)
 		if class := status.Classify(err); class != nil {
-			w.refused[routeName(name)] = class
+			w.Refused[traffic.RouteName(name)] = class
 			if class.Class == status.Transient {
 				failed = append(failed, err)
 			}
 			return
 		}
 		if wrote {
-			w.changed[routeName(name)] = true
-			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: name}, f.now)
+			w.Changed[traffic.RouteName(name)] = true
+			r.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: name}, f.Now)
 		}
 	}
 	putRoute := func(name string, objects []client.Object) (refused *status.Error) {
 		for _, want := range objects {
 			obj := want.DeepCopyObject().(client.Object)
-			if old := liveObject(f.live[name], want); old != nil {
+			if old := traffic.LiveObject(f.Live[name], want); old != nil {
 				// A pass that read an older route must not write over a newer one.
 				obj.SetUID(old.GetUID())
 				obj.SetResourceVersion(old.GetResourceVersion())
 			}
-			put(routeName(name), obj)
-			if refused = w.refused[routeName(name)]; refused != nil {
+			put(traffic.RouteName(name), obj)
+			if refused = w.Refused[traffic.RouteName(name)]; refused != nil {
 				break // A canary without its route would be that of somebody else's.
 			}
 		}
 		return refused
 	}
 	rests := len(failed)
-	for _, route := range slices.Concat(out.routes, out.former) {
+	for _, route := range slices.Concat(out.Routes, out.Former) {
 		if err := ctx.Err(); err != nil {
 			return w, errors.Join(append(failed, err)...)
 		}
-		live := f.live[route.Name]
-		cause, missing := f.restsOnFailed(route, out, w)
+		live := f.Live[route.Name]
+		cause, missing := f.RestsOnFailed(route, out, w)
 		switch {
 		case missing:
 		case live != nil && live.User:
-			if len(route.objects) > 0 {
-				user(route.Name, route.objects[0])
+			if len(route.Objects) > 0 {
+				user(route.Name, route.Objects[0])
 			}
 		case cause != nil:
 			as := *route
 			as.Port = 0 // The Services have the ports that they had.
-			putRoute(route.Name, f.weightsAlone(&as))
+			putRoute(route.Name, f.WeightsAlone(&as))
 		default:
-			if refused := putRoute(route.Name, route.objects); refused != nil && refused.Class == status.Terminal {
+			if refused := putRoute(route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
 				cause = refused
-				delete(w.refused, routeName(route.Name))
-				putRoute(route.Name, f.weightsAlone(route))
+				delete(w.Refused, traffic.RouteName(route.Name))
+				putRoute(route.Name, f.WeightsAlone(route))
 			}
 		}
-		if w.changed[routeName(route.Name)] {
-			r.written.note(client.ObjectKey{Namespace: f.policy.Namespace, Name: route.Name}, f.now)
+		if w.Changed[traffic.RouteName(route.Name)] {
+			r.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: route.Name}, f.Now)
 		}
 		if cause != nil {
-			w.refused[routeName(route.Name)] = cause // What was asked for is not there.
+			w.Refused[traffic.RouteName(route.Name)] = cause // What was asked for is not there.
 		}
 	}
 	if len(failed) > rests {
 		return w, errors.Join(failed...)
 	}
-	for _, name := range out.deleteRoutes {
-		if f.live[name].User {
+	for _, name := range out.DeleteRoutes {
+		if f.Live[name].User {
 			user(name, nil)
 		}
 	}
 	if len(failed) > 0 {
 		return w, errors.Join(failed...)
 	}
-	for _, o := range slices.Concat(surplus(f, out), out.deleteShared) {
-		if err := r.Writer.Delete(ctx, f.policy, o.DeepCopyObject().(client.Object)); err != nil {
-			return w, fmt.Errorf("delete %s: %w", objectName(o), err)
+	for _, o := range slices.Concat(traffic.Surplus(f, out), out.DeleteShared) {
+		if err := r.Writer.Delete(ctx, f.Policy, o.DeepCopyObject().(client.Object)); err != nil {
+			return w, fmt.Errorf("delete %s: %w", traffic.ObjectName(o), err)
 		}
 	}
-	for _, name := range out.deleteServices {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.policy.Namespace, Name: name, UID: f.services[name].UID}}
-		if err := r.Writer.Delete(ctx, f.policy, s); err != nil {
+	for _, name := range out.DeleteServices {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.Policy.Namespace, Name: name, UID: f.Services[name].UID}}
+		if err := r.Writer.Delete(ctx, f.Policy, s); err != nil {
 			return w, fmt.Errorf("delete Service %q: %w", name, err)
 		}
 	}
 	return w, nil
-}
-
-// restsOnFailed is why a route cannot be written as decided: a Service that it names, or
-// another object on which it rests, failed to be written in a way that may pass; nil: it
-// can. missing says that a Service is not there at all, so that nothing may name it.
-func (f *facts) restsOnFailed(route *routeDecision, out *decision, w writes) (cause *status.Error, missing bool) {
-	for _, name := range route.services() {
-		if err := w.refused[serviceKey(name)]; err != nil && err.Class == status.Transient {
-			cause, missing = err, missing || f.service(name) == nil
-		}
-	}
-	for _, s := range out.shared {
-		err := w.refused[sharedKey(s)]
-		if err != nil && err.Class == status.Transient && slices.ContainsFunc(s.Hosts, func(host string) bool { return slices.Contains(route.Hostnames, host) }) {
-			cause = err
-		}
-	}
-	return cause, missing
 }
 
 // classify the error of a write. A definition that was taken away while the manager runs
@@ -191,104 +177,119 @@ func takenAway(err error) bool {
 	return meta.IsNoMatchError(err)
 }
 
-// weightsAlone are the objects of a live route as they are, but for the weights of the
-// decided one and the hosts that it takes away. They are written where the server refuses
-// what else the specification says: what is wrong with a filter must not keep traffic on a
-// release that has no pods, or that was aborted. None: there is nothing to change.
-func (f *facts) weightsAlone(route *routeDecision) []client.Object {
-	live := f.live[route.Name]
-	if live == nil || live.User || live.Leaving || f.former(live) {
-		return nil
-	}
-	alone, scene := route.Route, f.scene
-	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
-	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was said of them stays.
-	scene.Policy = f.policy.DeepCopy()
-	scene.Policy.Spec.Provider = nil // As where the policy has left the provider.
-	return provider(f.policy).See(scene).Carry(live, alone)
-}
-
-// liveObject is the live one of a route's objects that has the kind and name of want;
-// nil: there is none.
-func liveObject(live *providers.Live, want client.Object) client.Object {
-	if live == nil {
-		return nil
-	}
-	for _, o := range live.Objects {
-		if o.GetName() == want.GetName() && o.GetObjectKind().GroupVersionKind().GroupKind() == want.GetObjectKind().GroupVersionKind().GroupKind() {
-			return o
-		}
+// patchAdopted writes a Service of the user: only what differs, and only onto the
+// state that was read.
+func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Service) error {
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("patch Service %q: %w", live.Name, err)
 	}
 	return nil
 }
 
-// surplus are the live objects of routes that go, and those that a route which stays
-// no longer consists of. What was made last goes first.
-func surplus(f *facts, out *decision) []client.Object {
-	var gone []client.Object
-	for _, name := range out.deleteRoutes {
-		if f.live[name].User {
-			continue // It is given back.
-		}
-		gone = append(gone, f.live[name].Objects...)
+// carryOut decides, writes and reports, and says when to look again without being woken,
+// with an error too.
+func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
+	out := traffic.Plan(f)
+	if now, more := traffic.Foretell(f, out); more {
+		return 0, r.save(ctx, f.Policy, now) // The event of our own write brings the next pass.
 	}
-	for _, route := range slices.Concat(out.routes, out.former) {
-		live := f.live[route.Name]
-		if live == nil || live.User || len(route.objects) == 0 {
-			continue // It is new, or does not change.
-		}
-		for _, o := range live.Objects {
-			if !slices.ContainsFunc(route.objects, func(want client.Object) bool { return liveObject(live, want) == o }) {
-				gone = append(gone, o)
-			}
-		}
+	w, failed := r.write(ctx, f, out)
+	now, wake := traffic.Status(f, out, w)
+	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
+	r.metrics.observe(f, out, w)
+	wake = r.again(f, out, w, wake)
+	if err := r.save(ctx, f.Policy, now); err != nil {
+		return wake, errors.Join(failed, err)
 	}
-	slices.Reverse(gone)
-	return gone
+	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
+		return wake, failed
+	}
+	return wake, nil
 }
 
-// stepwise says that what a domain leads to had a part of it before.
-func stepwise(before, now []v1alpha1.DomainBackend) bool {
-	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
-		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })
-	})
+// again is when to look at a policy without being woken.
+func (r *Reconciler) again(f *traffic.Observed, out *traffic.Decision, w traffic.Applied, wake time.Duration) time.Duration {
+	earlier := func(after time.Duration) {
+		if after > 0 && (wake == 0 || after < wake) {
+			wake = after
+		}
+	}
+	for _, err := range w.Refused {
+		if earlier(err.After); traffic.MissingKind(err.Reason) {
+			earlier(r.kinds.every)
+		}
+	}
+	if r.kinds.lacks(traffic.NeededKinds(f.Policy)) {
+		earlier(r.kinds.every)
+	}
+	if f.Owned != nil {
+		earlier(f.Owned.Until.Sub(f.Now)) // No watch tells of the labels of namespaces.
+	}
+	if a := out.Adoption; a != nil && (a.Reason == traffic.ReasonAdoptedMissing || a.Reason == traffic.ReasonAdoptedUnsuitable) {
+		earlier(lookAgain) // No watch knows of a Service that is not marked.
+	}
+	return wake
 }
 
-// announce emits the events of a status that was written, from what changed in it.
-func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
-	const action = "Route"
-	r.Events.Transitions(policy, before.Conditions, now.Conditions, action,
-		status.Told{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionNameConflict, Good: metav1.ConditionFalse},
-		status.Told{Kind: v1alpha1.ConditionDomainShared, Good: metav1.ConditionFalse},
-		status.Told{Kind: v1alpha1.ConditionServiceAdopted, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionSettingsNotApplied, Good: metav1.ConditionFalse},
-		status.Told{Kind: v1alpha1.ConditionProviderSwitching, Good: metav1.ConditionTrue},
-	)
-	if now.Summary.Split != before.Summary.Split && now.Summary.Split != "" {
-		r.Events.Normal(policy, "TrafficMoved", action, "the traffic is split "+now.Summary.Split)
-	}
-	for _, d := range now.Domains {
-		for _, old := range before.Domains {
-			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed && !stepwise(old.Backends, d.Backends) {
-				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("domain %q moved from release group %q to %q without canary steps", d.Domain, old.Group, d.Group))
-			}
+// setBackError says who sets a route back, as far as the server knows.
+func setBackError(read *unstructured.Unstructured, after time.Duration) *status.Error {
+	who, at := "somebody else", metav1.Time{}
+	for _, m := range read.GetManagedFields() {
+		if m.Manager != fieldOwner && m.Subresource == "" && m.Time != nil && at.Before(m.Time) {
+			who, at = fmt.Sprintf("field manager %q", m.Manager), *m.Time
 		}
 	}
-	for _, l := range now.Listeners {
-		for _, old := range before.Listeners {
-			if old.Name == l.Name && old.Group != l.Group && old.Group != "" && l.Programmed && !stepwise(old.Backends, l.Backends) {
-				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("listener %q moved from release group %q to %q without canary steps", l.Name, old.Group, l.Group))
-			}
-		}
+	return status.NewWaiting(providers.ReasonRuleConflict, after, fmt.Errorf(
+		"spec.provider.routeRef: %s sets the rules of %s back each time that they are led: let it leave backendRefs and annotations of the route alone, or name a rule that nobody else leads", who, traffic.ObjectName(read)))
+}
+
+// patchUser makes a route of somebody else what it is to be: only what differs is
+// written, and only onto the state that was read. It says whether anything was.
+func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Unstructured) (bool, error) {
+	patch := gatewayapi.Patch(read, next)
+	if patch == nil {
+		return false, nil
 	}
-	for _, u := range now.Routes {
-		for _, old := range before.Routes {
-			if old.Kind == u.Kind && old.Name == u.Name && old.Group != u.Group && old.Group != "" && u.Programmed && !stepwise(old.Backends, u.Backends) && len(now.Domains) == 0 {
-				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("the rules of %s %q moved from release group %q to %q without canary steps", u.Kind, u.Name, old.Group, u.Group))
-			}
-		}
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(read.GroupVersionKind())
+	o.SetNamespace(read.GetNamespace())
+	o.SetName(read.GetName())
+	if err := r.Client.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return false, fmt.Errorf("patch %s: %w", traffic.ObjectName(read), err)
 	}
+	return true, nil
+}
+
+// putUser writes the rules of a decided route, or gives them back where next is nil. Where
+// somebody sets the same back again and again it waits longer each time.
+func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name string, next client.Object) (bool, error) {
+	read := f.Live[name].Objects[0].(*unstructured.Unstructured)
+	if next == nil {
+		return r.giveBack(ctx, f, read)
+	}
+	to := next.(*unstructured.Unstructured)
+	route, wanted := client.ObjectKeyFromObject(f.Policy).String()+" "+name, gatewayapi.Led(to, f.Policy.Name, f.Scene.Releases)
+	if wait := r.setBacks.wait(route, wanted, f.Now); wait > 0 && gatewayapi.Patch(read, to) != nil {
+		return false, setBackError(read, wait)
+	}
+	wrote, err := r.patchUser(ctx, read, to)
+	if wrote && err == nil {
+		r.setBacks.note(route, wanted, f.Now)
+	}
+	return wrote, err
+}
+
+// giveBack gives a route its rules back as they were.
+func (r *Reconciler) giveBack(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
+	next, missing := gatewayapi.GiveBack(read, f.Policy.Name, f.Scene.Releases)
+	wrote, err := r.patchUser(ctx, read, next)
+	if !wrote || err != nil {
+		return wrote, err
+	}
+	r.Events.Normal(f.Policy, "RouteGivenBack", "Route", fmt.Sprintf("the rules of %s have their former backendRefs", traffic.ObjectName(read)))
+	if len(missing) > 0 {
+		r.Events.Warning(f.Policy, "RuleNotGivenBack", "Route", fmt.Sprintf("%s has no rules %q any more: see that no other one leads to Services of networkpolicies.hlnr.io %q, which go", traffic.ObjectName(read), missing, f.Policy.Name))
+	}
+	return true, nil
 }

@@ -25,6 +25,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
@@ -57,11 +58,11 @@ func newFleet(t testing.TB, n int) *fleet {
 	}
 	f := &fleet{t: t, scheme: scheme, objects: map[string]client.Object{}, index: map[string]map[string]client.Object{}, applied: map[string]string{}}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range allKinds() {
+	for _, kind := range traffic.AllKinds() {
 		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind}, meta.RESTScopeNamespace)
 	}
 	known, _ := watched(mapper, time.Hour)
-	known.look(allKinds())
+	known.look(traffic.AllKinds())
 	f.reconciler = &Reconciler{Client: f, Live: f, Writer: fleetWriter{f}, Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }, kinds: known}
 	f.put(openGateway())
 	for i := range n {
@@ -194,8 +195,10 @@ func (f *fleet) List(_ context.Context, list client.ObjectList, opts ...client.L
 
 type labelSet map[string]string
 
-func (s labelSet) Has(label string) bool   { _, ok := s[label]; return ok }
+func (s labelSet) Has(label string) bool { _, ok := s[label]; return ok }
+
 func (s labelSet) Get(label string) string { return s[label] }
+
 func (s labelSet) Lookup(label string) (value string, ok bool) {
 	value, ok = s[label]
 	return value, ok
@@ -320,7 +323,7 @@ func TestCostGrowsWithWhatChanges(t *testing.T) {
 		if err := f.Get(t.Context(), key, &policy); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "confirmed revision", find(policy.Status.Groups, "1-x").Revision, 2)
+		want(t, "confirmed revision", traffic.Find(policy.Status.Groups, "1-x").Revision, 2)
 		want(t, "split", policy.Status.Summary.Split, "1.0.0=80 1.1.0=20")
 		return fmt.Sprintf("%d passes, %d reads, %d objects, %d writes", f.passes, f.reads, f.seen, f.writes)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -35,8 +36,8 @@ func TestServerKindsInstalledLater(t *testing.T) {
 		h.Spec.Domains[0].Port = "http"
 		h.Spec.Listeners = []v1alpha1.Listener{listener("udp", "first")}
 	})
-	now := p.eventually("shop", "without UDPRoute", has("Accepted", reasonGatewayAPIMissing))
-	want(t, "reason", now.Status.Listeners[0].Reason, reasonGatewayAPIMissing)
+	now := p.eventually("shop", "without UDPRoute", has("Accepted", traffic.ReasonGatewayAPIMissing))
+	want(t, "reason", now.Status.Listeners[0].Reason, traffic.ReasonGatewayAPIMissing)
 	p.eventually("shop", "the domain beside it", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.Domains[0].Programmed })
 
 	p.policy("other", p.namespace+".apisix.example.com", func(h *v1alpha1.NetworkPolicy) {
@@ -124,31 +125,31 @@ func (s *onServer) edit(change func(*v1alpha1.NetworkPolicySpec)) {
 func (s *onServer) confirmed(slug string, revision int64, references ...string) {
 	s.t.Helper()
 	s.eventually("shop", fmt.Sprintf("revision %d with %v", revision, references), func(p *v1alpha1.NetworkPolicy) bool {
-		g := find(p.Status.Groups, slug)
+		g := traffic.Find(p.Status.Groups, slug)
 		return p.Status.ObservedGeneration == p.Generation && g.Revision == revision && slices.Equal(g.References, references)
 	})
 }
 
-// decider sees the server as a pass does.
-func (s *onServer) decider() *decider {
+// observed is the server as a pass sees it.
+func (s *onServer) observed() *traffic.Observed {
 	s.t.Helper()
 	r := &Reconciler{Client: indexed(), Live: server, Now: time.Now, kinds: allKnown()}
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
-	f := &facts{policy: &policy, now: time.Now()}
-	for _, read := range []func(context.Context, *facts) error{r.readServices, r.readRoutes, r.readMicroservice} {
+	f := &traffic.Observed{Policy: &policy, Now: time.Now()}
+	for _, read := range []func(context.Context, *traffic.Observed) error{r.readServices, r.readRoutes, r.readMicroservice} {
 		if err := read(s.t.Context(), f); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	return newDecider(f)
+	return f
 }
 
 func (s *onServer) split(entry, provider string) string {
-	return splitOfEntry(s.decider(), entry, provider)
+	return splitOfEntry(s.observed(), entry, provider)
 }
 
-func (s *onServer) providers() []string { return providersOf(s.decider()) }
+func (s *onServer) providers() []string { return providersOf(s.observed()) }
 
 func (s *onServer) condition(kind string) string {
 	var policy v1alpha1.NetworkPolicy
@@ -168,7 +169,7 @@ func (s *onServer) drain() {
 	})
 }
 
-func (s *onServer) active(slug string) string { return activeVersion(s.decider(), slug) }
+func (s *onServer) active(slug string) string { return activeVersion(s.observed(), slug) }
 
 func (s *onServer) objects() (names []string) {
 	s.t.Helper()
@@ -180,7 +181,7 @@ func (s *onServer) objects() (names []string) {
 		names = append(names, o.Name)
 	}
 	for _, kind := range allKnown().known() {
-		if !written(kind.gvk.Kind) {
+		if !traffic.Written(kind.gvk.Kind) {
 			continue
 		}
 		list := &metav1.PartialObjectMetadataList{}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/await"
@@ -71,7 +72,7 @@ func TestServerRollout(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("shop", "lost pod", func(p *v1alpha1.NetworkPolicy) bool {
-		return slices.Equal(find(p.Status.Groups, "1-x").Masked, []string{"b"})
+		return slices.Equal(traffic.Find(p.Status.Groups, "1-x").Masked, []string{"b"})
 	})
 	if n := len(p.route().Spec.Rules[0].BackendRefs); n != 1 {
 		t.Errorf("the route has %d backends", n)
@@ -282,17 +283,17 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	}
 	var policy v1alpha1.NetworkPolicy
 	p.get("shop", &policy)
-	f := &facts{policy: &policy, now: time.Now()}
-	for _, read := range []func(context.Context, *facts) error{late.readServices, late.readEndpoints, late.readRoutes, late.readMicroservice} {
+	f := &traffic.Observed{Policy: &policy, Now: time.Now()}
+	for _, read := range []func(context.Context, *traffic.Observed) error{late.readServices, late.readEndpoints, late.readRoutes, late.readMicroservice} {
 		if err := read(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.microservice.Status.ReleaseGroups[0] = group("1-x", 3, "b 1.1.0 canary 90", "a 1.0.0 active 10")
+	f.Microservice.Status.ReleaseGroups[0] = group("1-x", 3, "b 1.1.0 canary 90", "a 1.0.0 active 10")
 
 	p.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	p.eventually("shop", "abort", confirmed("1-x", 4, "a"))
-	if _, err := late.write(t.Context(), f, decide(f)); !apierrors.IsConflict(err) {
+	if _, err := late.write(t.Context(), f, traffic.Plan(f)); !apierrors.IsConflict(err) {
 		t.Errorf("the late write: %v", err)
 	}
 	if n := len(p.route().Spec.Rules[0].BackendRefs); n != 1 {
@@ -306,8 +307,8 @@ func allKnown() *kinds {
 		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
 		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
 	}
-	if k.look(allKinds()); k.problem(allKinds()) != nil {
-		panic(k.problem(allKinds()).Message)
+	if k.look(traffic.AllKinds()); k.problem(traffic.AllKinds()) != nil {
+		panic(k.problem(traffic.AllKinds()).Message)
 	}
 	return k
 }
@@ -323,10 +324,10 @@ func TestServerRefusedRoute(t *testing.T) {
 	// Until the gateway answers, the policy says that there is no such listener.
 	now := p.eventually("shop", "refusal", func(h *v1alpha1.NetworkPolicy) bool {
 		c := meta.FindStatusCondition(h.Status.Conditions, "Ready")
-		return c != nil && c.Reason == reasonNotAccepted && !slices.ContainsFunc([]string{"spec.provider.gateway.parentRefs[0]", "infra/public", "NotAllowedByListeners", "allowedRoutes"},
+		return c != nil && c.Reason == traffic.ReasonNotAccepted && !slices.ContainsFunc([]string{"spec.provider.gateway.parentRefs[0]", "infra/public", "NotAllowedByListeners", "allowedRoutes"},
 			func(text string) bool { return !strings.Contains(c.Message, text) })
 	})
-	if got := find(now.Status.Groups, "1-x"); got.Revision != 0 || got.Reason != reasonNotAccepted {
+	if got := traffic.Find(now.Status.Groups, "1-x"); got.Revision != 0 || got.Reason != traffic.ReasonNotAccepted {
 		t.Errorf("group: %+v", got)
 	}
 }
@@ -340,7 +341,7 @@ func TestServerRefusedEdit(t *testing.T) {
 	p.policy("shop", "edited.example.com", func(h *v1alpha1.NetworkPolicy) { h.Spec.Domains[0].Path = "/shop" })
 	p.eventually("shop", "live", has("Ready", "Programmed"))
 	live := p.route()
-	next := routeKey{target: "newest", path: "/cart", port: "http"}.name("shop", 0)
+	next := traffic.RouteKey{Target: "newest", Path: "/cart", Port: "http"}.Name("shop", 0)
 	p.create(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: next}})
 	var policy v1alpha1.NetworkPolicy
 	p.get("shop", &policy)
@@ -349,7 +350,7 @@ func TestServerRefusedEdit(t *testing.T) {
 	if err := server.Patch(t.Context(), &policy, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("shop", "conflict", has("Ready", reasonNameConflict))
+	p.eventually("shop", "conflict", has("Ready", traffic.ReasonNameConflict))
 	p.quiet()
 	p.get(live.Name, &gatewayv1.HTTPRoute{})
 }
@@ -428,7 +429,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		return nil
 	})
 	p.eventually("shop", "masked", func(h *v1alpha1.NetworkPolicy) bool {
-		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(find(h.Status.Groups, "1-x").Masked, "b")
+		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(traffic.Find(h.Status.Groups, "1-x").Masked, "b")
 	})
 	time.Sleep(time.Second) // The pass that its own report wakes tries what is refused once more.
 	p.quiet()

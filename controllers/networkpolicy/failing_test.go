@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
@@ -46,9 +47,9 @@ func (w *world) passHooked(ctx context.Context, refuses func(name string) bool) 
 	h := &hooked{refuses: refuses, wrote: map[string]client.Object{}}
 	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
 	f := w.facts()
-	out := decide(f)
+	out := traffic.Plan(f)
 	done, err := r.write(ctx, f, out)
-	now, _ := report(f, out, done)
+	now, _ := traffic.Status(f, out, done)
 	return h, now, err
 }
 
@@ -58,10 +59,10 @@ func weightsIn(w *world, o client.Object) string {
 	if !ok {
 		return ""
 	}
-	d := newDecider(w.facts())
+	f := w.facts()
 	var parts []string
 	for service, weight := range readRoute(route).Weights {
-		parts = append(parts, fmt.Sprintf("%s=%d", d.ledger.versionOf(d.releases[service]), weight))
+		parts = append(parts, fmt.Sprintf("%s=%d", versionBehind(f, service), weight))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, " ")
@@ -83,7 +84,7 @@ func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 
 	w.ledger(group("1-x", 4, "c 1.1.1 canary 10", "b 1.1.0 error 0", "a 1.0.0 active 90"))
 	_, now, _ := w.passHooked(t.Context(), missing)
-	got := find(now.Groups, "1-x")
+	got := traffic.Find(now.Groups, "1-x")
 	want(t, "confirmed without the canary", got.Revision, 2)
 	want(t, "message "+got.Message, strings.Contains(got.Message, "failed calling webhook"), true)
 	want(t, "the canary has no endpoints to be missed", slices.Contains(got.Masked, "c"), false)
@@ -91,7 +92,7 @@ func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 
 	w.settle()
 	want(t, "once the webhook is back", w.split(host), "1.0.0=90 1.1.1=10")
-	want(t, "confirmed", w.traffic("1-x").Revision, 4)
+	want(t, "confirmed", w.groupTraffic("1-x").Revision, 4)
 }
 
 // The ports of a policy change while the webhook is down: what names Services that are as
@@ -112,8 +113,8 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 			want(t, "port", *b.Port, 80)
 		}
 	}
-	want(t, "confirmed", find(now.Groups, "1-x").Revision, 2)
-	want(t, "still named", slices.Contains(find(now.Groups, "1-x").References, "b"), true)
+	want(t, "confirmed", traffic.Find(now.Groups, "1-x").Revision, 2)
+	want(t, "still named", slices.Contains(traffic.Find(now.Groups, "1-x").References, "b"), true)
 }
 
 // A new domain of a pinned release waits for its Service, and others do not wait for it.
@@ -121,18 +122,18 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1}
 	w.settle()
-	gone := w.facts().releaseService("a")
+	gone := w.facts().ReleaseService("a")
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com"})
 	f := w.facts()
-	out := decide(f)
-	delete(f.services, gone) // It was deleted by hand, after it was read.
+	out := traffic.Plan(f)
+	delete(f.Services, gone) // It was deleted by hand, after it was read.
 	h := &hooked{refuses: func(name string) bool { return name == gone }, wrote: map[string]client.Object{}}
 	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
 	done, err := r.write(t.Context(), f, out)
 	want(t, "the pass is repeated", err != nil, true)
-	for _, route := range out.routes {
+	for _, route := range out.Routes {
 		want(t, "route "+route.Name+" is written", h.wrote[route.Name] != nil, false)
-		want(t, "and says why", done.refused[routeName(route.Name)] != nil, true)
+		want(t, "and says why", done.Refused[traffic.RouteName(route.Name)] != nil, true)
 	}
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
 }
@@ -154,4 +155,37 @@ func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
 	result, err := f.reconciler.Reconcile(t.Context(), request)
 	want(t, "the pass fails", err != nil, true)
 	want(t, "time of the next", result.RequeueAfter, lookAgain)
+}
+
+// refusing is a Writer that takes no Ingress of a route, as a webhook may that finds its
+// host and path elsewhere.
+type refusing struct{ applied []string }
+
+func (w *refusing) Apply(_ context.Context, _, o client.Object) (apply.Outcome, error) {
+	w.applied = append(w.applied, o.GetName())
+	if o.GetObjectKind().GroupVersionKind().Kind == "Ingress" {
+		return "", apierrors.NewBadRequest("the path is taken")
+	}
+	return apply.Unchanged, nil
+}
+
+func (w *refusing) Delete(_ context.Context, _, _ client.Object) error { return nil }
+
+// The canary of a route that was refused is not written: it would attach itself to the
+// Ingress that stands in the way.
+func TestRefusedRouteHasNoCanary(t *testing.T) {
+	w := routedBy(t, byNginx)
+	w.others = map[string]client.Object{}
+	f := w.facts()
+	out := traffic.Plan(f)
+	want(t, "objects of the route", len(out.Routes[0].Objects), 2)
+	writer := &refusing{}
+	r := &Reconciler{Writer: writer}
+	done, err := r.write(t.Context(), f, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "refused", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
+	want(t, "the route was tried", slices.Contains(writer.applied, out.Routes[0].Name), true)
+	want(t, "the canary was tried", slices.Contains(writer.applied, out.Routes[0].Name+"-canary"), false)
 }

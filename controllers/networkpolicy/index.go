@@ -1,7 +1,6 @@
 package networkpolicy
 
 import (
-	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // Indexes of policies.
@@ -24,21 +24,21 @@ const (
 // indexes by field: what a change of a referent looks its referrers up by.
 var indexes = map[string]client.IndexerFunc{
 	indexMicroservice: func(o client.Object) []string {
-		return []string{microserviceName(o.(*v1alpha1.NetworkPolicy))}
+		return []string{traffic.MicroserviceName(o.(*v1alpha1.NetworkPolicy))}
 	},
 	indexHost: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))
 	},
 	indexRoute: func(o client.Object) []string {
-		return userNames(o.(*v1alpha1.NetworkPolicy))
+		return traffic.UserNames(o.(*v1alpha1.NetworkPolicy))
 	},
 	indexReferent: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
 		var keys []string
-		for _, ref := range provider(p).Refers(p) {
+		for _, ref := range traffic.ProviderOf(p).Refers(p) {
 			keys = append(keys, referenceKey(ref))
 		}
-		return union(keys, nil)
+		return traffic.Union(keys, nil)
 	},
 }
 
@@ -74,17 +74,12 @@ func held(p *v1alpha1.NetworkPolicy) []string {
 		out = append(out, d.Domain)
 	}
 	for _, l := range p.Spec.Listeners {
-		out = append(out, listenerHost(p, l))
+		out = append(out, traffic.ListenerHost(p, l))
 	}
-	if route := routeHost(p); route != "" {
+	if route := traffic.RouteHost(p); route != "" {
 		out = append(out, route)
 	}
-	return union(out, nil)
-}
-
-// listenerHost is a listener in the form of a host, which no host has.
-func listenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
-	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
+	return traffic.Union(out, nil)
 }
 
 // byHosts enqueues the other policies that render a host which a policy renders.
@@ -120,6 +115,26 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 	out := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
+}
+
+// referenceKey is a reference in one word, for an index.
+func referenceKey(ref providers.Reference) string {
+	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
+}
+
+// byList enqueues the policies that the list of domains is about.
+func (r *Reconciler) byList(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list v1alpha1.NetworkPolicyList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil // Only a cache that is not started fails; its start enqueues everything.
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if p := &list.Items[i]; len(p.Spec.Domains)+len(p.Status.Domains) > 0 {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		}
 	}
 	return out
 }

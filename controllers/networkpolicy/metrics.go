@@ -10,6 +10,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // metrics of routes; nil: nobody counts. No label names an object or an address:
@@ -57,22 +58,22 @@ func (m *metrics) probed(r probe.Result) { m.requests.WithLabelValues(string(r))
 
 // observe takes the time of the routes of a policy that this process wrote, now or
 // earlier, as they are after a pass.
-func (m *metrics) observe(f *facts, out *decision, w writes) {
+func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.Applied) {
 	if m == nil {
 		return
 	}
-	key := types.NamespacedName{Namespace: f.policy.Namespace, Name: f.policy.Name}
+	key := types.NamespacedName{Namespace: f.Policy.Namespace, Name: f.Policy.Name}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	left := map[string]time.Time{}
-	for _, route := range out.routes {
+	for _, route := range out.Routes {
 		at, open := m.written[key][route.Name]
 		switch {
-		case w.changed[routeName(route.Name)]:
-			left[route.Name] = f.now
+		case w.Changed[traffic.RouteName(route.Name)]:
+			left[route.Name] = f.Now
 		case !open:
-		case f.view.Verdict(route.Route, route.objects).Accepted:
-			m.seconds.WithLabelValues(string(confirmMode(f.policy, route))).Observe(f.now.Sub(at).Seconds())
+		case f.View.Verdict(route.Route, route.Objects).Accepted:
+			m.seconds.WithLabelValues(string(confirmMode(f.Policy, route))).Observe(f.Now.Sub(at).Seconds())
 		default:
 			left[route.Name] = at
 		}
@@ -94,7 +95,7 @@ func (m *metrics) forget(policy types.NamespacedName) {
 }
 
 // confirmMode is what proves that a route of a policy is served.
-func confirmMode(p *v1alpha1.NetworkPolicy, route *routeDecision) v1alpha1.ConfirmMode {
+func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alpha1.ConfirmMode {
 	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil || cmp.Or(route.Protocol, v1alpha1.ProtocolHTTP) != v1alpha1.ProtocolHTTP && route.Protocol != v1alpha1.ProtocolHTTPS {
 		return v1alpha1.ConfirmStatus
 	}

@@ -6,21 +6,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // observe reads all that a decision rests on; it writes nothing.
-func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*facts, error) {
-	f := &facts{policy: policy, now: r.Now()}
-	for _, read := range []func(context.Context, *facts) error{
+func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*traffic.Observed, error) {
+	f := &traffic.Observed{Policy: policy, Now: r.Now()}
+	for _, read := range []func(context.Context, *traffic.Observed) error{
 		r.readServices, r.readAdopted, r.readEndpoints, r.readRivals, r.readRoutes, r.readMicroservice, r.readOwnership, r.readClaims,
 	} {
 		if err := read(ctx, f); err != nil {
@@ -30,15 +37,15 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy
 	return f, nil
 }
 
-func (r *Reconciler) readServices(ctx context.Context, f *facts) error {
+func (r *Reconciler) readServices(ctx context.Context, f *traffic.Observed) error {
 	var list corev1.ServiceList
 	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
-	f.services = map[string]*corev1.Service{}
+	f.Services = map[string]*corev1.Service{}
 	for i := range list.Items {
-		if s := &list.Items[i]; metav1.IsControlledBy(s, f.policy) {
-			f.services[s.Name] = s
+		if s := &list.Items[i]; metav1.IsControlledBy(s, f.Policy) {
+			f.Services[s.Name] = s
 		}
 	}
 	return nil
@@ -46,31 +53,31 @@ func (r *Reconciler) readServices(ctx context.Context, f *facts) error {
 
 // readEndpoints reads the EndpointSlices of the policy's Services: they bear the
 // Services' labels.
-func (r *Reconciler) readEndpoints(ctx context.Context, f *facts) error {
+func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
 		return fmt.Errorf("list EndpointSlices: %w", err)
 	}
-	f.endpoints = map[string]endpoints{}
+	f.Endpoints = map[string]traffic.Endpoints{}
 	for i := range list.Items {
 		s := &list.Items[i]
 		name := s.Labels[discoveryv1.LabelServiceName]
-		_, ours := f.services[name]
-		if ours = ours || f.adopted != nil && f.adopted.Name == name; !ours || s.DeletionTimestamp != nil {
+		_, ours := f.Services[name]
+		if ours = ours || f.Adopted != nil && f.Adopted.Name == name; !ours || s.DeletionTimestamp != nil {
 			continue
 		}
-		e := f.endpoints[name]
+		e := f.Endpoints[name]
 		for _, endpoint := range s.Endpoints {
 			id := identity(endpoint)
 			if id == "" {
 				continue
 			}
-			e.all = append(e.all, id)
+			e.All = append(e.All, id)
 			if serving(endpoint) {
-				e.ready = append(e.ready, id)
+				e.Ready = append(e.Ready, id)
 			}
 		}
-		f.endpoints[name] = e
+		f.Endpoints[name] = e
 	}
 	return nil
 }
@@ -95,86 +102,28 @@ func serving(e discoveryv1.Endpoint) bool {
 // readClaims finds other policies, of all namespaces, that hold a host which the
 // policy renders. They are asked by what they report, so that nobody renders
 // the templates of somebody else.
-func (r *Reconciler) readClaims(ctx context.Context, f *facts) error {
-	if !routed(f.policy) || f.microservice == nil {
-		return nil
-	}
-	seen := map[string]bool{"": true}
+func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error {
 	var others []v1alpha1.NetworkPolicy
-	for _, row := range newDecider(f).rows() {
-		host, _ := row.holds()
-		if seen[host] {
-			continue
-		}
-		seen[host] = true
+	for _, host := range traffic.Hosts(f) {
 		var list v1alpha1.NetworkPolicyList
 		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}); err != nil {
 			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 		}
 		others = append(others, list.Items...)
 	}
-	f.claims = claimsOf(f, others)
+	f.Claims = traffic.ClaimsOf(f, others)
 	return nil
-}
-
-// claimsOf are the claims of policies whose routes could meet the policy's: the hosts that
-// are served for older ones, or are about to be, and those that are served for younger ones
-// as their specification names them. One that is being deleted holds its hosts until it is
-// gone, and its routes with it.
-func claimsOf(f *facts, others []v1alpha1.NetworkPolicy) []claim {
-	var out []claim
-	p := f.policy
-	for i := range others {
-		o := &others[i]
-		if o.UID == p.UID || !f.view.Shares(o) {
-			continue
-		}
-		younger := !older(o, p)
-		for _, d := range o.Status.Domains {
-			// Who only names a host, and has no route that the Gateway took, holds nothing:
-			// else anybody could keep a host from its owner.
-			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
-			if younger && !(literal && d.Programmed) {
-				continue
-			}
-			if d.URL != "" && (d.Programmed || d.Reason == reasonPending || d.Reason == reasonCertificateNotReady || d.Reason == reasonListenerNotReady) {
-				path := cmp.Or(d.Path, "/")
-				if strings.HasPrefix(d.URL, "tls://") {
-					path = pathOfTLS
-				}
-				out = append(out, claim{host: d.Domain, path: path, policy: o.Namespace + "/" + o.Name, literal: literal, younger: younger})
-			}
-		}
-		for _, s := range o.Status.Listeners {
-			i := slices.IndexFunc(o.Spec.Listeners, func(l v1alpha1.Listener) bool { return l.Name == s.Name })
-			if i >= 0 && !younger && (s.Programmed || s.Reason == reasonPending) {
-				out = append(out, claim{host: listenerHost(o, o.Spec.Listeners[i]), policy: o.Namespace + "/" + o.Name})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b claim) int {
-		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.host, b.host), cmp.Compare(a.path, b.path))
-	})
-	return slices.Compact(out)
-}
-
-// older orders policies by age, then by name, as routes are.
-func older(a, b *v1alpha1.NetworkPolicy) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
 // readMicroservice reads the ledger. One that is behind what was written to routes
 // comes from a cache that lags, and is read from the server: nothing is ever
 // decided on it. If the server's is behind as well, the ledger was made anew, and
 // what was written counts no longer.
-func (r *Reconciler) readMicroservice(ctx context.Context, f *facts) error {
-	key := client.ObjectKey{Namespace: f.policy.Namespace, Name: microserviceName(f.policy)}
+func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
+	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: traffic.MicroserviceName(f.Policy)}
 	var m v1alpha1.Microservice
 	err := r.Client.Get(ctx, key, &m)
-	if err == nil && behind(&m, f) {
+	if err == nil && traffic.Behind(&m, f) {
 		m = v1alpha1.Microservice{}
 		err = r.Live.Get(ctx, key, &m)
 	}
@@ -184,46 +133,239 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *facts) error {
 	case err != nil:
 		return fmt.Errorf("get Microservice %q: %w", key.Name, err)
 	}
-	f.microservice = &m
+	f.Microservice = &m
 	return nil
-}
-
-// behind says whether a live object was written from a later state of the ledger.
-func behind(m *v1alpha1.Microservice, f *facts) bool {
-	late := func(s resources.Stamp, ok bool) bool {
-		if !ok {
-			return false
-		}
-		if s.Ledger != m.UID {
-			return s.Sequence > 0 // Another Microservice: which of the two is there, the server knows.
-		}
-		return s.Sequence > m.Status.Sequence || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
-			return g.Slug == s.Group && s.Revision > g.TrafficRevision
-		})
-	}
-	for _, s := range f.services {
-		if late(resources.StampOf(s)) {
-			return true
-		}
-	}
-	if f.adopted != nil && late(resources.StampOf(f.adopted)) {
-		return true
-	}
-	for _, route := range f.live {
-		if late(route.Stamp()) || !route.User && slices.ContainsFunc(route.Objects, func(o client.Object) bool { return late(resources.StampOf(o)) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // ownObjects selects the children of a policy in the cache, by an index: a list by labels
 // would look at those of all policies of the namespace.
-func ownObjects(f *facts) []client.ListOption {
-	return []client.ListOption{client.InNamespace(f.policy.Namespace), client.MatchingFields{indexPolicy: f.policy.Name}}
+func ownObjects(f *traffic.Observed) []client.ListOption {
+	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
 }
 
 // labelled selects them at the server.
-func labelled(f *facts) []client.ListOption {
-	return []client.ListOption{client.InNamespace(f.policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.policy.Name}}
+func labelled(f *traffic.Observed) []client.ListOption {
+	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.Policy.Name}}
+}
+
+// readAdopted reads the Service that the policy adopts. Until it is marked no watch
+// knows of it, and the server is asked.
+func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error {
+	name := traffic.AdoptedName(f.Policy)
+	if name == "" {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: name}
+	var s corev1.Service
+	err := r.Client.Get(ctx, key, &s)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, &s)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Service %q: %w", name, err)
+	}
+	if !metav1.IsControlledBy(&s, f.Policy) {
+		f.Adopted = &s
+	}
+	return nil
+}
+
+// unread looks for the kinds of what a policy has or needs, and names one of them that
+// cannot be read; nil: all can that there are. A pass that saw nothing of what is live
+// would take it for gone.
+func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
+	kinds := traffic.ReadKinds(policy)
+	r.kinds.look(kinds)
+	return r.kinds.problem(kinds)
+}
+
+// readRoutes reads the objects that carry routes, whichever provider made them, and
+// what the policy's own provider looks at.
+func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error {
+	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
+	scene := providers.Scene{
+		Policy: f.Policy, Microservice: traffic.MicroserviceName(f.Policy),
+		Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+	}
+	seen := r.kinds.known()
+	for _, kind := range seen {
+		scene.Served[kind.name] = kind.Served
+		if !traffic.Written(kind.name) {
+			continue
+		}
+		list, err := newList(r.Client.Scheme(), kind.gvk)
+		if err != nil {
+			return err
+		}
+		if err := r.Client.List(ctx, list, ownObjects(f)...); err != nil {
+			return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+		}
+		if meta.LenList(list) > 0 && traffic.OfAnother(f.Policy, kind.name) {
+			// Of a kind that was taken away meanwhile the cache remembers what there was.
+			if err := r.Live.List(ctx, list, labelled(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+			}
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			if o := o.(client.Object); metav1.IsControlledBy(o, f.Policy) {
+				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // A typed list leaves it out.
+				scene.Objects = append(scene.Objects, o)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if err := r.readReferents(ctx, f, &scene, seen); err != nil {
+		return err
+	}
+	if err := r.readUsers(ctx, f, &scene, seen); err != nil {
+		return err
+	}
+	if err := r.readProbed(ctx, f, &scene); err != nil {
+		return err
+	}
+	f.See(scene)
+	for name := range f.Live {
+		f.Written[name] = r.written.last(client.ObjectKey{Namespace: f.Policy.Namespace, Name: name})
+	}
+	return nil
+}
+
+func (r *Reconciler) readReferents(ctx context.Context, f *traffic.Observed, scene *providers.Scene, seen []seenKind) error {
+	for _, ref := range traffic.ProviderOf(f.Policy).Refers(f.Policy) {
+		if err := r.readReferent(ctx, ref, scene, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, scene *providers.Scene, seen []seenKind) error {
+	i := slices.IndexFunc(seen, func(k seenKind) bool { return k.name == ref.Kind })
+	if i < 0 {
+		return nil
+	}
+	o, err := newObject(r.Client.Scheme(), seen[i].gvk)
+	if err != nil {
+		return err
+	}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	switch err := r.Client.Get(ctx, key, o); {
+	case err == nil:
+		scene.Referents[ref] = o
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("get %s %q: %w", ref.Kind, key, err)
+	}
+	return nil
+}
+
+// readOwnership reads what the list of domains gives to the policy's namespace.
+func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) error {
+	if r.list == nil || len(f.Policy.Spec.Domains) == 0 && len(f.Live) == 0 {
+		return nil
+	}
+	rules, unread, found, err := r.list.read(ctx)
+	if err != nil || !found {
+		return err
+	}
+	f.Owned = &traffic.Ownership{Unread: unread}
+	var seen seenLabels
+	if rules.ByLabels() {
+		if seen, err = r.list.labelsOf(ctx, r.Live, f.Policy.Namespace, f.Now); err != nil {
+			return err
+		}
+		f.Owned.Until = seen.until
+	}
+	f.Owned.Hosts = rules.For(f.Policy.Namespace, seen.labels)
+	return nil
+}
+
+// readProbed reads what is known of the policy's probes, and by which labels a Gateway
+// may choose its namespace.
+func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, scene *providers.Scene) error {
+	if p := f.Policy.Spec.Provider; p == nil || p.Gateway == nil || p.Gateway.Confirm != v1alpha1.ConfirmProbe {
+		return nil
+	}
+	f.Probed = r.probes.Known(client.ObjectKeyFromObject(f.Policy))
+	scene.Probed = f.Probed
+	selects := func(l gatewayv1.Listener) bool {
+		return l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil && l.AllowedRoutes.Namespaces.Selector != nil
+	}
+	for _, o := range scene.Referents {
+		if g, ok := o.(*gatewayv1.Gateway); !ok || !slices.ContainsFunc(g.Spec.Listeners, selects) {
+			continue
+		}
+		var namespace corev1.Namespace
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: f.Policy.Namespace}, &namespace); err != nil {
+			return fmt.Errorf("get Namespace %q: %w", f.Policy.Namespace, err)
+		}
+		scene.Namespace = namespace.Labels
+		return nil
+	}
+	return nil
+}
+
+// readRivals finds the older policies that name the same route.
+func (r *Reconciler) readRivals(ctx context.Context, f *traffic.Observed) error {
+	host := traffic.RouteHost(f.Policy)
+	if host == "" {
+		return nil
+	}
+	var list v1alpha1.NetworkPolicyList
+	if err := r.Client.List(ctx, &list, client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexHost: host}); err != nil {
+		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	}
+	for i := range list.Items {
+		if o := &list.Items[i]; o.UID != f.Policy.UID && o.DeletionTimestamp == nil && traffic.Older(o, f.Policy) {
+			f.Older = append(f.Older, o)
+		}
+	}
+	slices.SortFunc(f.Older, func(a, b *v1alpha1.NetworkPolicy) int {
+		if traffic.Older(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return nil
+}
+
+// readUsers reads routes of others from the server, whole: what is written to them
+// rests on what they are now. The Gateways that serve them come with them.
+func (r *Reconciler) readUsers(ctx context.Context, f *traffic.Observed, scene *providers.Scene, seen []seenKind) error {
+	scene.Older, scene.Services, scene.Releases = f.Older, map[string]bool{}, map[string]bool{}
+	for name, s := range f.Services {
+		scene.Services[name], scene.Releases[name] = true, traffic.OfRelease(s)
+	}
+	for _, name := range traffic.UserNames(f.Policy) {
+		kind, object, _ := strings.Cut(name, "/")
+		i := slices.IndexFunc(seen, func(k seenKind) bool { return k.gvk.Kind == kind })
+		if i < 0 {
+			continue
+		}
+		if err := r.users.follow(seen[i].gvk); err != nil {
+			return err
+		}
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(seen[i].gvk)
+		err := r.Live.Get(ctx, client.ObjectKey{Namespace: f.Policy.Namespace, Name: object}, u)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("get %s %q: %w", kind, object, err)
+		}
+		scene.Users = append(scene.Users, u)
+		for _, ref := range gatewayapi.GatewaysOf(u) {
+			if err := r.readReferent(ctx, ref, scene, seen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/test/await"
 )
 
@@ -128,7 +129,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		rest := strconv.Itoa(100 - int(revision)*10)
 		p.ledger(group("1-x", revision, "b 1.1.0 canary "+weight, "a 1.0.0 active "+rest))
 		policy := p.eventually("shop", "revision "+weight, confirmed("1-x", revision, "a", "b"))
-		served, at := gateway.since(revision), find(policy.Status.Groups, "1-x").ConfirmedTime.Time
+		served, at := gateway.since(revision), traffic.Find(policy.Status.Groups, "1-x").ConfirmedTime.Time
 		if served.IsZero() || at.Before(served) {
 			t.Errorf("revision %d was confirmed at %s, and served from %s on", revision, at, served)
 		}

@@ -33,6 +33,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
@@ -351,7 +352,7 @@ func (p *place) eventually(name, what string, ok func(*v1alpha1.NetworkPolicy) b
 
 func confirmed(slug string, revision int64, references ...string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
-		g := find(p.Status.Groups, slug)
+		g := traffic.Find(p.Status.Groups, slug)
 		return g.Revision == revision && slices.Equal(g.References, references)
 	}
 }

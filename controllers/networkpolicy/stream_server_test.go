@@ -13,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // routeOfHost is the route that has a host; nil: there is none.
@@ -64,7 +65,7 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 	p.pod("a")
 	p.eventually("shop", "first release", has("Ready", "Programmed"))
 	now := p.eventually("shop", "first release", confirmed("1-x", 1, "a"))
-	want(t, "the newest domains are in 1.x", find(now.Status.Groups, "1-x").Newest, true)
+	want(t, "the newest domains are in 1.x", traffic.Find(now.Status.Groups, "1-x").Newest, true)
 	kept, own := p.routeOfHost(shared), p.routeOfHost(older)
 
 	p.pod("b")
@@ -103,8 +104,8 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 	p.ledger(group("2-x", 6, "b 2.0.0 active 100"), before)
 	p.eventually("shop", "promotion", leads(shared, "2.0.0=100"))
 	now = p.eventually("shop", "promotion", confirmed("2-x", 6, "b"))
-	want(t, "the newest domains are in 2.x", find(now.Status.Groups, "2-x").Newest, true)
-	want(t, "and not in 1.x", find(now.Status.Groups, "1-x").Newest, false)
+	want(t, "the newest domains are in 2.x", traffic.Find(now.Status.Groups, "2-x").Newest, true)
+	want(t, "and not in 1.x", traffic.Find(now.Status.Groups, "1-x").Newest, false)
 	want(t, "the older domain", leads(older, "1.0.0=100")(now), true)
 	want(t, "the same route", p.routeOfHost(shared).UID, kept.UID)
 	want(t, "the route of the older group", p.routeOfHost(older).Generation, own.Generation)
@@ -129,9 +130,9 @@ func TestServerMoveOfAnIngress(t *testing.T) {
 	p.ledger(older)
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "c"))
 	p.ledger(group("2-x", 3, "b 2.0.0 canary 10"), older)
-	now := p.eventually("shop", "three releases", has("Programmed", reasonNotSupported))
-	want(t, "message "+find(now.Status.Groups, "2-x").Message, strings.Contains(find(now.Status.Groups, "2-x").Message, "two releases at most"), true)
-	want(t, "nothing is confirmed", find(now.Status.Groups, "2-x").Revision, int64(0))
+	now := p.eventually("shop", "three releases", has("Programmed", traffic.ReasonNotSupported))
+	want(t, "message "+traffic.Find(now.Status.Groups, "2-x").Message, strings.Contains(traffic.Find(now.Status.Groups, "2-x").Message, "two releases at most"), true)
+	want(t, "nothing is confirmed", traffic.Find(now.Status.Groups, "2-x").Revision, int64(0))
 	p.ledger(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	p.eventually("shop", "two releases", confirmed("2-x", 3, "b"))
 	p.eventually("shop", "two releases", leads(shared, "1.1.0=90 2.0.0=10"))

@@ -15,6 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -27,7 +28,7 @@ func TestServerTLS(t *testing.T) {
 	p.pod("a")
 	host := p.namespace + ".tls.example.com"
 	p.policy("shop", host, func(h *v1alpha1.NetworkPolicy) { h.Spec.Domains[0].TLS = ownListener("shop-tls") })
-	p.eventually("shop", "without ListenerSets", has("Accepted", reasonGatewayAPIMissing))
+	p.eventually("shop", "without ListenerSets", has("Accepted", traffic.ReasonGatewayAPIMissing))
 
 	newest, err := apiserver.GatewayAPI("v1.6.3", "standard")
 	if err != nil {
@@ -46,7 +47,7 @@ func TestServerTLS(t *testing.T) {
 	installed(filepath.Join(newest, "gateway.networking.k8s.io_listenersets.yaml"))
 	p.eventually("shop", "without Certificates", has("Accepted", providers.ReasonProviderAPIMissing))
 	installed(filepath.Join(issued, "cert-manager.io_certificates.yaml"))
-	p.eventually("shop", "without a certificate", has("Ready", reasonCertificateNotReady))
+	p.eventually("shop", "without a certificate", has("Ready", traffic.ReasonCertificateNotReady))
 
 	// Nothing is written while somebody else has to act.
 	p.eventually("shop", "the group's revision", confirmed("1-x", 1, "a"))
@@ -68,14 +69,14 @@ func TestServerTLS(t *testing.T) {
 		return strings.Contains(h.Status.Domains[0].Message, "DoesNotExist: said")
 	})
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"})
-	p.eventually("shop", "the listener", has("Ready", reasonListenerNotReady))
+	p.eventually("shop", "the listener", has("Ready", traffic.ReasonListenerNotReady))
 
 	set := &gatewayv1.ListenerSet{}
 	p.get(resources.ListenerSetName("shop", "infra/public", host, 443), set)
 	set.Status.Listeners = []gatewayv1.ListenerEntryStatus{{Name: "https", Conditions: []metav1.Condition{}}}
 	answer(set, &set.Status.Listeners[0].Conditions,
 		metav1.Condition{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef"}, metav1.Condition{Type: "Programmed", Status: metav1.ConditionFalse, Reason: "Invalid"})
-	p.eventually("shop", "the listener's certificate", has("Ready", reasonCertificateNotReady))
+	p.eventually("shop", "the listener's certificate", has("Ready", traffic.ReasonCertificateNotReady))
 	answer(set, &set.Status.Listeners[0].Conditions,
 		metav1.Condition{Type: "ResolvedRefs", Status: metav1.ConditionTrue, Reason: "ResolvedRefs"}, metav1.Condition{Type: "Programmed", Status: metav1.ConditionTrue, Reason: "Programmed"})
 	now := p.eventually("shop", "all is well", has("Ready", "Programmed"))

@@ -1,0 +1,332 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+const (
+	// leaveDeadline bounds how long a policy that is deleted is held back: after it
+	// the finalizer goes, whatever is left undone.
+	leaveDeadline = 10 * time.Minute
+	// orphanDeadline bounds how long Orphan waits until what it leaves leads to active
+	// releases alone. It is less than what hack/uninstall.sh waits for finalizers.
+	orphanDeadline = time.Minute
+	// leaveDrain is how long gateways and kube-proxies get to see that a Service was
+	// given back, before what it led to may go.
+	leaveDrain = 5 * time.Second
+	// leaveLook is when to look again for pods, which no watch tells of here.
+	leaveLook = 2 * time.Second
+)
+
+// holdBack gives a policy the finalizer that its deletionPolicy needs, or takes it
+// off. It says whether it wrote.
+func (r *Reconciler) holdBack(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
+	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
+		len(policy.Status.Routes) > 0 // An earlier route has not got its rules back.
+	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
+}
+
+// leave does what the deletionPolicy says, and lets the policy go. It never holds it
+// for longer than leaveDeadline, and not at all in a namespace that goes as a whole.
+// Until then its routes follow the releases.
+func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
+		r.forget(client.ObjectKeyFromObject(policy))
+		return ctrl.Result{}, nil // What it owned is collected.
+	}
+	if r.journal.Behind(policy) {
+		return ctrl.Result{}, nil // The event of our own last report comes.
+	}
+	late := r.Now().Sub(policy.DeletionTimestamp.Time) > leaveDeadline
+	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)
+	if err != nil {
+		return status.Again(ctx, err)
+	}
+	asked := !going && (!late || len(traffic.UserNames(policy)) > 0)
+	unread := asked && r.unread(policy) != nil
+	if unread && !late {
+		return ctrl.Result{RequeueAfter: r.kinds.every}, nil
+	}
+	if asked && !unread {
+		f, err := r.observe(ctx, policy)
+		if err != nil {
+			return status.Again(ctx, err)
+		}
+		wait, err := r.giveUp(ctx, f, late)
+		if err != nil {
+			return r.wakes.Again(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(policy)}, wait, err)
+		}
+		if wait > 0 && !late {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
+	if late {
+		r.Events.Warning(policy, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within %s: the policy goes without", policy.Spec.DeletionPolicy, leaveDeadline))
+	}
+	_, err = apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, false)
+	return status.Again(ctx, err)
+}
+
+// giveUp carries the deletionPolicy out, and returns how long to wait before the next
+// look, with an error as well; 0 without one: it is done. Where it is late, only routes of others are given back, which
+// would lead nowhere else.
+func (r *Reconciler) giveUp(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
+	switch {
+	case late:
+		_, err := r.leaveUsers(ctx, f, true)
+		return 0, err
+	case traffic.Orphans(f.Policy):
+		if wait, err := r.settle(ctx, f); err != nil || wait > 0 {
+			return wait, err
+		}
+		if wait, err := r.leaveUsers(ctx, f, false); err != nil {
+			return wait, err
+		}
+		return 0, r.orphan(ctx, f)
+	}
+	_, failed := r.carryOut(ctx, f)
+	wait, err := r.leaveUsers(ctx, f, false)
+	if err != nil {
+		return wait, err
+	}
+	left, err := r.restore(ctx, f)
+	if wait = max(wait, left); failed != nil && wait > 0 {
+		// No back-off: that of before may be ready any moment.
+		ctrl.LoggerFrom(ctx).Info("routes of a policy that is being deleted are not as decided", "cause", failed.Error())
+	}
+	return wait, err
+}
+
+// settle leads what is to stay to active releases (rule 20), and says how long to wait
+// before the next look; 0: it does, or there is no more time for it. Nothing is reported:
+// the planner must not take for a step that a canary has lost its traffic.
+func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
+	out := traffic.Plan(f)
+	w, err := r.write(ctx, f, out)
+	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
+	waits := traffic.Unsettled(f, out, w)
+	if err != nil {
+		waits = err.Error()
+	}
+	switch {
+	case waits == "":
+		return 0, nil
+	case r.Now().Sub(f.Policy.DeletionTimestamp.Time) < orphanDeadline:
+		return leaveLook, err
+	}
+	r.Events.Warning(f.Policy, "OrphanedUnconfirmed", "Delete", fmt.Sprintf("after %s what is left behind is not known to lead to active releases alone: %s", orphanDeadline, waits))
+	return 0, nil
+}
+
+// orphan takes the policy's reference off all that it owns: it stays, and serves.
+func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
+	for _, name := range traffic.SortedKeys(f.Services) {
+		if err := r.disown(ctx, f, f.Services[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range traffic.SortedKeys(f.Live) {
+		if f.Live[name].User {
+			continue // It has no owner of ours.
+		}
+		for _, o := range f.Live[name].Objects {
+			if err := r.disown(ctx, f, o); err != nil {
+				return err
+			}
+		}
+	}
+	for _, o := range f.Rest {
+		if err := r.disown(ctx, f, o); err != nil {
+			return err
+		}
+	}
+	if f.Adopted == nil || !resources.Marked(f.Adopted, f.Policy.Name) {
+		return nil
+	}
+	next := f.Adopted.DeepCopy()
+	delete(next.Labels, v1alpha1.LabelPolicy)
+	return r.patchAdopted(ctx, f.Adopted, next)
+}
+
+func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live client.Object) error {
+	next := live.DeepCopyObject().(client.Object)
+	if err := controllerutil.RemoveControllerReference(f.Policy, next, r.Client.Scheme()); err != nil {
+		return fmt.Errorf("take owner off %T %q: %w", live, live.GetName(), err)
+	}
+	labels := next.GetLabels()
+	delete(labels, v1alpha1.LabelPolicy) // A policy of the same name must not take it for its own.
+	next.SetLabels(labels)
+	if err := r.Client.Patch(ctx, next, client.MergeFrom(live), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take owner off %T %q: %w", live, live.GetName(), err)
+	}
+	return nil
+}
+
+// restore gives the adopted Service back once the pods that it led to are ready
+// again, and lets that be seen everywhere.
+func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
+	s := f.Adopted
+	if s == nil || !resources.Marked(s, f.Policy.Name) {
+		return r.drainLeft(f), nil
+	}
+	next, err := resources.GiveBack(s)
+	if err != nil {
+		r.Events.Warning(f.Policy, traffic.ReasonAdoptedUnsuitable, "Delete", err.Error())
+		return 0, nil // Nobody but a person can mend it: nothing waits for that.
+	}
+	ready, err := r.readyPods(ctx, f.Policy.Namespace, next.Spec.Selector)
+	if err != nil {
+		return 0, err
+	}
+	if ready < r.enough(f) {
+		return leaveLook, nil
+	}
+	if err := r.patchAdopted(ctx, s, next); err != nil {
+		return 0, err
+	}
+	r.given.note(client.ObjectKeyFromObject(f.Policy), r.Now())
+	r.Events.Normal(f.Policy, "ServiceRestored", "Delete", fmt.Sprintf("Service %q leads to its former pods again", s.Name))
+	return leaveDrain, nil
+}
+
+// drainLeft is how long callers still get to see that the Service was given back. A
+// manager that has just begun does not know, and gives the whole time.
+func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
+	if traffic.AdoptedName(f.Policy) == "" && len(traffic.UserNames(f.Policy)) == 0 {
+		return 0
+	}
+	key := client.ObjectKeyFromObject(f.Policy)
+	at := r.given.last(key)
+	if at.IsZero() {
+		r.given.note(key, r.Now())
+		return leaveDrain
+	}
+	return max(0, leaveDrain-r.Now().Sub(at))
+}
+
+// enough is how many ready pods the adopted Service must have before it is led back
+// to them: as many as carry its traffic now, and, after half of the time that there
+// is, one.
+func (r *Reconciler) enough(f *traffic.Observed) int {
+	began := f.Policy.DeletionTimestamp
+	if began == nil && f.Microservice != nil {
+		began = f.Microservice.DeletionTimestamp
+	}
+	if began == nil || r.Now().Sub(began.Time) > leaveDeadline/2 {
+		return 1
+	}
+	return max(1, len(f.Endpoints[f.Adopted.Name].Ready))
+}
+
+// readyPods counts the ready pods that a selector chooses, those of releases apart.
+func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector map[string]string) (int, error) {
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(selector)}); err != nil {
+		return 0, fmt.Errorf("list Pods of the adopted Service: %w", err)
+	}
+	ready := 0
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelRelease] == "" {
+				ready++
+			}
+		}
+	}
+	return ready, nil
+}
+
+// givesBack says that the Microservice is being deleted, and that its Deployment of
+// before comes back: then the adopted Service follows.
+func givesBack(f *traffic.Observed) bool {
+	return f.Microservice != nil && f.Microservice.DeletionTimestamp != nil && f.Microservice.Spec.DeletionPolicy == v1alpha1.DeletionRestore &&
+		f.Adopted != nil && resources.Marked(f.Adopted, f.Policy.Name)
+}
+
+// leaveUsers gives all routes of others back as the deletionPolicy says, and says how
+// long to wait before the next look. With Restore it waits, unless forced, for a ready
+// endpoint of what the rules led to before, then for the parents of the route, and then
+// for the gateways to see it.
+func (r *Reconciler) leaveUsers(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
+	var wait time.Duration
+	key := client.ObjectKeyFromObject(f.Policy)
+	for _, name := range traffic.SortedKeys(f.Live) {
+		live := f.Live[name]
+		if !live.User || live.Leaving {
+			continue
+		}
+		read := live.Objects[0].(*unstructured.Unstructured)
+		if f.Policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
+			if _, err := r.patchUser(ctx, read, gatewayapi.Leave(read, f.Policy.Name)); client.IgnoreNotFound(err) != nil {
+				return 0, err
+			}
+			continue
+		}
+		if live.Led == nil {
+			if !forced && !gatewayapi.Settled(read) {
+				wait = max(wait, leaveLook)
+			}
+			continue
+		}
+		if !forced {
+			ready, err := r.formerReady(ctx, f, read)
+			if err != nil {
+				return 0, err
+			}
+			if !ready {
+				wait = max(wait, leaveLook)
+				continue
+			}
+		}
+		_, err := r.giveBack(ctx, f, read)
+		if class := status.Classify(err); class != nil && class.Class == status.Terminal {
+			r.Events.Warning(f.Policy, "RuleNotGivenBack", "Delete", err.Error())
+			continue // Nobody but a person can mend it: nothing waits for that.
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return 0, err
+		}
+		r.given.note(key, r.Now())
+		wait = max(wait, leaveDrain)
+	}
+	if f.Policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || len(traffic.UserNames(f.Policy)) == 0 {
+		return 0, nil
+	}
+	return max(wait, r.drainLeft(f)), nil
+}
+
+// formerReady says whether any Service that rules led to before has a ready endpoint,
+// where they led to Services at all.
+func (r *Reconciler) formerReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
+	former := gatewayapi.Former(read, f.Policy.Name)
+	for _, name := range former {
+		var list discoveryv1.EndpointSliceList
+		if err := r.Live.List(ctx, &list, client.InNamespace(f.Policy.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
+			return false, fmt.Errorf("list EndpointSlices of Service %q: %w", name, err)
+		}
+		for i := range list.Items {
+			if slices.ContainsFunc(list.Items[i].Endpoints, serving) {
+				return true, nil
+			}
+		}
+	}
+	return len(former) == 0, nil
+}

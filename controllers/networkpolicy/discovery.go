@@ -1,0 +1,231 @@
+package networkpolicy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+)
+
+// AddToScheme adds the kinds that providers write and read to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
+}
+
+// NewCache is cache.New, of what providers write only with the objects that bear label
+// v1alpha1.LabelPolicy. That is so for the kinds that the API server has now; one that
+// it learns later is held whole until the next start.
+func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("select objects of policies: %w", err)
+	}
+	opts.ByObject = maps.Clone(opts.ByObject)
+	for _, kind := range traffic.WrittenKinds() {
+		gvk, err := served(opts.Mapper, kind)
+		if err != nil {
+			return nil, err
+		}
+		if gvk.Version == "" {
+			continue
+		}
+		o, err := newObject(opts.Scheme, gvk)
+		if err != nil {
+			return nil, err
+		}
+		if opts.ByObject == nil {
+			opts.ByObject = map[client.Object]cache.ByObject{}
+		}
+		opts.ByObject[o] = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	}
+	return cache.New(config, opts)
+}
+
+// served finds the version in which the API server serves a kind, or the former one;
+// none: it is "".
+func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
+	for _, version := range kind.Versions { // One by one: a mapper may not know that a later one is gone.
+		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
+		_, err := mapper.RESTMapping(gvk.GroupKind(), version)
+		if err == nil {
+			return gvk, nil
+		}
+		if !meta.IsNoMatchError(err) {
+			return schema.GroupVersionKind{}, fmt.Errorf("look for %s of %s/%s: %w", kind.Kind, kind.Group, version, err)
+		}
+	}
+	if kind.Former != nil {
+		return served(mapper, *kind.Former)
+	}
+	return schema.GroupVersionKind{}, nil
+}
+
+func newObject(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.Object, error) {
+	o, err := s.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", gvk, err)
+	}
+	return o.(client.Object), nil
+}
+
+// newList makes an empty list of a kind.
+func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList, error) {
+	gvk.Kind += "List"
+	o, err := s.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", gvk, err)
+	}
+	return o.(client.ObjectList), nil
+}
+
+// kinds knows which kinds of the providers the API server has, and starts a watch of
+// each when it has it. A kind that is missing, or that cannot be listed, is looked for
+// again while a policy needs it, so that nothing waits for a restart. It holds up nobody
+// who does not need it: no lock is held while the API server is asked.
+type kinds struct {
+	mapper meta.RESTMapper
+	// every is when a policy that needs a kind which is missing is looked at again.
+	every time.Duration
+	// watch of a kind, which is written or only read. What fails leaves nothing behind.
+	watch func(gvk schema.GroupVersionKind, written bool) error
+	// channel reads whether a kind's definition is experimental.
+	channel func(gvk schema.GroupVersionKind) (bool, error)
+
+	mu   sync.Mutex
+	seen map[string]seenKind
+	// unread is why a kind that the API server has, as far as is known, is not watched.
+	unread map[string]error
+	next   map[string]time.Time
+}
+
+// seenKind is a kind that the API server has.
+type seenKind struct {
+	// name of the kind in the tables of the providers.
+	name string
+	gvk  schema.GroupVersionKind
+	providers.Served
+}
+
+// look for those of the kinds that are not known yet, each at most once in half of
+// every, whether it was missing or could not be listed. Where somebody is at it, the
+// kind is what it was before.
+func (k *kinds) look(needed []providers.Kind) {
+	for _, kind := range needed {
+		if k.turn(kind) {
+			found, err := k.find(kind)
+			k.note(kind, found, err)
+		}
+	}
+}
+
+// turn says whether it is time to look for a kind.
+func (k *kinds) turn(kind providers.Kind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.seen[kind.Kind]; ok || time.Now().Before(k.next[kind.Kind]) {
+		return false
+	}
+	if k.next == nil {
+		k.seen, k.unread, k.next = map[string]seenKind{}, map[string]error{}, map[string]time.Time{}
+	}
+	k.next[kind.Kind] = time.Now().Add(k.every / 2)
+	return true
+}
+
+// note what became of a look.
+func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.unread, kind.Kind)
+	switch {
+	case err != nil:
+		k.unread[kind.Kind] = err
+		k.next[kind.Kind] = time.Now().Add(k.every / 2) // The look itself may have taken long.
+	case found != nil:
+		k.seen[kind.Kind] = *found
+	}
+}
+
+// find a kind, and start its watch; nil: the API server does not have it.
+func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
+	gvk, err := served(k.mapper, kind)
+	if err != nil || gvk.Version == "" {
+		return nil, err
+	}
+	experimental, err := k.channel(gvk)
+	if err == nil {
+		err = k.watch(gvk, traffic.Written(kind.Kind))
+	}
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return nil, nil // Taken away: the mapper remembers it.
+	case err != nil:
+		return nil, err
+	}
+	how := providers.Served{Version: gvk.Version, Experimental: experimental}
+	if gvk.Kind != kind.Kind {
+		how.Group, how.Kind = gvk.Group, gvk.Kind
+	}
+	return &seenKind{kind.Kind, gvk, how}, nil
+}
+
+// problem names the first of the kinds that cannot be read; nil: none.
+func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, kind := range rests {
+		if err := k.unread[kind.Kind]; err != nil {
+			return &providers.Problem{Reason: reasonMissing(kind.Group), Message: fmt.Sprintf(
+				"%ss of %s cannot be read: %v: give the manager the right to list and watch them, or mend what the message names; what is live stays as it is until then", kind.Kind, kind.Group, err)}
+		}
+	}
+	return nil
+}
+
+// reasonMissing is the reason where a kind of a group is missing.
+func reasonMissing(group string) string {
+	if group == gatewayv1.GroupName {
+		return providers.ReasonAPIMissing
+	}
+	return providers.ReasonProviderAPIMissing
+}
+
+// lacks says whether one of the kinds is not known yet.
+func (k *kinds) lacks(needed []providers.Kind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(needed, func(kind providers.Kind) bool { _, ok := k.seen[kind.Kind]; return !ok })
+}
+
+// known are the kinds that the API server has, in order of their names.
+func (k *kinds) known() []seenKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make([]seenKind, 0, len(k.seen))
+	for _, name := range traffic.SortedKeys(k.seen) {
+		out = append(out, k.seen[name])
+	}
+	return out
+}

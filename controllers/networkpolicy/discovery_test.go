@@ -1,0 +1,309 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// watched are kinds whose API server has what the mapper knows, and the watches that
+// were started.
+func watched(mapper meta.RESTMapper, every time.Duration) (*kinds, *[]string) {
+	started := &[]string{}
+	return &kinds{
+		mapper: mapper, every: every, channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
+		watch: func(gvk schema.GroupVersionKind, written bool) error {
+			if !written {
+				gvk.Kind += " (read)"
+			}
+			*started = append(*started, gvk.Version+" "+gvk.Kind)
+			return nil
+		},
+	}, started
+}
+
+func gatewayGVK(version, kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: version, Kind: kind}
+}
+
+func TestOnlyKindsThatExistAreWatched(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, gvk := range []schema.GroupVersionKind{gatewayGVK("v1", "Gateway"), gatewayGVK("v1", "HTTPRoute"), gatewayGVK("v1alpha2", "TCPRoute")} {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	k, started := watched(mapper, time.Nanosecond)
+	for range 2 { // A second look starts nothing twice.
+		k.look(traffic.AllKinds())
+	}
+	if diff := cmp.Diff([]string{"v1 Gateway (read)", "v1 HTTPRoute", "v1alpha2 TCPRoute"}, *started); diff != "" {
+		t.Error(diff)
+	}
+	udp := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "UDPRoute", Versions: []string{"v1", "v1alpha2"}}}
+	want(t, "UDPRoute is missing", k.lacks(udp), true)
+	mapper.Add(gatewayGVK("v1", "UDPRoute"), meta.RESTScopeNamespace)
+	time.Sleep(time.Microsecond) // Not for luck: half of every must be over.
+	k.look(udp)
+	want(t, "UDPRoute is missing once it is installed", k.lacks(udp), false)
+	want(t, "the last watch", (*started)[len(*started)-1], "v1 UDPRoute")
+}
+
+func TestAKindIsNotLookedForAtEachPass(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	k, started := watched(mapper, time.Hour)
+	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
+	for range 2 {
+		k.look(gateways)
+		mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
+	}
+	want(t, "watches", len(*started), 0)
+}
+
+// What cannot be watched is named, and tried again at its pace; a definition that is
+// gone is one that is missing.
+func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
+	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
+	certificates := []providers.Kind{{Group: "cert-manager.io", Kind: "Certificate", Versions: []string{"v1"}}}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "gateways"}, "", errors.New("no right"))
+	for name, tc := range map[string]struct {
+		kinds  []providers.Kind
+		err    error
+		reason string
+	}{
+		"of the Gateway API": {gateways, refused, traffic.ReasonGatewayAPIMissing},
+		"of another":         {certificates, errors.New("no webhook"), providers.ReasonProviderAPIMissing},
+		"gone meanwhile":     {gateways, apierrors.NewNotFound(schema.GroupResource{Resource: "gateways"}, ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(schema.GroupVersionKind{Group: tc.kinds[0].Group, Version: "v1", Kind: tc.kinds[0].Kind}, meta.RESTScopeNamespace)
+			k, started := watched(mapper, time.Hour)
+			start, tries := k.watch, 0
+			k.watch = func(schema.GroupVersionKind, bool) error { tries++; return tc.err }
+			for range 2 {
+				k.look(tc.kinds)
+			}
+			want(t, "tries", tries, 1)
+			want(t, "missing", k.lacks(tc.kinds), true)
+			p := k.problem(tc.kinds)
+			want(t, "told", p != nil, tc.reason != "")
+			if p != nil {
+				want(t, "reason", p.Reason, tc.reason)
+				want(t, "kind and cause are named", strings.Contains(p.Message, tc.kinds[0].Kind) && strings.Contains(p.Message, tc.err.Error()), true)
+			}
+			k.watch, k.every = start, time.Nanosecond
+			k.next = map[string]time.Time{} // Its time has come.
+			k.look(tc.kinds)
+			want(t, "watches", len(*started), 1)
+			want(t, "told afterwards", k.problem(tc.kinds) != nil, false)
+		})
+	}
+}
+
+// While one pass waits for a kind, others go on without it.
+func TestALookHoldsUpNobody(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
+	k, _ := watched(mapper, time.Hour)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	k.watch = func(schema.GroupVersionKind, bool) error { close(begun); <-goOn; return nil }
+	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
+	done := make(chan struct{})
+	go func() { k.look(gateways); close(done) }()
+	<-begun
+	k.look(gateways)
+	want(t, "known meanwhile", len(k.known()), 0)
+	want(t, "missing meanwhile", k.lacks(gateways), true)
+	close(goOn)
+	<-done
+	want(t, "known", len(k.known()), 1)
+}
+
+// Nothing is decided while a kind cannot be read that the policy has objects of.
+func TestKindsThatAPolicyRestsOn(t *testing.T) {
+	names := func(change func(*v1alpha1.NetworkPolicy)) []string {
+		p := newWorld(t).policy.DeepCopy()
+		change(p)
+		var out []string
+		for _, k := range traffic.ReadKinds(p) {
+			out = append(out, k.Kind)
+		}
+		return out
+	}
+	onIngress := func(p *v1alpha1.NetworkPolicy) {
+		p.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx"}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.NetworkPolicy)
+		want   []string
+	}{
+		"what it needs": {func(*v1alpha1.NetworkPolicy) {}, []string{"Gateway", "HTTPRoute"}},
+		"what the provider of the last report wrote": {func(p *v1alpha1.NetworkPolicy) {
+			onIngress(p)
+			p.Status.Provider = "apisix"
+		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
+		"what a former provider wrote": {func(p *v1alpha1.NetworkPolicy) {
+			onIngress(p)
+			p.Status.Provider, p.Status.ProviderSwitch = "ingress", &v1alpha1.ProviderSwitch{From: []string{"apisix"}}
+		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
+		"the route of somebody else": {func(p *v1alpha1.NetworkPolicy) {
+			onIngress(p)
+			p.Status.Routes = []v1alpha1.RouteStatus{{Kind: "GRPCRoute", Name: "theirs"}}
+		}, []string{"Ingress", "GRPCRoute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, names(tc.change)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// channels answers reads of definitions.
+type channels struct {
+	client.Reader
+	annotations map[string]string
+	err         error
+}
+
+func (c channels) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if key.Name != "httproutes.gateway.networking.k8s.io" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name)
+	}
+	o.SetAnnotations(c.annotations)
+	return c.err
+}
+
+func TestChannel(t *testing.T) {
+	channel := func(value string) map[string]string {
+		return map[string]string{"gateway.networking.k8s.io/channel": value}
+	}
+	for name, tc := range map[string]struct {
+		reader       channels
+		experimental bool
+		fails        bool
+	}{
+		"standard":     {channels{annotations: channel("standard")}, false, false},
+		"experimental": {channels{annotations: channel("experimental")}, true, false},
+		"unnamed":      {channels{}, false, false},
+		"no right to":  {channels{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, false, false},
+		"no answer":    {channels{err: errors.New("no answer")}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := (&Reconciler{Live: tc.reader}).channel(gatewayGVK("v1", "HTTPRoute"))
+			want(t, "experimental", got, tc.experimental)
+			want(t, "error", err != nil, tc.fails)
+		})
+	}
+}
+
+// TestServerWithoutTheGatewayAPI starts the manager's cache and the controller where
+// no kind of any provider is installed.
+func TestServerWithoutTheGatewayAPI(t *testing.T) {
+	env, err := apiserver.Start(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := env.Client.Scheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
+		Scheme: scheme, NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: config.Controller{SkipNameValidation: new(true)}, // The tests' shared manager has the name.
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SetupWithManager(mgr, Options{Metrics: prometheus.NewRegistry()}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	policy := newWorld(t).policy.DeepCopy()
+	policy.ObjectMeta = metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "shop"}
+	policy.Spec.Domains[0].Domain = "shop.example.com"
+	if err := env.Client.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	await.Nil(t, func(ctx context.Context) error {
+		var now v1alpha1.NetworkPolicy
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(policy), &now); err != nil {
+			return err
+		}
+		if !has("Accepted", traffic.ReasonGatewayAPIMissing)(&now) {
+			return errors.New("status is " + mustJSON(now.Status))
+		}
+		return nil
+	})
+}
+
+// kindGone reads as a server that lost a kind of which the cache still remembers objects.
+type kindGone struct{ client.Reader }
+
+func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "apisix.apache.org", Kind: "ApisixRoute"}}
+}
+
+// What the cache remembers of a kind that the server has lost is no route.
+func TestFormerKindIsReadFromTheServer(t *testing.T) {
+	f := newFleet(t, 1)
+	var policy v1alpha1.NetworkPolicy
+	if err := f.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}, &policy); err != nil {
+		t.Fatal(err)
+	}
+	route := &apisix.ApisixRoute{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: "left"}}
+	if _, err := f.reconciler.Writer.Apply(t.Context(), &policy, withPolicy(route, policy.Name)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		live client.Reader
+		want bool
+	}{"it is there": {f, true}, "its kind is gone": {kindGone{f}, false}} {
+		t.Run(name, func(t *testing.T) {
+			f.reconciler.Live = tc.live
+			facts := &traffic.Observed{Policy: &policy}
+			if err := f.reconciler.readRoutes(t.Context(), facts); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "former route", facts.Live["left"] != nil, tc.want)
+		})
+	}
+}
+
+func withPolicy(o client.Object, policy string) client.Object {
+	o.SetLabels(map[string]string{v1alpha1.LabelPolicy: policy})
+	return o
+}

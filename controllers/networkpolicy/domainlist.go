@@ -1,0 +1,101 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/internal/domains"
+)
+
+// domainList reads the list of domains, and remembers what it was read to.
+type domainList struct {
+	// namespace of the manager.
+	namespace string
+	// cache holds nothing but the list: that of the manager may lack its namespace,
+	// and the content of ConfigMaps.
+	cache cache.Cache
+	// age is how long labels of a namespace count: no watch tells of them.
+	age time.Duration
+
+	mu      sync.Mutex
+	uid     types.UID
+	version string
+	rules   domains.Rules
+	unread  error
+	// labels of namespaces, for as long as they count.
+	labels map[string]seenLabels
+}
+
+type seenLabels struct {
+	labels map[string]string
+	until  time.Time
+}
+
+// newDomainList adds the cache of the list to a manager.
+func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*domainList, error) {
+	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", domains.ConfigMapName)}
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: only}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of ConfigMap %s/%s: %w", namespace, domains.ConfigMapName, err)
+	}
+	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]seenLabels{}}, mgr.Add(c)
+}
+
+// read gives the rules, and the error for which they cannot be used. Without a list
+// found is false.
+func (l *domainList) read(ctx context.Context) (rules domains.Rules, unread error, found bool, err error) {
+	key := client.ObjectKey{Namespace: l.namespace, Name: domains.ConfigMapName}
+	var list corev1.ConfigMap
+	if err := l.cache.Get(ctx, key, &list); err != nil {
+		if apierrors.IsNotFound(err) {
+			return rules, nil, false, nil
+		}
+		return rules, nil, false, fmt.Errorf("get ConfigMap %q: %w", key, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.uid != list.UID || l.version != list.ResourceVersion {
+		l.uid, l.version = list.UID, list.ResourceVersion
+		if l.rules, l.unread = domains.Read(&list); l.unread != nil {
+			l.unread = fmt.Errorf("ConfigMap %q: %w", key, l.unread)
+		}
+	}
+	return l.rules, l.unread, true, nil
+}
+
+// labelsOf gives the labels of a namespace, and until when they count.
+func (l *domainList) labelsOf(ctx context.Context, live client.Reader, namespace string, now time.Time) (seenLabels, error) {
+	l.mu.Lock()
+	seen, ok := l.labels[namespace]
+	l.mu.Unlock()
+	if ok && now.Before(seen.until) {
+		return seen, nil
+	}
+	var ns corev1.Namespace
+	if err := live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+		return seen, fmt.Errorf("get Namespace %q: %w", namespace, err)
+	}
+	seen = seenLabels{ns.Labels, now.Add(l.age)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for other, old := range l.labels {
+		if !now.Before(old.until) {
+			delete(l.labels, other)
+		}
+	}
+	l.labels[namespace] = seen
+	return seen, nil
+}

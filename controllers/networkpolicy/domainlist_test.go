@@ -1,0 +1,125 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/domains"
+)
+
+// list makes the list of domains of the API server's manager say something; nil: it is deleted.
+func (p *place) list(data map[string]string) {
+	p.t.Helper()
+	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}, Data: data}
+	err := server.Create(p.t.Context(), list)
+	switch {
+	case data == nil:
+		err = client.IgnoreNotFound(server.Delete(p.t.Context(), list))
+	case apierrors.IsAlreadyExists(err):
+		err = server.Update(p.t.Context(), list)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// hosts says that exactly these are programmed, and that no route has another.
+func (p *place) hosts(name, what string, hosts ...string) *v1alpha1.NetworkPolicy {
+	p.t.Helper()
+	return p.eventually(name, what, func(policy *v1alpha1.NetworkPolicy) bool {
+		var routes gatewayv1.HTTPRouteList
+		if err := server.List(p.t.Context(), &routes, client.InNamespace(p.namespace)); err != nil {
+			return false
+		}
+		var routed, programmed []string
+		for i := range routes.Items {
+			routed = append(routed, hostsOf(&routes.Items[i])...)
+		}
+		for _, d := range policy.Status.Domains {
+			if d.Programmed {
+				programmed = append(programmed, d.Domain)
+			}
+		}
+		return cmp.Equal(traffic.Union(routed, nil), hosts, cmpopts.EquateEmpty()) && cmp.Equal(traffic.Union(programmed, nil), hosts, cmpopts.EquateEmpty())
+	})
+}
+
+func reasonOf(p *v1alpha1.NetworkPolicy, host string) string {
+	for _, d := range p.Status.Domains {
+		if d.Domain == host {
+			return d.Reason
+		}
+	}
+	return "no such row"
+}
+
+// It is not parallel: the list is one for all namespaces.
+func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
+	p := newPlace(t)
+	t.Cleanup(func() {
+		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}}
+		if err := client.IgnoreNotFound(server.Delete(context.Background(), list)); err != nil {
+			t.Error(err)
+		}
+	})
+	const domain = ".apps.example.com"
+	one, www := group("1-x", 1, "a 1.0.0 active 100"), group("www", 1, "b 2.0.0 active 100")
+	p.microservice(one)
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", "{{.ReleaseGroupName}}"+domain, func(policy *v1alpha1.NetworkPolicy) {
+		policy.Spec.Domains = append(policy.Spec.Domains, v1alpha1.Domain{Domain: "shop.example.net"})
+	})
+	p.hosts("shop", "without a list", "1-x"+domain, "shop.example.net")
+
+	given := map[string]string{p.namespace: "*" + domain, "site": "www" + domain}
+	p.list(given)
+	policy := p.hosts("shop", "a host that the list does not give goes", "1-x"+domain)
+	want(t, "reason", reasonOf(policy, "shop.example.net"), traffic.ReasonDomainNotAllowed)
+
+	p.ledger(www, one)
+	policy = p.eventually("shop", "the preview is turned down", func(policy *v1alpha1.NetworkPolicy) bool {
+		return reasonOf(policy, "www"+domain) == traffic.ReasonDomainNotAllowed
+	})
+	p.hosts("shop", "with a preview called www", "1-x"+domain)
+	want(t, "accepted", has(v1alpha1.ConditionAccepted, traffic.ReasonDomainNotAllowed)(policy), true)
+	p.quiet()
+
+	p.list(map[string]string{p.namespace: "*" + domain, "site": "www of" + domain})
+	policy = p.eventually("shop", "the list is unreadable", has(v1alpha1.ConditionAccepted, traffic.ReasonDomainsUnreadable))
+	want(t, "reason of what is served", reasonOf(policy, "1-x"+domain), traffic.ReasonDomainsUnreadable)
+	p.hosts("shop", "by an unreadable list", "1-x"+domain)
+	p.quiet()
+
+	p.list(map[string]string{"apps": "namespaces: team=shop\n*" + domain})
+	p.hosts("shop", "a list for labels that the namespace has not")
+	p.label("team", "shop")
+	p.hosts("shop", "a label that the namespace got", "1-x"+domain, "www"+domain)
+	p.label("team", "other")
+	p.hosts("shop", "a label that the namespace lost")
+
+	p.list(nil)
+	p.hosts("shop", "the list is gone", "1-x"+domain, "shop.example.net", "www"+domain)
+}
+
+// label gives the namespace a label.
+func (p *place) label(key, value string) {
+	p.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value))
+	if err := server.Patch(p.t.Context(), namespace, patch); err != nil {
+		p.t.Fatal(err)
+	}
+}

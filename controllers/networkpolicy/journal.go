@@ -1,0 +1,37 @@
+package networkpolicy
+
+import (
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// writeTimes remembers when this process last wrote a route, for as long as that
+// matters: after a restart a route that nobody has answered on is a fault at once.
+type writeTimes struct {
+	mu sync.Mutex
+	at map[client.ObjectKey]time.Time
+}
+
+func (w *writeTimes) note(key client.ObjectKey, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at == nil {
+		w.at = map[client.ObjectKey]time.Time{}
+	}
+	for other, at := range w.at {
+		if now.Sub(at) > providers.Grace {
+			delete(w.at, other)
+		}
+	}
+	w.at[key] = now
+}
+
+func (w *writeTimes) last(key client.ObjectKey) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at[key]
+}

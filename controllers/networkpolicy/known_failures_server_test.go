@@ -1,0 +1,237 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// Row 45: what somebody changes in a route is put back when it changes, and not when
+// the cache is next read anew.
+func TestServerDriftIsRepairedAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(stepOf(1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", p.namespace+".drift.example.com")
+	p.eventually("shop", "canary", confirmed("1-x", 1, "a", "b"))
+	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
+	p.quiet()
+	carried := p.route().DeepCopy().Spec
+	for name, edit := range map[string]func(*gatewayv1.HTTPRoute){
+		"weights":   func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].BackendRefs[0].Weight = new(int32(1000)) },
+		"a backend": func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].BackendRefs = r.Spec.Rules[0].BackendRefs[:1] },
+		"a host":    func(r *gatewayv1.HTTPRoute) { r.Spec.Hostnames = []gatewayv1.Hostname{"stolen.example.com"} },
+		"a rule": func(r *gatewayv1.HTTPRoute) {
+			first := *r.Spec.Rules[0].DeepCopy()
+			first.Matches[0].Path.Value = new("/stolen")
+			r.Spec.Rules = append([]gatewayv1.HTTPRouteRule{first}, r.Spec.Rules...)
+		},
+	} {
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the gateway writes its status
+			route := p.route()
+			edit(route)
+			return server.Update(t.Context(), route, client.FieldOwner("somebody"))
+		}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		await.Nil(t, func(context.Context) error {
+			if now := p.route().Spec; mustJSON(now) != mustJSON(carried) {
+				return fmt.Errorf("%s: not put back: %s", name, cmp.Diff(carried, now))
+			}
+			return nil
+		})
+	}
+	p.quiet()
+}
+
+// Rows 63, 64 and 66: a whole upgrade writes to no route and no Service of others,
+// and takes nothing out of its own that others or the server put there.
+func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(stepOf(1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", p.namespace+".mine.example.com")
+	p.eventually("shop", "first release", confirmed("1-x", 1, "a"))
+
+	theirs := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Labels: map[string]string{"app": "shop"}}}
+	theirs.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public", Namespace: new(gatewayv1.Namespace("infra"))}}
+	theirs.Spec.Hostnames = []gatewayv1.Hostname{"theirs.example.com"}
+	theirs.Spec.Rules = []gatewayv1.HTTPRouteRule{{
+		Matches: []gatewayv1.HTTPRouteMatch{{Headers: []gatewayv1.HTTPHeaderMatch{{Name: "X-User", Value: "me"}}}},
+		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{
+			Name: gatewayv1.ObjectName(resources.GroupServiceName("shop", "1-x")), Port: new(gatewayv1.PortNumber(80)),
+		}}}},
+	}}
+	p.create(theirs)
+	written := managersOf(theirs)
+
+	var service corev1.Service
+	p.get("shop", &service)
+	service.Spec.Type = corev1.ServiceTypeNodePort
+	service.Labels["team"], service.Annotations["example.com/note"] = "a", "mine"
+	service.Finalizers = []string{"example.com/hold"}
+	if err := server.Update(t.Context(), &service, client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	node, ip := service.Spec.Ports[0].NodePort, service.Spec.ClusterIP
+	if node == 0 {
+		t.Fatal("the server gave no node port")
+	}
+
+	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
+	p.ledger(stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
+	p.ledger(stepOf(3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventually("shop", "promotion", confirmed("1-x", 3, "b"))
+	p.quiet()
+
+	p.get("shop", &service)
+	want(t, "selector", service.Spec.Selector[v1alpha1.LabelRelease], "b")
+	want(t, "node port", service.Spec.Ports[0].NodePort, node)
+	want(t, "type", service.Spec.Type, corev1.ServiceTypeNodePort)
+	want(t, "address", service.Spec.ClusterIP, ip)
+	want(t, "label", service.Labels["team"], "a")
+	want(t, "annotation", service.Annotations["example.com/note"], "mine")
+	want(t, "finalizers", len(service.Finalizers), 1)
+	var route gatewayv1.HTTPRoute
+	p.get("theirs", &route)
+	if diff := cmp.Diff(written, managersOf(&route)); diff != "" {
+		t.Errorf("somebody wrote to the route of others: %s", diff)
+	}
+	if diff := cmp.Diff(theirs.Spec, route.Spec); diff != "" {
+		t.Errorf("the route of others changed: %s", diff)
+	}
+	service.Finalizers = nil
+	if err := server.Update(t.Context(), &service); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// managersOf are those who wrote to an object, its status apart.
+func managersOf(o client.Object) (names []string) {
+	for _, m := range o.GetManagedFields() {
+		if m.Subresource == "" {
+			names = append(names, m.Manager+" "+string(m.Operation))
+		}
+	}
+	return names
+}
+
+// Rows 24, 25 and 66: a Service that is adopted, moved by a promotion and given back is
+// what it was before, node ports and all, and at no time does it lead to nothing.
+func TestServerGivesBackWhatItTook(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	before := webService()
+	before.Annotations = map[string]string{"example.com/note": "mine"}
+	before.Spec.Type, before.Spec.SessionAffinity = corev1.ServiceTypeNodePort, corev1.ServiceAffinityClientIP
+	before.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	before.Spec.Ports = append(before.Spec.Ports, corev1.ServicePort{Name: "admin", Port: 9090, TargetPort: intstr.FromString("admin")})
+	p.create(before)
+	p.oldPod()
+	p.microservice(stepOf(1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.pod("a")
+	p.pod("b")
+	p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionRestore))
+	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
+	p.ledger(stepOf(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventually("shop", "promotion", confirmed("1-x", 2, "b"))
+
+	var now corev1.Service
+	p.get("web", &now)
+	want(t, "selector while it is adopted", now.Spec.Selector[v1alpha1.LabelRelease], "b")
+	now.Spec.Selector = before.Spec.Selector
+	if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
+		t.Errorf("besides the selector, adoption changes: %s", diff)
+	}
+	p.remove("shop")
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	p.get("web", &now)
+	for _, meta := range []*metav1.ObjectMeta{&before.ObjectMeta, &now.ObjectMeta} {
+		meta.ResourceVersion, meta.ManagedFields, meta.Generation = "", nil, 0
+	}
+	if diff := cmp.Diff(before, &now); diff != "" {
+		t.Errorf("it is not what it was: %s", diff)
+	}
+}
+
+// Row 69: the deletion of a policy that holds something ends, whatever is gone before
+// it.
+func TestServerDeletionEnds(t *testing.T) {
+	for name, lose := range map[string]func(*place){
+		"the Service is gone": func(p *place) {
+			if err := server.Delete(p.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"}}); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+		"the Microservice is gone": func(p *place) {
+			if err := server.Delete(p.t.Context(), &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "shop"}}); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+		"its own objects are gone": func(p *place) {
+			for _, o := range []client.Object{&corev1.Service{}, &gatewayv1.HTTPRoute{}} {
+				if err := server.DeleteAllOf(p.t.Context(), o, client.InNamespace(p.namespace), client.HasLabels{v1alpha1.LabelMicroservice}); err != nil {
+					p.t.Fatal(err)
+				}
+			}
+		},
+		"somebody spoilt the note": func(p *place) {
+			var s corev1.Service
+			p.get("web", &s)
+			for key := range s.Annotations {
+				s.Annotations[key] = "spoilt"
+			}
+			if err := server.Update(p.t.Context(), &s); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+		"the namespace goes, and no former pod comes back": func(p *place) {
+			p.noOldPods()
+			if err := server.Delete(p.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.create(webService())
+			p.oldPod()
+			p.microservice(stepOf(1, "a 1.0.0 active 100"))
+			p.pod("a")
+			p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionRestore))
+			p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
+			lose(p)
+			if err := server.Delete(t.Context(), &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "shop"}}); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		})
+	}
+}
+
+// noOldPods ends the pods of the Deployment of before.
+func (p *place) noOldPods() {
+	p.t.Helper()
+	if err := server.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels(oldSelector), client.GracePeriodSeconds(0)); err != nil {
+		p.t.Fatal(err)
+	}
+}

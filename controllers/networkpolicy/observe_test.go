@@ -1,0 +1,109 @@
+package networkpolicy
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// ledgers answers with one Microservice and counts how often it is asked.
+type ledgers struct {
+	client.Client
+	microservice *v1alpha1.Microservice
+	asked        int
+}
+
+func (l *ledgers) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	l.asked++
+	if l.microservice == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "microservices"}, "shop")
+	}
+	l.microservice.DeepCopyInto(o.(*v1alpha1.Microservice))
+	return nil
+}
+
+func TestALedgerBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.settle()
+	old := w.ms
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.ready["b"] = 1
+	w.settle()
+	for name, tc := range map[string]struct {
+		cached *v1alpha1.Microservice
+		asked  int
+	}{
+		"fresh":  {w.ms, 0},
+		"behind": {old, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := &ledgers{microservice: w.ms}
+			r := &Reconciler{Client: &ledgers{microservice: tc.cached}, Live: live}
+			f := w.facts()
+			if err := r.readMicroservice(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "questions to the server", live.asked, tc.asked)
+			want(t, "sequence", f.Microservice.Status.Sequence, w.ms.Status.Sequence)
+		})
+	}
+}
+
+// An endpoint on its way out still answers what it has, and is no reason for weight: a
+// release of which nothing else is left counts as one without endpoints.
+func TestServing(t *testing.T) {
+	yes, no := new(true), new(false)
+	for name, tc := range map[string]struct {
+		ready, serving, terminating *bool
+		want                        bool
+	}{
+		"ready":                                 {yes, yes, no, true},
+		"nothing is said":                       {nil, nil, nil, true},
+		"not ready":                             {no, no, no, false},
+		"terminating, and still answering":      {no, yes, yes, false},
+		"terminating":                           {no, no, yes, false},
+		"published although it is not ready":    {yes, no, no, false},
+		"published although it is terminating":  {yes, yes, yes, false},
+		"of a server that knows no terminating": {yes, nil, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: tc.ready, Serving: tc.serving, Terminating: tc.terminating}}
+			want(t, "serving", serving(e), tc.want)
+		})
+	}
+}
+
+// A target port by name is what each release's pods say, so that the next version may
+// listen on another one.
+func TestServerTargetPortByName(t *testing.T) {
+	p := newPlace(t)
+	named := func(number int32) corev1.ContainerPort {
+		return corev1.ContainerPort{Name: "http", ContainerPort: number}
+	}
+	p.microservice(group("1-x", 1, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.pod("a", named(8080))
+	p.pod("b", named(9090))
+	p.policy("shop", p.namespace+".named.example.com", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Ports[0].TargetPort = new(intstr.FromString("http"))
+	})
+	p.eventually("shop", "canary", confirmed("1-x", 1, "a", "b"))
+	for release, number := range map[string]int32{"a": 8080, "b": 9090} {
+		var list discoveryv1.EndpointSliceList
+		service := resources.ReleaseServiceName("shop", "shop", release)
+		if err := server.List(t.Context(), &list, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "slices of "+release, len(list.Items), 1)
+		want(t, "port of "+release, *list.Items[0].Ports[0].Port, number)
+	}
+}

@@ -1,0 +1,42 @@
+package networkpolicy
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// blind is the status of a policy of which nothing can be decided, because nobody sees
+// what it has: what was reported of its traffic still holds.
+func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
+	now := *policy.Status.DeepCopy()
+	now.ObservedGeneration = policy.Generation
+	status.Set(&now.Conditions, policy.Generation, v1alpha1.ConditionAccepted, metav1.ConditionFalse, cause.Reason, cause.Message)
+	status.Stalled(&now.Conditions, policy.Generation, cause.Reason, cause.Message)
+	return now
+}
+
+// forget a policy that is gone, or about to go with all that it owns.
+func (r *Reconciler) forget(policy types.NamespacedName) {
+	r.probes.Forget(policy)
+	r.metrics.forget(policy)
+}
+
+// save writes the status, once and only if it changed, and tells of transitions.
+func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, now v1alpha1.NetworkPolicyStatus) error {
+	before := policy.DeepCopy()
+	policy.Status = now
+	wrote, err := status.Patch(ctx, r.Client, fieldOwner, policy, before, status.AtResourceVersion)
+	if err != nil || !wrote {
+		return client.IgnoreNotFound(err)
+	}
+	r.journal.Wrote(before, policy, r.Now())
+	r.announce(policy, before.Status, now)
+	return nil
+}

@@ -1,0 +1,148 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// literal says whether the host of a row is the same whatever group it leads to.
+func (d *planner) literal(r *Row) bool {
+	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
+}
+
+// settleClaims turns down hosts and listeners that an older policy holds, or another entry:
+// one whose host no group has a say in comes first, then an earlier one. A preview gets no
+// host that such an entry names, whatever the paths and whether it is routed or not: who
+// opens a pull request chooses the name of its branch. The same goes for a host that another
+// policy names and serves, even a younger one, unless the preview has it already: nobody
+// takes a host away that is served. Of two groups that give one host by the same entry, the
+// newer one has it, once that can answer there.
+func (d *planner) settleClaims(rows []*Row) {
+	own, named := map[string]*Row{}, map[string]*Row{}
+	var literal, rest []*Row
+	for _, r := range rows {
+		if !d.literal(r) {
+			rest = append(rest, r)
+			continue
+		}
+		literal, named[r.host] = append(literal, r), cmp.Or(named[r.host], r)
+	}
+	for _, r := range slices.Concat(literal, rest) {
+		host, path := r.holds()
+		if host == "" {
+			continue
+		}
+		if first := named[r.host]; first != nil && !d.literal(r) && preview(r) {
+			r.kept = false
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
+		}
+		what, mend := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
+		if r.listener != "" {
+			what, mend = fmt.Sprintf("the listener of %s.parentRef", r.field), "name another listener"
+		}
+		for _, c := range d.Claims {
+			switch {
+			case c.host == host && c.path == path && !c.younger:
+				r.kept = false
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by networkpolicies.hlnr.io %q, which is older: %s", r.source(), what, c.policy, mend))
+			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.carries(host):
+				r.kept = false
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
+			}
+		}
+		if first := own[host+path]; first != nil {
+			if r.listener == "" {
+				mend += ", or {{.ReleaseGroupName}}"
+			}
+			holder := first.field
+			if first.field == r.field && first.group != nil {
+				// No one is at fault: two groups may have one version for a while, as one that
+				// the specification no longer makes and its heir. Waiting for the host, the heir
+				// would keep the other from closing.
+				if first.reason == "" && r.reason == "" && d.holdsOn(r, first.group) {
+					first, r = r, first
+					own[host+path] = first
+				}
+				r.covered = r.reason == ""
+				holder = fmt.Sprintf("%s for release group %q", first.field, first.group.Name)
+			}
+			r.kept = false
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, holder, mend))
+			continue
+		}
+		if r.reason == "" || r.kept {
+			own[host+path] = r
+		}
+	}
+}
+
+// holdsOn says whether a row keeps a host that a newer group renders as well: a route leads
+// it to the group of the row, and what the newer one runs has no ready endpoint.
+func (d *planner) holdsOn(r *Row, newer *v1alpha1.ReleaseGroup) bool {
+	a := activeOf(newer)
+	return (a == nil || !d.ready(a.VersionedMicroservice)) && d.hostGroup(r.host, r.path) == r.group.Slug
+}
+
+// claimsOf are the claims of policies whose routes could meet the policy's: the hosts that
+// are served for older ones, or are about to be, and those that are served for younger ones
+// as their specification names them. One that is being deleted holds its hosts until it is
+// gone, and its routes with it.
+func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
+	var out []Claim
+	p := f.Policy
+	for i := range others {
+		o := &others[i]
+		if o.UID == p.UID || !f.View.Shares(o) {
+			continue
+		}
+		younger := !Older(o, p)
+		for _, d := range o.Status.Domains {
+			// Who only names a host, and has no route that the Gateway took, holds nothing:
+			// else anybody could keep a host from its owner.
+			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
+			if younger && !(literal && d.Programmed) {
+				continue
+			}
+			if d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady) {
+				path := cmp.Or(d.Path, "/")
+				if strings.HasPrefix(d.URL, "tls://") {
+					path = pathOfTLS
+				}
+				out = append(out, Claim{host: d.Domain, path: path, policy: o.Namespace + "/" + o.Name, literal: literal, younger: younger})
+			}
+		}
+		for _, s := range o.Status.Listeners {
+			i := slices.IndexFunc(o.Spec.Listeners, func(l v1alpha1.Listener) bool { return l.Name == s.Name })
+			if i >= 0 && !younger && (s.Programmed || s.Reason == ReasonPending) {
+				out = append(out, Claim{host: ListenerHost(o, o.Spec.Listeners[i]), policy: o.Namespace + "/" + o.Name})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.host, b.host), cmp.Compare(a.path, b.path))
+	})
+	return slices.Compact(out)
+}
+
+// judgeHosts turns down the hosts that the list of domains does not give to the
+// namespace. By a list that cannot be read it lets in no new host, and takes none
+// away that a route of the policy has.
+func (d *planner) judgeHosts(rows []*Row) {
+	for _, r := range rows {
+		if r.host == "" {
+			continue
+		}
+		if err := d.Owned.refuses(d.Policy.Spec.Domains[r.entry].Domain, r.host); err != nil {
+			r.reason, r.message, r.kept = ReasonDomainNotAllowed, fmt.Sprintf("%s: %v", r.source(), err), false
+		}
+		if d.Owned != nil && d.Owned.Unread != nil && r.reason == "" {
+			r.reason, r.kept = ReasonDomainsUnreadable, d.carries(r.host)
+			r.message = fmt.Sprintf("%s: nobody can say whether %q is allowed in namespace %q: no host is added, and what is served stays, until an administrator mends the list: %v",
+				r.source(), r.host, d.Policy.Namespace, d.Owned.Unread)
+		}
+	}
+}

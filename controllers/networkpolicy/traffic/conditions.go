@@ -1,0 +1,381 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// problem is what keeps a condition from being True.
+type problem struct {
+	reason, message string
+}
+
+// stalls says whether somebody must change the specification or a referent.
+func (p problem) stalls() bool {
+	switch p.reason {
+	case ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, ReasonCertificateNotReady, ReasonListenerNotReady:
+		return false
+	}
+	return true
+}
+
+// classes of the reasons of domains: to which condition they belong.
+var (
+	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
+	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
+)
+
+// conditions sets all conditions of a status whose other fields are done.
+func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
+	generation := r.Policy.Generation
+	spec, refs, traffic := r.specProblem(now), r.refProblem(now), r.trafficProblem(now)
+	set := func(kind string, p *problem, reason, good string) {
+		if p != nil {
+			status.Set(&now.Conditions, generation, kind, metav1.ConditionFalse, p.reason, p.message)
+			return
+		}
+		status.Set(&now.Conditions, generation, kind, metav1.ConditionTrue, reason, good)
+	}
+	set(v1alpha1.ConditionAccepted, spec, v1alpha1.ConditionAccepted, "the specification makes sense")
+	set(v1alpha1.ConditionResolvedRefs, refs, v1alpha1.ConditionResolvedRefs, "all that is named exists")
+	programmed, good := r.programmed(now)
+	if f := r.Microservice; f != nil || traffic != nil {
+		set(v1alpha1.ConditionProgrammed, traffic, programmed, good)
+	}
+	r.nameConflict(now)
+	r.domainShared(now)
+	r.canaryUnmatched(now)
+	r.settingsNotApplied(now)
+	r.serviceAdopted(now)
+	r.providerSwitching(now)
+	first := spec
+	for _, p := range []*problem{refs, traffic} {
+		if first == nil {
+			first = p
+		}
+	}
+	switch {
+	case first == nil:
+		status.Ready(&now.Conditions, generation, programmed, good)
+	case first.stalls():
+		status.Stalled(&now.Conditions, generation, first.reason, first.message)
+	default:
+		status.Reconciling(&now.Conditions, generation, first.reason, first.message)
+	}
+}
+
+// programmed says what is in order, where nothing keeps traffic from flowing.
+func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
+	switch {
+	case r.idle():
+		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", MicroserviceName(r.Policy))
+	case now.Summary.Domains == "" && len(now.Listeners) > 0:
+		message = "the listeners lead to the active releases"
+	case now.Summary.Domains == "" && len(now.Routes) > 0:
+		message = fmt.Sprintf("the rules of %s %q lead to the active releases", now.Routes[0].Kind, now.Routes[0].Name)
+	case now.Summary.Domains == "":
+		message = "the Services lead to the active releases"
+	default:
+		message = fmt.Sprintf("%s domains are programmed", now.Summary.Domains)
+	}
+	return v1alpha1.ConditionProgrammed, message
+}
+
+// idle says that there is nothing to lead to, and need not be: the Microservice has no
+// groups but previews, none of them lives, and it says itself that this is in order. It
+// does so only where its ImagePolicy offers pull requests.
+func (r *reporter) idle() bool {
+	m := r.Microservice
+	if m == nil || m.Status.ObservedGeneration != m.Generation || !meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) {
+		return false
+	}
+	return !slices.ContainsFunc(r.ledger.groups, func(g *v1alpha1.ReleaseGroup) bool { return live(g) || g.Level != v1alpha1.LevelPreview })
+}
+
+func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
+	if p := r.View.Referent(); p != nil && MissingKind(p.Reason) {
+		return &problem{p.Reason, p.Message}
+	}
+	for _, key := range SortedKeys(r.writes.Refused) {
+		if err := r.writes.Refused[key]; err.Reason == status.ReasonInvalid || err.Reason == status.ReasonForbidden || MissingKind(err.Reason) {
+			return &problem{err.Reason, err.Error()}
+		}
+	}
+	return domainProblem(now, specReasons)
+}
+
+func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
+	if r.Microservice == nil {
+		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", MicroserviceName(r.Policy))}
+	}
+	if p := r.View.Referent(); p != nil && slices.Contains(refReasons, p.Reason) {
+		return &problem{p.Reason, p.Message}
+	}
+	if p := domainProblem(now, refReasons); p != nil {
+		return p
+	}
+	return r.adoptedMissing()
+}
+
+func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem {
+	for _, d := range now.Domains {
+		if slices.Contains(reasons, d.Reason) {
+			return &problem{d.Reason, d.Message}
+		}
+	}
+	for _, l := range now.Listeners {
+		if slices.Contains(reasons, l.Reason) {
+			return &problem{l.Reason, l.Message}
+		}
+	}
+	for _, u := range now.Routes {
+		if slices.Contains(reasons, u.Reason) {
+			return &problem{u.Reason, u.Message}
+		}
+	}
+	return nil
+}
+
+// trafficProblem is what keeps traffic from flowing as it should. A group that has
+// no active release yet does not count while another one is served: versions, and
+// previews, come and fail without a change of this policy.
+func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
+	if r.Microservice == nil {
+		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
+			return r.samePast(now)
+		}
+		return &problem{reasonNoMicroservice, fmt.Sprintf("Microservice %q does not exist", MicroserviceName(r.Policy))}
+	}
+	idle := r.idle()
+	serving := idle || slices.ContainsFunc(now.Domains, func(d v1alpha1.DomainStatus) bool { return d.Programmed })
+	for _, d := range now.Domains {
+		if d.Reason == "" || d.Reason == reasonNoCanary || d.Programmed && d.Reason != reasonNoReadyEndpoints || d.Reason == reasonNoActiveRelease && serving {
+			continue
+		}
+		return &problem{d.Reason, d.Message}
+	}
+	for _, l := range now.Listeners {
+		if l.Reason != "" && l.Reason != reasonNoCanary && !(idle && l.Reason == reasonNoActiveRelease) {
+			return &problem{l.Reason, l.Message}
+		}
+	}
+	for _, u := range now.Routes {
+		if u.Reason != "" && !u.Programmed && !(idle && u.Reason == reasonNoActiveRelease) {
+			return &problem{u.Reason, u.Message}
+		}
+	}
+	active := false
+	for _, g := range r.out.groups {
+		report := Find(now.Groups, g.slug)
+		if live(g.group) && activeOf(g.group) != nil {
+			active = true
+			if !g.routed && report.Reason != "" {
+				return &problem{report.Reason, report.Message}
+			}
+		}
+	}
+	if !active && !idle {
+		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", MicroserviceName(r.Policy))}
+	}
+	if p := r.View.Health(); p != nil {
+		return &problem{p.Reason, p.Message}
+	}
+	return nil
+}
+
+// samePast keeps Programmed as it was: without a Microservice nothing is written.
+func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
+	c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed)
+	if c.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return &problem{c.Reason, c.Message}
+}
+
+func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
+	for _, g := range groups {
+		if g.Slug == slug {
+			return g
+		}
+	}
+	return v1alpha1.GroupTraffic{}
+}
+
+// nameConflict names the objects that somebody else has.
+func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
+	var texts []string
+	for _, key := range SortedKeys(r.writes.Refused) {
+		if err := r.writes.Refused[key]; err.Reason == status.ReasonNameConflict {
+			texts = append(texts, err.Error())
+		}
+	}
+	switch {
+	case len(texts) > 0:
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionNameConflict, metav1.ConditionTrue, ReasonNameConflict, strings.Join(texts, "; "))
+	case r.Microservice != nil:
+		status.Remove(&now.Conditions, v1alpha1.ConditionNameConflict)
+	}
+}
+
+// domainShared says that a domain moves between groups without steps (rule 9): the
+// Microservice has none, or the host itself depends on the group. It says so before the
+// first move where it can.
+func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
+	if r.Microservice == nil {
+		return
+	}
+	groups := r.liveGroups()
+	moves := len(groups) > 1 ||
+		len(groups) == 1 && r.Microservice.Spec.UpdateStrategy.Canary != nil && !wholeLevel(groups[0])
+	c := r.Microservice.Spec.UpdateStrategy.Canary
+	steps := c != nil && len(c.Steps) > 0 && !slices.ContainsFunc(groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
+	if moves {
+		for i, d := range r.Policy.Spec.Domains {
+			if d.Release == nil && groupsPolicy(d) == v1alpha1.GroupsNewest && (!steps || templated(d.Domain)) {
+				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
+					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: %s%s", i, d.Domain, mend(d, groups[0]), orWider(groups)))
+				return
+			}
+		}
+	}
+	if moves && !steps {
+		for i, l := range r.Policy.Spec.Listeners {
+			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
+				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
+					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", i, l.Name, orWider(groups)))
+				return
+			}
+		}
+	}
+	if ref := gatewayapi.UserRef(r.Policy); moves && !steps && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", ref.Kind, ref.Name, orWider(groups)))
+		return
+	}
+	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
+}
+
+// orWider advises groups of more versions than those that are there, which their names
+// tell: "1.2.x" can be a part of "1.x", and all but previews a part of one group.
+func orWider(groups []*v1alpha1.ReleaseGroup) string {
+	switch name := groups[0].Name; {
+	case groups[0].PullRequest > 0:
+		return ""
+	case strings.Count(name, ".") > 1:
+		return ", or versioning.groupBy Major or All in the ImagePolicy"
+	default:
+		return ", or versioning.groupBy All in the ImagePolicy"
+	}
+}
+
+// mend of a domain that moves between groups at once.
+func mend(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
+	switch {
+	case templated(d.Domain):
+		return "leave groups.policy Newest out of it"
+	case first.PullRequest > 0:
+		return "use {{.ReleaseGroupName}} in it" // Previews take no steps.
+	}
+	return "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it"
+}
+
+// canaryUnmatched says that a step asks for chosen requests, and no domain says which.
+func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
+	if r.Microservice == nil {
+		return
+	}
+	chooses := slices.ContainsFunc(r.Policy.Spec.Domains, func(d v1alpha1.Domain) bool { return len(d.CanaryMatches) > 0 })
+	for _, row := range r.ledger.rows {
+		if row.Match && row.Status == v1alpha1.ReleaseCanary && !chooses {
+			mend := fmt.Sprintf("set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.Policy.Name)
+			if gatewayapi.UserRef(r.Policy) != nil {
+				mend = "spec.provider.routeRef adds no rule to a route: give the step a weight, or use spec.provider.gateway"
+			}
+			status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched,
+				"the canary's step says match: true, and no request is chosen: "+mend)
+			return
+		}
+	}
+	status.Remove(&now.Conditions, v1alpha1.ConditionCanaryUnmatched)
+}
+
+// settingsNotApplied says which setting has no effect on the routes.
+func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
+	if r.Microservice == nil {
+		return
+	}
+	var routes []providers.Route
+	for _, route := range r.out.Routes {
+		routes = append(routes, route.Route)
+	}
+	if p := r.View.Unapplied(routes); p != nil {
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionSettingsNotApplied, metav1.ConditionTrue, p.Reason, p.Message)
+		return
+	}
+	status.Remove(&now.Conditions, v1alpha1.ConditionSettingsNotApplied)
+}
+
+// serviceAdopted says how far the adoption of the user's Service is.
+func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
+	switch a := r.out.Adoption; {
+	case AdoptedName(r.Policy) == "":
+		status.Remove(&now.Conditions, v1alpha1.ConditionServiceAdopted)
+	case a == nil: // There is no Microservice: all stays as it is.
+	case a.Reason != "":
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
+	case now.Adopted.AdoptedTime == nil:
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("Service %q is being led to the active release", AdoptedName(r.Policy)))
+	default:
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionTrue, ReasonAdopted, fmt.Sprintf("Service %q follows the active release", AdoptedName(r.Policy)))
+	}
+}
+
+// wholeLevel says whether a group is the only one that there will be: with groupBy
+// All it bears the name of its level.
+func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
+	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
+}
+
+// adoptedMissing says that the Service that the policy adopts does not exist; nil: it
+// does, or it adopts none.
+func (r *reporter) adoptedMissing() *problem {
+	if a := r.out.Adoption; a != nil && a.Reason == ReasonAdoptedMissing {
+		return &problem{a.Reason, a.message}
+	}
+	return nil
+}
+
+// providerSwitching says what routes of former providers wait for.
+func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
+	if r.Microservice == nil {
+		return
+	}
+	s := now.ProviderSwitch
+	if s == nil {
+		status.Remove(&now.Conditions, v1alpha1.ConditionProviderSwitching)
+		return
+	}
+	reason, message := reasonReplacing, fmt.Sprintf("the routes of provider %s stay and serve until those of provider %s do: %s", strings.Join(s.From, " and "), now.Provider, cmp.Or(r.out.waits, "they are being written"))
+	if s.ReplacedTime != nil {
+		reason, message = ReasonDraining, fmt.Sprintf("the routes of provider %s stay until %s, for callers that still come to them: spec.drainDelay says how long",
+			strings.Join(s.From, " and "), s.ReplacedTime.Add(r.drain()).UTC().Format(time.RFC3339))
+	}
+	for _, route := range r.out.Former {
+		if err := r.writes.Refused[RouteName(route.Name)]; err != nil {
+			message += "; " + err.Error()
+			break
+		}
+	}
+	status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionProviderSwitching, metav1.ConditionTrue, reason, message)
+}

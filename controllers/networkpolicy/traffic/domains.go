@@ -1,0 +1,383 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+)
+
+// rows renders the domains of the specification, in order, newest group first.
+func (d *planner) rows() []*Row {
+	if ref := gatewayapi.UserRef(d.Policy); ref != nil {
+		return []*Row{d.userRow(ref)}
+	}
+	if !routed(d.Policy) {
+		return nil
+	}
+	var rows []*Row
+	for i, entry := range d.Policy.Spec.Domains {
+		rows = append(rows, d.entryRows(i, entry)...)
+	}
+	d.judgeHosts(rows)
+	rows = d.fit(rows)
+	for i, entry := range d.Policy.Spec.Listeners {
+		rows = append(rows, d.listenerRow(i, entry))
+	}
+	d.keepInvalid(rows)
+	d.keepUnled(rows)
+	d.settleClaims(rows)
+	settleTLS(rows)
+	d.keepSecrets(rows)
+	return rows
+}
+
+// fit leaves as many rows as a status holds. Previews go first, and of these, as of the
+// others, those whose host no live route has, the last ones first: what is served is not
+// taken away for what is new, and nothing but a preview for a preview. One row of those that
+// go stays to tell of it.
+func (d *planner) fit(rows []*Row) []*Row {
+	if len(rows) <= maxRows {
+		return rows
+	}
+	carried := map[string]bool{}
+	for _, route := range d.Live {
+		for _, host := range route.Hostnames {
+			carried[host] = true
+		}
+	}
+	rank := func(r *Row) int {
+		switch {
+		case preview(r) && !carried[r.host]:
+			return 3
+		case preview(r):
+			return 2
+		case !carried[r.host]:
+			return 1
+		}
+		return 0
+	}
+	order := slices.Clone(rows)
+	slices.SortStableFunc(order, func(a, b *Row) int { return cmp.Compare(rank(a), rank(b)) })
+	cut := order[maxRows-1:]
+	var some []string
+	gone := map[*Row]bool{}
+	for i, r := range cut {
+		gone[r] = i > 0
+		if i < 3 {
+			some = append(some, fmt.Sprintf("%q of %s", cmp.Or(r.host, d.Policy.Spec.Domains[r.entry].Domain), r.field))
+		}
+	}
+	if more := len(cut) - len(some); more > 0 {
+		some = append(some, fmt.Sprintf("%d more", more))
+	}
+	told := cut[0]
+	told.group, told.pinned, told.kept = nil, "", false
+	told.reason = reasonTooManyDomains
+	told.message = fmt.Sprintf("spec.domains render to %d hosts, and %d are the most with one to tell of the rest: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
+}
+
+// userRow is the row of the rules in a route of somebody else. Nothing is written to a
+// route that the status does not name yet: else a change of the specification could make
+// it one that nobody remembers.
+func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
+	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
+	if ref.Port != "" {
+		r.port = d.portOf(ref.Port)
+	}
+	as := v1alpha1.Domain{Groups: ref.Groups, Release: ref.Release}
+	out := &r
+	if ref.Release != nil {
+		out = d.pinRow(r, as)
+	} else {
+		out = d.groupRows(r, as)[0]
+	}
+	if missing := d.View.Missing(out.port.Protocol); missing != nil {
+		out.fail(missing.Reason, missing.Message)
+	}
+	if problem := d.View.Unsupported(providers.Route{}); problem != nil {
+		out.fail(problem.Reason, out.field+"."+problem.Message)
+	}
+	if !slices.ContainsFunc(d.Policy.Status.Routes, func(s v1alpha1.RouteStatus) bool { return providers.UserRoute(s.Kind, s.Name) == r.user }) {
+		out.fail(ReasonPending, fmt.Sprintf("%s: the route is being noted in the status", r.field))
+	}
+	if live := d.Live[r.user]; d.Policy.DeletionTimestamp != nil && (live == nil || live.Led == nil) {
+		out.fail(ReasonPending, fmt.Sprintf("%s: the rules have been given back", r.field))
+	}
+	return out
+}
+
+// listenerRow is the row of a listener: that of a domain without a host.
+func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
+	r := Row{
+		entry: i, field: fmt.Sprintf("spec.listeners[%d]", i), listener: entry.Name, claim: ListenerHost(d.Policy, entry),
+		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.Policy, i)},
+	}
+	out := d.releaseRows(r, v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release})[0]
+	// One name for all that it leads to: two routes on one listener would be in each
+	// other's way.
+	out.target = "listener/" + entry.Name
+	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
+		out.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has no protocol TCP or UDP: route it by spec.domains", out.field, out.port.Name))
+	}
+	if missing := d.View.Missing(out.port.Protocol); missing != nil {
+		out.fail(missing.Reason, missing.Message)
+	}
+	return out
+}
+
+func (d *planner) entryRows(i int, entry v1alpha1.Domain) []*Row {
+	base := Row{
+		entry: i, field: fmt.Sprintf("spec.domains[%d]", i), path: entry.Path, port: d.portOf(entry.Port),
+		matches: entry.CanaryMatches, parents: providers.DomainParents(d.Policy, i), recordTTL: entry.RecordTTLSeconds,
+	}
+	if p := base.port.Protocol; base.path == "" && (p == "" || p == v1alpha1.ProtocolHTTP || p == v1alpha1.ProtocolHTTPS) {
+		base.path = "/"
+	}
+	rows := d.releaseRows(base, entry)
+	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
+		for _, r := range rows {
+			r.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has protocol %s, which has no hosts: route it by spec.listeners", base.field, base.port.Name, p))
+		}
+	}
+	if missing := d.View.Missing(base.port.Protocol); missing != nil {
+		for _, r := range rows {
+			r.fail(missing.Reason, missing.Message)
+		}
+	}
+	return rows
+}
+
+func (d *planner) portOf(name string) v1alpha1.NetworkPort {
+	for _, p := range d.Policy.Spec.Ports {
+		if p.Name == name {
+			return p
+		}
+	}
+	return d.Policy.Spec.Ports[0]
+}
+
+// releaseRows are the rows of a domain: one for its version, or those of groups, or of
+// their canaries.
+func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
+	if entry.Release == nil {
+		return d.groupRows(base, entry)
+	}
+	if entry.Release.Status == "" {
+		return []*Row{d.pinRow(base, entry)}
+	}
+	rows := d.groupRows(base, entry)
+	for _, r := range rows {
+		d.leadToCanary(r, entry.Release.WhenAbsent)
+	}
+	return rows
+}
+
+// leadToCanary turns the row of a group into one of its canary: while there is one that
+// has a ready endpoint it gets all, whatever its weight. So does a release from the moment
+// on in which hooks are to try it, before it is the canary.
+func (d *planner) leadToCanary(r *Row, absent v1alpha1.WhenAbsent) {
+	absent = cmp.Or(absent, v1alpha1.AbsentActive)
+	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
+	if r.group == nil {
+		return
+	}
+	if r.newest && r.newer == nil {
+		r.newer = d.tried(r.group)
+	}
+	for _, g := range []*v1alpha1.ReleaseGroup{r.newer, r.group} {
+		if g == nil {
+			continue
+		}
+		if x := triable(g); x != nil && d.ready(x.VersionedMicroservice) {
+			r.pinned = x.VersionedMicroservice
+			return
+		}
+	}
+	if absent == v1alpha1.AbsentNotFound {
+		r.fail(reasonNoCanary, fmt.Sprintf("release group %q has no canary with a ready endpoint: there is no route until it has one", r.group.Name))
+	}
+}
+
+// groupRows are the rows of a domain that leads to groups.
+func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
+	policy := groupsPolicy(entry)
+	candidates := d.liveGroups()
+	var names []string
+	if policy == v1alpha1.GroupsNamed && entry.Groups != nil {
+		names = entry.Groups.Names
+		candidates = named(candidates, names)
+	}
+	if policy == v1alpha1.GroupsEach || policy == v1alpha1.GroupsNamed && templated(entry.Domain) {
+		rows := make([]*Row, 0, len(candidates))
+		for _, g := range candidates {
+			r := base
+			r.target, r.group = "group/"+g.Slug, g
+			if r = d.renderRow(r, entry); r.host != "" || r.reason == reasonInvalidDomain {
+				rows = append(rows, &r)
+			}
+		}
+		missing := d.missingGroups(base, entry, names)
+		return slices.Concat(rows, d.unnamed(base, entry, candidates, missing), missing)
+	}
+	r := base
+	r.shared, r.target = true, "newest"
+	if policy == v1alpha1.GroupsNamed {
+		r.target = "named/" + strings.Join(names, ",")
+	}
+	r.group = d.choose(candidates, d.carriedBy(r, entry))
+	if r.newest = policy == v1alpha1.GroupsNewest && !templated(entry.Domain); r.newest {
+		r.newer = d.comer(r.group)
+	}
+	if r.group == nil && templated(entry.Domain) {
+		return d.missingGroups(base, entry, names)
+	}
+	r = d.renderRow(r, entry)
+	if r.group == nil {
+		r.fail(reasonNoActiveRelease, "there is no release group yet that it could lead to")
+		if policy == v1alpha1.GroupsNamed {
+			r.reason = reasonGroupNotFound
+			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, MicroserviceName(d.Policy))
+		}
+	}
+	return []*Row{&r}
+}
+
+// renderRow fills in the host of a row.
+func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
+	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
+		return r // There is no version to name yet.
+	}
+	if r.listener != "" || r.user != "" {
+		return r
+	}
+	host, err := render(entry.Domain, d.Policy, r.group)
+	if err != nil {
+		mend := "write a host name"
+		if templated(entry.Domain) {
+			mend = "use {{.ReleaseGroupName}}, which always is a DNS label, or shorten the rest"
+		}
+		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, mend))
+		return r
+	}
+	r.host, r.tls = host, d.askedTLS(entry.TLS, r.group)
+	if r.group != nil && activeOf(r.group) == nil {
+		// Not a failure of the row: what is live for the group stays.
+		r.message = fmt.Sprintf("release group %q has no active release yet", r.group.Name)
+	}
+	return r
+}
+
+// missingGroups are rows for names that no group has.
+func (d *planner) missingGroups(base Row, entry v1alpha1.Domain, names []string) []*Row {
+	var rows []*Row
+	for _, name := range names {
+		if len(named(d.liveGroups(), []string{name})) > 0 {
+			continue
+		}
+		r := base
+		r.fail(reasonGroupNotFound, fmt.Sprintf("%s.groups.names: %q is no release group of Microservice %q", base.field, name, MicroserviceName(d.Policy)))
+		rows = append(rows, &r)
+	}
+	return rows
+}
+
+// unnamed are rows of the groups that a domain with a template has led to, and that are not
+// named: they stay while a name fits no group, because it may be theirs.
+func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, g := range d.liveGroups() {
+		r := base
+		r.target, r.group, r.kept = "group/"+g.Slug, g, true
+		if r = d.renderRow(r, entry); r.reason != "" || slices.Contains(candidates, g) || r.host == "" || d.hostGroup(r.host, r.path) != g.Slug {
+			continue
+		}
+		r.fail(missing[0].reason, missing[0].message)
+		rows = append(rows, &r)
+	}
+	return rows
+}
+
+// keepUnled keeps live what a domain or listener has led to, while what it is to lead to
+// instead is not there: its group, or the release of its version. A pin stays to what a pin
+// may serve.
+func (d *planner) keepUnled(rows []*Row) {
+	for _, r := range rows {
+		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable {
+			continue
+		}
+		for _, name := range SortedKeys(d.Live) {
+			route := d.Live[name]
+			g := d.ledger.bySlug[route.Group()]
+			if route.Leaving || g == nil || !live(g) || !d.serves(route, r) {
+				continue
+			}
+			if route.Pinned() {
+				i := slices.IndexFunc(g.Releases, func(x v1alpha1.Release) bool {
+					return servable(&x) && d.backendsOf(route)[x.VersionedMicroservice] > 0
+				})
+				if i < 0 {
+					continue
+				}
+				r.pin, r.pinned = true, g.Releases[i].VersionedMicroservice
+			} else {
+				r.pin = false
+			}
+			r.group, r.kept = g, true
+			break
+		}
+	}
+}
+
+// pinRow is the row of a domain with a version (rule 33): it leads to a release
+// that is active, canary or kept, and never deploys one.
+func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
+	r := base
+	r.pin, r.target = true, "version/"+entry.Release.Version
+	r.group, r.pinned = d.pinned(entry.Release.Version)
+	if r.pinned == "" {
+		if r.listener == "" && r.user == "" {
+			r.host, _ = render(entry.Domain, d.Policy, nil)
+		}
+		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or kept: name one that is, or wait until it is deployed", r.field, entry.Release.Version))
+		return &r
+	}
+	r = d.renderRow(r, entry)
+	if r.reason == "" {
+		r.message = ""
+	}
+	return &r
+}
+
+// keepInvalid keeps live what a domain that renders to no host name has led to
+// until now, if it may have it: bad input takes nothing away.
+func (d *planner) keepInvalid(rows []*Row) {
+	wanted := map[string]bool{}
+	for _, r := range rows {
+		wanted[r.host+r.path] = true
+	}
+	for _, r := range rows {
+		if r.reason != reasonInvalidDomain || r.group == nil {
+			continue
+		}
+		for _, name := range SortedKeys(d.Live) {
+			route := d.Live[name]
+			if route.Leaving || route.Path != r.path || route.Group() != r.group.Slug {
+				continue
+			}
+			for _, host := range route.Hostnames {
+				if !wanted[host+r.path] && !r.kept && d.Owned.refuses(d.Policy.Spec.Domains[r.entry].Domain, host) == nil {
+					r.host, r.kept = host, true
+					wanted[host+r.path] = true
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,488 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// goTo changes the provider, and takes out what the next one cannot have.
+func (w *world) goTo(provider *v1alpha1.NetworkProvider) {
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		if s.Provider = provider; provider == nil {
+			s.Domains = nil
+		}
+	})
+}
+
+func (w *world) splitBy(provider string) string {
+	return splitOfEntry(w.facts(), shopHost, provider)
+}
+
+func (w *world) switching() string { return w.condition(v1alpha1.ConditionProviderSwitching) }
+
+func (w *world) routesBy() string {
+	return strings.Join(providersOf(w.facts()), " ")
+}
+
+// Until the next provider has answered, the routes of the former one follow the ledger,
+// and the group is not confirmed by them: neither a step nor an abort gets stuck in one.
+func TestFormerFollowsUnconfirmed(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.goTo(&byAPISIX)
+	w.pass()
+	want(t, "switching", w.switching(), "True Replacing")
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	for range 3 {
+		w.pass()
+	}
+	want(t, "step by the former", w.splitBy("gateway"), "1.0.0=50 1.1.0=50")
+	want(t, "step by the next", w.splitBy("apisix"), "1.0.0=50 1.1.0=50")
+	want(t, "revision before an answer", w.groupTraffic("1-x").Revision, 1)
+	w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+	}
+	want(t, "abort by the former", w.splitBy("gateway"), "1.0.0=100")
+	w.settle()
+	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
+	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
+}
+
+// The former gateway is waited for as long as it may still answer, so that a canary that
+// it still serves has pods; one that is gone holds nothing up.
+func TestFormerIsWaitedFor(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.goTo(&byNginx)
+	w.settle()
+	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.pass() // It is written to both.
+	w.pass() // The Ingress counts; the former gateway has not answered.
+	want(t, "revision before the former has answered", w.groupTraffic("1-x").Revision, 1)
+	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
+	w.now = w.now.Add(31 * time.Second)
+	w.pass()
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}
+
+// A release that the former route still names is kept.
+func TestFormerKeepsReleases(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.goTo(&byNginx)
+	w.settle()
+	service := newPlanner(w.facts()).ReleaseService("b")
+	// The ledger forgets the release while the former route names it.
+	w.ledger(group("1-x", 2, "a 1.0.0 active 100"))
+	out := Plan(w.facts())
+	want(t, "its Service is deleted", slices.Contains(out.DeleteServices, service), false)
+	w.pass()
+	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
+	w.settle()
+	want(t, "references afterwards", strings.Join(w.groupTraffic("1-x").References, " "), "a")
+	want(t, "its Service is there", w.services[service] != nil, false)
+}
+
+// The drain lasts as long as the policy says, else as long as the Microservice's, and
+// begins anew with each switch.
+func TestDrainOfFormer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy, microservice v1alpha1.Duration
+		drain                time.Duration
+	}{
+		"nothing is said":         {"", "", 30 * time.Second},
+		"by the Microservice":     {"", "90s", 90 * time.Second},
+		"by the policy":           {"10m", "90s", 10 * time.Minute},
+		"never by accident short": {"", "1s", 5 * time.Second},
+		"short on purpose":        {"1s", "90s", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := routedBy(t, byGateway)
+			w.policy.Spec.DrainDelay, w.ms.Spec.UpdateStrategy.DrainDelay = tc.policy, tc.microservice
+			w.goTo(&byNginx)
+			w.settle()
+			want(t, "switching", w.switching(), "True Draining")
+			f := w.facts()
+			_, wake := Status(f, Plan(f), Applied{})
+			want(t, "looked at again", wake, tc.drain)
+			w.now = w.now.Add(tc.drain - time.Millisecond)
+			w.settle()
+			want(t, "routes before the end", w.routesBy(), "gateway ingress")
+			w.now = w.now.Add(time.Millisecond)
+			w.settle()
+			want(t, "routes at the end", w.routesBy(), "ingress")
+			want(t, "switching at the end", w.switching(), "")
+		})
+	}
+	t.Run("anew", func(t *testing.T) {
+		w := routedBy(t, byGateway)
+		w.goTo(&byNginx)
+		w.settle()
+		w.now = w.now.Add(29 * time.Second)
+		w.settle()
+		w.now = w.now.Add(time.Hour) // Nobody looks.
+		w.goTo(&byGateway)
+		w.settle()
+		want(t, "routes half way back", w.routesBy(), "gateway ingress")
+		w.goTo(&byAPISIX)
+		w.settle()
+		want(t, "routes of three", w.routesBy(), "apisix gateway ingress")
+		want(t, "from", strings.Join(w.policy.Status.ProviderSwitch.From, " "), "gateway ingress")
+		w.now = w.now.Add(30 * time.Second)
+		w.settle()
+		want(t, "routes at the end", w.routesBy(), "apisix")
+	})
+	t.Run("broken off", func(t *testing.T) {
+		w := routedBy(t, byNginx)
+		w.goTo(&byGateway)
+		w.settle()
+		w.now = w.now.Add(20 * time.Second)
+		delete(w.gateways, "infra/public")
+		w.settle()
+		want(t, "switching", w.switching(), "True Replacing")
+		w.now = w.now.Add(time.Hour)
+		w.settle()
+		want(t, "routes without the Gateway", w.routesBy(), "gateway ingress")
+		w.gateways["infra/public"] = gateway(80, "HTTP", "")
+		w.settle()
+		want(t, "drains anew", w.policy.Status.ProviderSwitch.ReplacedTime.Time, w.now)
+	})
+}
+
+// What the next provider cannot serve is served by the former one, without limit.
+func TestNextCannotServe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from, to v1alpha1.NetworkProvider
+		cause    func(w *world)
+		mend     func(w *world)
+		message  string
+	}{
+		"no such Gateway": {
+			byNginx, byGateway, func(w *world) { w.gateways = map[string]*gatewayv1.Gateway{} },
+			func(w *world) { w.gateways["infra/public"] = gateway(80, "HTTP", "") }, `Gateway "infra/public" does not exist`,
+		},
+		"no such class": {
+			byGateway, byNginx, func(w *world) { w.classes = nil }, func(w *world) { w.classes = map[string]bool{"nginx": true} }, `IngressClass "nginx" does not exist: create it`,
+		},
+		"no such kind": {
+			byGateway, byAPISIX, func(w *world) { w.lacks = map[string]bool{"ApisixRoute": true} }, func(w *world) { w.lacks = nil }, "ApisixRoute of apisix.apache.org/v2",
+		},
+		"a host that another policy holds": {
+			byGateway, byNginx, func(w *world) { w.claims = []Claim{{host: shopHost, path: "/", policy: "other/older"}} }, func(w *world) { w.claims = nil }, "is held by",
+		},
+		"matches without words": {
+			byGateway, byNginx,
+			func(w *world) {
+				w.change(func(s *v1alpha1.NetworkPolicySpec) {
+					s.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "POST"}}
+				})
+			},
+			func(w *world) {
+				w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = nil })
+			}, "leave out path, method",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := routedBy(t, tc.from)
+			from := ProviderOf(w.policy).Name()
+			tc.cause(w)
+			w.goTo(&tc.to)
+			for range 3 {
+				w.settle()
+				w.now = w.now.Add(time.Hour)
+			}
+			want(t, "what serves", w.splitBy(from), "1.0.0=90 1.1.0=10")
+			want(t, "switching", w.switching(), "True Replacing")
+			ready := slices.IndexFunc(w.policy.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionProviderSwitching })
+			if m := w.policy.Status.Conditions[ready].Message; !strings.Contains(m, tc.message) {
+				t.Errorf("message: %s", m)
+			}
+			if w.condition("Ready") == "True Programmed" {
+				t.Error("it is Ready")
+			}
+			w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+			w.settle()
+			want(t, "an abort reaches what serves", w.splitBy(from), "1.0.0=100")
+			tc.mend(w)
+			w.settle()
+			want(t, "draining", w.switching(), "True Draining")
+			w.now = w.now.Add(time.Hour)
+			w.settle()
+			want(t, "routes", w.routesBy(), ProviderOf(w.policy).Name())
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+		})
+	}
+}
+
+// A manager that begins in the middle knows all that it needs from what is written.
+func TestSwitchAcrossRestarts(t *testing.T) {
+	restart := func(w *world) { w.written = map[string]time.Time{} }
+	w := routedBy(t, byGateway)
+	restart(w)
+	w.goTo(&byNginx)
+	w.pass()
+	restart(w)
+	w.settle()
+	since := w.policy.Status.ProviderSwitch.ReplacedTime
+	w.now = w.now.Add(10 * time.Second)
+	restart(w)
+	w.settle()
+	want(t, "since", w.policy.Status.ProviderSwitch.ReplacedTime.Time, since.Time)
+	w.now = w.now.Add(20 * time.Second)
+	restart(w)
+	w.pass()
+	restart(w)
+	w.settle()
+	want(t, "routes", w.routesBy(), "ingress")
+	want(t, "switch", w.policy.Status.ProviderSwitch == nil, true)
+}
+
+// Services alone: the domains are taken out together with their provider, and are served
+// until their callers have gone over.
+func TestToServicesAndBack(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.lag["shop-1-x"] = "b" // EndpointSlices lag.
+	domains := slices.Clone(w.policy.Spec.Domains)
+	w.goTo(nil)
+	w.settle()
+	want(t, "switching", w.switching(), "True Replacing")
+	want(t, "split of what cannot be split any more", w.splitBy("gateway"), "1.0.0=100")
+	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
+	delete(w.lag, "shop-1-x")
+	w.settle()
+	want(t, "switching", w.switching(), "True Draining")
+	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.settle()
+	want(t, "promotion", w.splitBy("gateway"), "1.1.0=100")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+	w.now = w.now.Add(time.Minute)
+	w.settle()
+	want(t, "routes", len(w.routes), 0)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = &byGateway, domains })
+	w.settle()
+	want(t, "switching back", w.switching(), "")
+	want(t, "split", w.splitOf(shopHost), "1.1.0=100")
+}
+
+// A host that is taken out together with the provider goes at once, the others drain.
+func TestHostTakenOutWithItsProvider(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "also.example.com"})
+	})
+	w.settle()
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = &byNginx, s.Domains[:1] })
+	w.settle()
+	d := newPlanner(w.facts())
+	want(t, "the other host", splitOfEntry(d.Observed, "also.example.com", "gateway"), "")
+	want(t, "the host that stays", w.splitBy("gateway"), "1.0.0=90 1.1.0=10")
+}
+
+// The routes of a group that closes go at once, also those of a former provider.
+func TestGroupClosesDuringSwitch(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.goTo(&byNginx)
+	w.settle()
+	g := group("1-x", 2, "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0")
+	g.Phase = v1alpha1.GroupClosing
+	w.ledger(g)
+	w.settle()
+	want(t, "routes", w.routesBy(), "")
+	want(t, "references", len(w.groupTraffic("1-x").References), 0)
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}
+
+// So does that of a shared domain, where no other group can be led to yet.
+func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Domain = "shop.example.com" })
+	w.settle()
+	w.classes = nil
+	w.goTo(&byNginx)
+	w.settle()
+	want(t, "routes", w.routesBy(), "gateway ingress")
+	g := group("1-x", 2, "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0")
+	g.Phase = v1alpha1.GroupClosing
+	w.ledger(group("2-x", 1, "c 2.0.0 pending 0"), g)
+	w.settle()
+	want(t, "routes of a group that closes", w.routesBy(), "")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}
+
+// What the API server no longer knows is left behind by nobody.
+func TestFormerKindTakenAway(t *testing.T) {
+	w := routedBy(t, byAPISIX)
+	w.goTo(&byGateway)
+	w.settle()
+	w.others, w.lacks = map[string]client.Object{}, map[string]bool{"ApisixRoute": true}
+	w.settle()
+	want(t, "switching", w.switching(), "")
+	want(t, "Ready", w.condition("Ready"), "True Programmed")
+	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.settle()
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}
+
+// What serves, filters, timeouts, TLS and annotations of others stay on the routes that
+// are only led on; and what does not change is not written.
+func TestFormerStaysAsItIs(t *testing.T) {
+	t.Run("gateway", func(t *testing.T) {
+		w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+		w.ready["a"], w.ready["b"] = 1, 1
+		w.policy.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{ReplacePrefixMatch: "/v1"}}}
+		w.policy.Spec.Timeouts = &v1alpha1.RouteTimeouts{Request: "5s"}
+		w.settle()
+		w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Timeouts = &byNginx, nil })
+		before := maps.Clone(w.routes)
+		w.pass()
+		want(t, "written at once", mustJSON(w.routes), mustJSON(before))
+		g := group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50")
+		w.ledger(g)
+		w.settle()
+		for name, route := range w.routes {
+			was, is := before[name].Spec, route.Spec
+			want(t, "split", w.splitBy("gateway"), "1.0.0=50 1.1.0=50")
+			want(t, "parents", mustJSON(is.ParentRefs), mustJSON(was.ParentRefs))
+			want(t, "filters", mustJSON(is.Rules[0].Filters), mustJSON(was.Rules[0].Filters))
+			want(t, "timeouts", mustJSON(is.Rules[0].Timeouts), mustJSON(was.Rules[0].Timeouts))
+		}
+	})
+	t.Run("ingress", func(t *testing.T) {
+		w := routedBy(t, byNginx)
+		main := func() *networkingv1.Ingress {
+			for name, o := range w.others {
+				if !strings.HasSuffix(name, "-canary") {
+					return o.(*networkingv1.Ingress)
+				}
+			}
+			return nil
+		}
+		main().Annotations["cert-manager.io/cluster-issuer"] = "letsencrypt"
+		main().Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{shopHost}, SecretName: "tls"}}
+		w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+		w.others = maps.Clone(w.others)
+		w.goTo(&byGateway)
+		w.settle()
+		want(t, "objects after the abort", len(w.others), 1)
+		w.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+		w.settle()
+		want(t, "objects of a canary", len(w.others), 2) // The prefix is known from the first.
+		want(t, "split", w.splitBy("ingress"), "1.0.0=50 1.1.0=50")
+		want(t, "annotation of another", main().Annotations["cert-manager.io/cluster-issuer"], "letsencrypt")
+		want(t, "TLS", main().Spec.TLS[0].SecretName, "tls")
+		want(t, "class", *main().Spec.IngressClassName, "nginx")
+	})
+	t.Run("plain ingress", func(t *testing.T) {
+		w := routedBy(t, byPlain)
+		w.goTo(&byGateway)
+		w.settle()
+		want(t, "split of what cannot be split", w.splitBy("ingress"), "1.0.0=100")
+		want(t, "split", w.splitBy("gateway"), "1.0.0=90 1.1.0=10")
+	})
+}
+
+// What the former route cannot be told is said, and holds nothing up: what it names is
+// kept by that.
+func TestFormerIsRefused(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.goTo(&byNginx)
+	w.settle()
+	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	f := w.facts()
+	out := Plan(f)
+	refused := map[string]*status.Error{}
+	for _, route := range out.Former {
+		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is full"))
+	}
+	out.Routes = nil // They are written already.
+	now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: refused})
+	want(t, "references", strings.Join(Find(now.Groups, "1-x").References, " "), "a b")
+	for _, c := range now.Conditions {
+		if c.Type == v1alpha1.ConditionProviderSwitching && !strings.Contains(c.Message, "the quota is full") {
+			t.Errorf("message: %s", c.Message)
+		}
+	}
+}
+
+// The Ingress of a host changes in place, whatever it leads to and how: a second one for
+// the same host and path may be refused.
+func TestIngressChangesInPlace(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.NetworkPolicySpec){
+		"matches": func(s *v1alpha1.NetworkPolicySpec) {
+			s.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "shop"}}}}
+		},
+		"port": func(s *v1alpha1.NetworkPolicySpec) {
+			s.Ports = append(s.Ports, v1alpha1.NetworkPort{Name: "other", Port: 81})
+			s.Domains[0].Port = "other"
+		},
+		"groups": func(s *v1alpha1.NetworkPolicySpec) {
+			s.Domains[0].Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}
+		},
+		"a pin": func(s *v1alpha1.NetworkPolicySpec) {
+			s.Domains[0].Release = &v1alpha1.DomainRelease{Version: "1.0.0"}
+		},
+		"a second host": func(s *v1alpha1.NetworkPolicySpec) {
+			s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "a.example.com", Port: "http"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := routedBy(t, byNginx)
+			w.change(func(s *v1alpha1.NetworkPolicySpec) {
+				s.Domains = []v1alpha1.Domain{{Domain: shopHost, Port: "http"}}
+			})
+			w.settle()
+			before := SortedKeys(w.others)
+			w.change(change)
+			for range 4 {
+				w.pass()
+				hosts := map[string]int{}
+				for name, o := range w.others {
+					if !strings.HasSuffix(name, "-canary") {
+						for _, rule := range o.(*networkingv1.Ingress).Spec.Rules {
+							hosts[rule.Host]++
+						}
+					}
+				}
+				for host, n := range hosts {
+					if n > 1 {
+						t.Fatalf("%d Ingresses have host %s", n, host)
+					}
+				}
+			}
+			if w.others[before[0]] == nil {
+				t.Errorf("Ingress %s was replaced by %v", before[0], SortedKeys(w.others))
+			}
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+			want(t, "domains", fmt.Sprint(len(w.policy.Status.Domains)), fmt.Sprint(len(w.policy.Spec.Domains)))
+		})
+	}
+}
+
+// A host that is to be served by TLS is replaced when its certificate is there.
+func TestFormerServesUntilTheCertificateIsReady(t *testing.T) {
+	w := routedBy(t, byNginx)
+	w.uncertain = map[string]string{"shop-tls": "Issuing"}
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Provider = &byGateway
+		s.Domains[0].TLS = &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "shop-tls", IssuerRef: &v1alpha1.IssuerReference{Name: "a"}}
+	})
+	w.settle()
+	want(t, "switching", w.switching(), "True Replacing")
+	w.now = w.now.Add(time.Hour)
+	w.settle()
+	want(t, "routes without the certificate", w.routesBy(), "gateway ingress")
+	w.uncertain = nil
+	w.settle()
+	want(t, "switching with it", w.switching(), "True Draining")
+}

@@ -1,0 +1,294 @@
+package traffic
+
+import (
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// obsolete decides what is deleted. A route goes only when the hosts that are still
+// wanted are accepted elsewhere, or when one of its hosts is not allowed; a Service goes
+// only when its release has no row and no written object names it.
+func (d *planner) obsolete(out *Decision) {
+	out.held = map[string]*Row{}
+	wanted := map[string]*RouteDecision{}
+	byHost := map[string][]*RouteDecision{}
+	for _, r := range out.Routes {
+		wanted[r.Name] = r
+		for _, host := range r.Hostnames {
+			byHost[host] = append(byHost[host], r)
+		}
+	}
+	refused := map[string]bool{}
+	for _, r := range out.rows {
+		if r.reason == ReasonDomainNotAllowed && r.group != nil {
+			refused[r.group.Slug+"/"+r.host] = true
+		}
+	}
+	vanished := d.vanished()
+	named := map[string]bool{}
+	for _, r := range slices.Concat(out.Routes, out.Former) {
+		for _, service := range r.services() {
+			named[service] = true
+		}
+	}
+	kept := map[string]bool{}
+	for _, r := range out.Former {
+		kept[r.Name] = !d.drained(out)
+	}
+	for _, name := range SortedKeys(d.Live) {
+		route := d.Live[name]
+		for _, service := range route.Services {
+			named[service] = true
+		}
+		if wanted[name] != nil || route.Leaving || route.User && route.Led == nil {
+			continue
+		}
+		if d.forbidden(route) || slices.ContainsFunc(route.Hostnames, func(host string) bool { return refused[route.Group()+"/"+host] }) {
+			out.DeleteRoutes = append(out.DeleteRoutes, name)
+			continue
+		}
+		if vanished[route.Group()] {
+			continue
+		}
+		if d.former(route) {
+			if r := d.stuck(out.rows, route); r != nil {
+				out.held[name] = r
+			} else if !kept[name] {
+				out.DeleteRoutes = append(out.DeleteRoutes, name)
+			}
+			continue
+		}
+		replaced := true
+		for _, host := range route.Hostnames {
+			// Whatever the path: one that was edited is a route that goes and one that comes.
+			for _, by := range byHost[host] {
+				replaced = replaced && d.verdict(by).Accepted
+			}
+		}
+		if r := d.stuck(out.rows, route); r != nil {
+			out.held[name] = r
+		} else if replaced {
+			out.DeleteRoutes = append(out.DeleteRoutes, name)
+			continue
+		}
+		if r := d.follows(route, out); r != nil {
+			out.Former = append(out.Former, r)
+		}
+	}
+	keep := map[string]bool{}
+	for _, s := range out.Services {
+		keep[s.Name] = true
+	}
+	selected := d.referenced()
+	for _, name := range SortedKeys(d.Services) {
+		s := d.Services[name]
+		if keep[name] || named[name] || s.DeletionTimestamp != nil {
+			continue
+		}
+		if OfRelease(s) && selected[s.Spec.Selector[v1alpha1.LabelRelease]] || !OfRelease(s) && vanished[s.Labels[v1alpha1.LabelGroup]] {
+			continue
+		}
+		if name == d.Policy.Name && len(d.ledger.groups) == 0 {
+			continue
+		}
+		out.DeleteServices = append(out.DeleteServices, name)
+	}
+}
+
+// stuck is a row that asks for a host of a live route in a way that the provider cannot
+// route; nil: none. What is live stays then, as long as its group does: bad input takes
+// nothing away.
+func (d *planner) stuck(rows []*Row, route *providers.Live) *Row {
+	if g := d.ledger.bySlug[route.Group()]; g == nil || !live(g) {
+		return nil
+	}
+	for _, r := range rows {
+		if r.user != "" && r.reason != "" && !r.kept {
+			return r
+		}
+		switch r.reason {
+		case ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, ReasonNotSupported:
+			if slices.Contains(route.Hostnames, r.host) {
+				return r
+			}
+		case reasonDomainConflict:
+			if slices.Contains(route.Hostnames, r.host) && !d.taken(rows, r.host, route.Path) {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// taken says whether another policy holds a host and path, or a row has them.
+func (d *planner) taken(rows []*Row, host, path string) bool {
+	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) }) ||
+		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
+}
+
+// follows leads a live route that stays, although no row asks for it, to what its group is
+// led to: a canary that is taken back must be taken back there too. One on its way to a
+// newer group stays on it, as long as its hosts do. One that is not begins no such way: the
+// newer group would have traffic that no confirmed route gives it. Nil: it is so already, or
+// nothing of the group can answer.
+func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
+	if r, ok := d.followsCanary(route, out); ok {
+		return r
+	}
+	i := slices.IndexFunc(out.groups, func(g *groupDecision) bool { return g.slug == route.Group() })
+	if i < 0 {
+		return nil
+	}
+	g := out.groups[i]
+	if m := d.onItsWay(route, out); m != nil {
+		g = m
+	}
+	if len(g.weights) == 0 {
+		return nil
+	}
+	stray := slices.ContainsFunc(d.releasesOf(route.Services), func(release string) bool {
+		return g.weights[release] == 0 && release != g.matched && release != g.mirrored
+	})
+	if !stray && maps.Equal(d.backendsOf(route), g.weights) {
+		return nil
+	}
+	if r := d.carry(out, route, nil, map[string]*groupDecision{g.slug: g}); len(r.Objects) > 0 {
+		return r
+	}
+	return nil
+}
+
+// followsCanary does so for a route of a canary's domain whose canary has become ready since: clients of that domain
+// are to see no other release while another route replaces it. ok is false for a route of anything else.
+func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
+	rows := d.wantedBy(route, out.rows)
+	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
+		return nil, false
+	}
+	if slices.Equal(d.releasesOf(route.Services), []string{rows[0].pinned}) {
+		return nil, true
+	}
+	groups := map[string]*groupDecision{}
+	for _, g := range out.groups {
+		groups[g.slug] = g
+	}
+	if r := d.carry(out, route, rows, groups); len(r.Objects) > 0 {
+		return r, true
+	}
+	return nil, true
+}
+
+// onItsWay is the split between the group of a live route that stays and the newer one to
+// which it is on its way. Nil: it gives that one nothing, or one of its hosts is to go no
+// further, by a route that is to replace it.
+func (d *planner) onItsWay(route *providers.Live, out *Decision) *groupDecision {
+	for way, m := range out.moves { // A group has one that comes.
+		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
+			of := d.ledger.groupOf[name]
+			return of != nil && of.Slug == way.to
+		}) {
+			continue
+		}
+		for _, by := range out.Routes {
+			if samePath(by.Path, route.Path) && slices.ContainsFunc(by.rows, func(r *Row) bool {
+				return slices.Contains(route.Hostnames, r.host) && (r.newer == nil || r.newer.Slug != way.to)
+			}) {
+				return nil
+			}
+		}
+		return m
+	}
+	return nil
+}
+
+// forbiddenRoutes are what goes even where nothing else is decided.
+func (d *planner) forbiddenRoutes() []string {
+	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Leaving || !d.forbidden(d.Live[name]) })
+}
+
+// vanished are groups that live objects carry and the ledger does not know. A group
+// leaves by its phase Closing, in which its routes go; one that is simply not there
+// belongs to a ledger that was made anew. Its objects stay until some group has an
+// active release that answers.
+func (d *planner) vanished() map[string]bool {
+	for _, g := range d.liveGroups() {
+		if a := activeOf(g); a != nil && d.ready(a.VersionedMicroservice) {
+			return nil
+		}
+	}
+	out := map[string]bool{}
+	consider := func(slug string) {
+		if slug != "" && d.ledger.bySlug[slug] == nil {
+			out[slug] = true
+		}
+	}
+	for _, s := range d.Services {
+		consider(s.Labels[v1alpha1.LabelGroup])
+	}
+	for _, r := range d.Live {
+		consider(r.Group())
+	}
+	return out
+}
+
+// referenced are the releases that the last report named, and those that live
+// Services of groups select.
+func (d *planner) referenced() map[string]bool {
+	out := map[string]bool{}
+	for _, g := range d.Policy.Status.Groups {
+		for _, name := range g.References {
+			out[name] = true
+		}
+	}
+	for _, s := range d.Services {
+		if !OfRelease(s) {
+			out[s.Spec.Selector[v1alpha1.LabelRelease]] = true
+		}
+	}
+	out[d.Selected(AdoptedName(d.Policy))] = true
+	return out
+}
+
+// liveObject is the live one of a route's objects that has the kind and name of want;
+// nil: there is none.
+func LiveObject(live *providers.Live, want client.Object) client.Object {
+	if live == nil {
+		return nil
+	}
+	for _, o := range live.Objects {
+		if o.GetName() == want.GetName() && o.GetObjectKind().GroupVersionKind().GroupKind() == want.GetObjectKind().GroupVersionKind().GroupKind() {
+			return o
+		}
+	}
+	return nil
+}
+
+// surplus are the live objects of routes that go, and those that a route which stays
+// no longer consists of. What was made last goes first.
+func Surplus(f *Observed, out *Decision) []client.Object {
+	var gone []client.Object
+	for _, name := range out.DeleteRoutes {
+		if f.Live[name].User {
+			continue // It is given back.
+		}
+		gone = append(gone, f.Live[name].Objects...)
+	}
+	for _, route := range slices.Concat(out.Routes, out.Former) {
+		live := f.Live[route.Name]
+		if live == nil || live.User || len(route.Objects) == 0 {
+			continue // It is new, or does not change.
+		}
+		for _, o := range live.Objects {
+			if !slices.ContainsFunc(route.Objects, func(want client.Object) bool { return LiveObject(live, want) == o }) {
+				gone = append(gone, o)
+			}
+		}
+	}
+	slices.Reverse(gone)
+	return gone
+}

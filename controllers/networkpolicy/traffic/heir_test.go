@@ -1,0 +1,150 @@
+package traffic
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+const versionHost = "3.0.0.example.com"
+
+// groupBy is changed, and the group that is not made any more and its heir run the same
+// version, so that the domain of both has one host. It is served all the time, moves to the
+// heir, and the other group closes.
+func TestExcludedGroupLeavesItsHostToItsHeir(t *testing.T) {
+	for name, way := range map[string]struct {
+		schemes []string // "": by major version
+		heir    string
+	}{
+		"to one group":             {[]string{"", "all"}, "release"},
+		"to groups":                {[]string{"all", ""}, "3-x"},
+		"to finer groups":          {[]string{"", "minor"}, "3-0-x"},
+		"to coarser groups":        {[]string{"minor", ""}, "3-x"},
+		"there and back":           {[]string{"", "all", ""}, "3-x"},
+		"twice before it is taken": {[]string{"", "minor", "all"}, "release"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair()
+			p.spec.MinimumAvailable, p.scheme = 1, way.schemes[0]
+			n := p.policy("shop")
+			n.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.Version}}.example.com"}}
+			p.push("3.0.0")
+			p.run(time.Minute)
+			for _, scheme := range way.schemes[1:] {
+				p.regroup(scheme)
+				for range 3 {
+					p.plan(0)
+					p.pods()
+					p.pass("shop", 0)
+					hostIsServed(t, n)
+				}
+			}
+			for range 120 {
+				p.plan(0)
+				p.pods()
+				p.pass("shop", 0)
+				hostIsServed(t, n)
+				p.accept("shop")
+				p.advance(time.Second)
+			}
+			if p.epilogue(); p.err != nil {
+				t.Fatalf("%v\n%s", p.err, p.told())
+			}
+			var groups []string
+			for _, g := range p.ledger.Groups {
+				groups = append(groups, g.Slug)
+			}
+			if !slices.Equal(groups, []string{way.heir}) {
+				t.Fatalf("groups are %v, want %s alone\n%s", groups, way.heir, p.told())
+			}
+			for _, d := range n.policy.Status.Domains {
+				want(t, d.Domain+" is served for", d.Group+" "+d.Reason, way.heir+" ")
+			}
+		})
+	}
+}
+
+// hostIsServed asks that a gateway serves the host by a route that is there.
+func hostIsServed(t *testing.T, n *front) {
+	t.Helper()
+	for _, s := range n.serves {
+		if !s.deleted && slices.Contains(s.hosts, versionHost) {
+			return
+		}
+	}
+	t.Errorf("no route serves %s: %s", versionHost, mustJSON(n.policy.Status))
+}
+
+// Of two groups that run one version, one has the host of both. Nothing of the other waits for
+// it, and it has it when the first goes, or when that is not ready for it yet: without a
+// moment in which no route has it, and the pods of the first are named until then.
+func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
+	of := func(slug, name string, revision int64) v1alpha1.ReleaseGroup {
+		return group(slug, revision, name+" 3.0.0 active 100")
+	}
+	closing := group("3-x", 5, "a 3.0.0 deprecated 0")
+	closing.Phase = v1alpha1.GroupClosing
+	for name, heirFirst := range map[string]bool{"the heir is the newer group": true, "the heir is the older group": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, of("3-x", "a", 1))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.Version}}.example.com"}}
+			w.ready["a"] = 1
+			w.settle()
+			groups := []v1alpha1.ReleaseGroup{of("3-x", "a", 1), of("heir", "b", 2)}
+			if heirFirst {
+				slices.Reverse(groups)
+			}
+			w.ledger(groups...)
+			for range 6 {
+				w.pass()
+				w.accept()
+				want(t, "served while the heir has no endpoint", releasesOfHost(w), "a")
+			}
+			w.ready["b"] = 1
+			for range 6 {
+				w.pass()
+				if releasesOfHost(w) == "" {
+					t.Fatal("no route has the host")
+				}
+				w.accept()
+			}
+			w.settle()
+			for slug, revision := range map[string]int64{"3-x": 1, "heir": 2} {
+				if got := w.groupTraffic(slug); got.Revision != revision || got.Reason != "" {
+					t.Errorf("group %s is at %d of %d: %s %s", slug, got.Revision, revision, got.Reason, got.Message)
+				}
+			}
+			want(t, "condition Accepted", w.condition(v1alpha1.ConditionAccepted), "False "+reasonDomainConflict)
+			groups[slices.IndexFunc(groups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == "3-x" })] = closing
+			w.ledger(groups...)
+			if !heirFirst {
+				for range 3 {
+					w.pass() // The gateway does not answer on what is written.
+					if got := w.groupTraffic("3-x"); got.Revision == 5 || !slices.Contains(got.References, "a") {
+						t.Errorf("confirmed at %d with references %v, and the gateway serves a", got.Revision, got.References)
+					}
+				}
+			}
+			w.settle()
+			want(t, "at the end", releasesOfHost(w), "b")
+			want(t, "confirmed", w.groupTraffic("3-x").Revision, 5)
+			want(t, "condition Accepted", w.condition(v1alpha1.ConditionAccepted), "True Accepted")
+		})
+	}
+}
+
+// releasesOfHost are the releases that routes lead the host to, one by one; "" where no route
+// has it.
+func releasesOfHost(w *world) (out string) {
+	d := newPlanner(w.facts())
+	for _, name := range SortedKeys(d.Live) {
+		if slices.Contains(d.Live[name].Hostnames, versionHost) {
+			for _, r := range SortedKeys(d.backendsOf(d.Live[name])) {
+				out += r
+			}
+		}
+	}
+	return out
+}

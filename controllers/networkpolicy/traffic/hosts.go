@@ -1,0 +1,175 @@
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+)
+
+var (
+	fieldPattern = regexp.MustCompile(`\{\{ ?\.([A-Za-z]+) ?\}\}`)
+	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
+)
+
+// hosts are all that routes of the policy may have, and its listeners in the same form: what
+// its entries render to, whatever group they are for, and what live routes have. A decision
+// asks for no other.
+func Hosts(f *Observed) []string {
+	if !routed(f.Policy) || gatewayapi.UserRef(f.Policy) != nil || f.Microservice == nil {
+		return nil
+	}
+	out := map[string]bool{}
+	groups := []*v1alpha1.ReleaseGroup{nil}
+	for i := range f.Microservice.Status.ReleaseGroups {
+		if g := &f.Microservice.Status.ReleaseGroups[i]; live(g) {
+			groups = append(groups, g)
+		}
+	}
+	for _, entry := range f.Policy.Spec.Domains {
+		for _, g := range groups {
+			if host, err := render(entry.Domain, f.Policy, g); err == nil {
+				out[host] = true
+			}
+		}
+	}
+	for _, l := range f.Policy.Spec.Listeners {
+		out[ListenerHost(f.Policy, l)] = true
+	}
+	for _, route := range f.Live {
+		for _, host := range route.Hostnames {
+			out[host] = true
+		}
+	}
+	return SortedKeys(out)
+}
+
+// templated says whether a domain holds a field of the group.
+func templated(domain string) bool { return groupFields.MatchString(domain) }
+
+// groupsPolicy of a domain, its default included.
+func groupsPolicy(d v1alpha1.Domain) v1alpha1.GroupsPolicy {
+	switch {
+	case d.Groups != nil:
+		return d.Groups.Policy
+	case templated(d.Domain):
+		return v1alpha1.GroupsEach
+	}
+	return v1alpha1.GroupsNewest
+}
+
+// render fills the fields of a domain for a group, which may be nil.
+func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
+	host, err := fill(domain, p, g)
+	if err != nil {
+		return "", err
+	}
+	return host, checkHost(host)
+}
+
+// fill fills the fields of a template for a group, which may be nil.
+func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
+	ms := MicroserviceName(p)
+	values := map[string]string{"Name": p.Name, "Microservice": ms, "Namespace": p.Namespace}
+	if g != nil {
+		values["ReleaseGroupName"], values["StreamName"], values["FullName"] = g.Slug, g.Name, ms+"-"+g.Slug
+		if g.PullRequest > 0 {
+			values["Number"] = strconv.FormatInt(g.PullRequest, 10)
+		}
+		if a := activeOf(g); a != nil {
+			values["Version"] = a.SemVer.Version
+		}
+	}
+	var missing string
+	text := fieldPattern.ReplaceAllStringFunc(template, func(field string) string {
+		name := fieldPattern.FindStringSubmatch(field)[1]
+		value, ok := values[name]
+		if !ok && missing == "" {
+			missing = name
+		}
+		return value
+	})
+	if missing != "" {
+		return "", fmt.Errorf("field {{.%s}} has no value here", missing)
+	}
+	return text, nil
+}
+
+// checkHost says what keeps text from being the host name of a route.
+func checkHost(host string) error {
+	name, wildcard := strings.CutPrefix(host, "*.")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return fmt.Errorf("%q is an address, not a host name", host)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(host) > validation.DNS1123SubdomainMaxLength {
+		return fmt.Errorf("%q is no host name in lower-case letters, digits, '-' and '.' of at most 253 characters", host)
+	}
+	if wildcard && !strings.Contains(name, ".") && name == "" {
+		return fmt.Errorf("%q is no host name", host)
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if len(label) > validation.DNS1123LabelMaxLength {
+			return fmt.Errorf("label %q of %q has more than 63 characters", label, host)
+		}
+	}
+	return nil
+}
+
+func (d *planner) hostGroup(host, path string) string {
+	for _, name := range SortedKeys(d.Live) {
+		route := d.Live[name]
+		if !route.Leaving && route.Path == path && slices.Contains(route.Hostnames, host) {
+			return route.Group()
+		}
+	}
+	return ""
+}
+
+// refuses says why a host that a domain became is not allowed; nil: it is, or nobody
+// can say.
+func (o *Ownership) refuses(domain, host string) error {
+	switch {
+	case o == nil || o.Unread != nil:
+		return nil
+	case templated(domain):
+		return o.Hosts.Rendered(host)
+	}
+	return o.Hosts.Literal(host)
+}
+
+// carries says whether any live route of the policy has a host.
+func (d *planner) carries(host string) bool {
+	for _, route := range d.Live {
+		if slices.Contains(route.Hostnames, host) {
+			return true
+		}
+	}
+	return false
+}
+
+// forbidden says whether a live route has a host that no domain of the namespace may
+// become. Such a route is never kept for the sake of its other hosts.
+func (f *Observed) forbidden(route *providers.Live) bool {
+	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.Owned.refuses(host, host) != nil })
+}
+
+// withdrawn is the report of domains when no Microservice says what they become:
+// those whose routes go hold their hosts no longer.
+func (f *Observed) withdrawn(reported []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
+	for i := range reported {
+		d := &reported[i]
+		if err := f.Owned.refuses(d.Domain, d.Domain); err != nil && d.URL != "" {
+			d.Programmed, d.Backends = false, nil
+			d.Reason, d.Message = ReasonDomainNotAllowed, err.Error()
+		}
+	}
+	return reported
+}

@@ -1,0 +1,70 @@
+package traffic
+
+import (
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// TestNoPreviews: a Microservice of previews alone has nothing to lead to while no pull
+// request is open, and says so itself. Then that is no fault of its policy.
+func TestNoPreviews(t *testing.T) {
+	preview := func(phase v1alpha1.GroupPhase) v1alpha1.ReleaseGroup {
+		g := group("feature-1", 1)
+		g.Level, g.Phase = v1alpha1.LevelPreview, phase
+		return g
+	}
+	for name, test := range map[string]struct {
+		groups   []v1alpha1.ReleaseGroup
+		ready    bool // the Microservice is
+		observed bool // and speaks of its present specification
+		domain   string
+		want     string
+	}{
+		"no group":              {ready: true, observed: true, want: "True NoPreviews"},
+		"a domain of the whole": {ready: true, observed: true, domain: "shop.example.com", want: "True NoPreviews"},
+		"closing":               {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupClosing)}, ready: true, observed: true, want: "True NoPreviews"},
+		"expired":               {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupExpired)}, ready: true, observed: true, want: "True NoPreviews"},
+		"begins":                {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupLive)}, ready: true, observed: true, want: "False NoActiveRelease"},
+		"no version yet":        {observed: true, want: "False NoActiveRelease"},
+		"another specification": {ready: true, want: "False NoActiveRelease"},
+		"versions went":         {groups: []v1alpha1.ReleaseGroup{{Slug: "1-x", Phase: v1alpha1.GroupClosing}}, ready: true, observed: true, want: "False NoActiveRelease"},
+		"a wrong domain":        {ready: true, observed: true, domain: "no host.example.com", want: "False InvalidDomain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.groups...)
+			if test.domain != "" {
+				w.policy.Spec.Domains[0].Domain = test.domain
+			}
+			w.ms.Generation, w.ms.Status.ObservedGeneration = 2, 1
+			if test.observed {
+				w.ms.Status.ObservedGeneration = 2
+			}
+			if test.ready {
+				status.Ready(&w.ms.Status.Conditions, w.ms.Status.ObservedGeneration, "Succeeded", "")
+			}
+			w.settle()
+			want(t, "ready", w.condition("Ready"), test.want)
+		})
+	}
+}
+
+// TestPreviewsComeAndGo: the policy follows.
+func TestPreviewsComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	status.Ready(&w.ms.Status.Conditions, 0, "Succeeded", "")
+	w.settle()
+	want(t, "before", w.condition("Ready"), "True NoPreviews")
+	g := group("feature-1", 1, "a abc active 100")
+	g.Level = v1alpha1.LevelPreview
+	w.ready["a"] = 1
+	w.ledger(g)
+	w.settle()
+	want(t, "open", w.condition("Ready"), "True Programmed")
+	g.Phase, g.Releases = v1alpha1.GroupClosing, nil
+	w.ledger(g)
+	w.settle()
+	want(t, "closed", w.condition("Ready"), "True NoPreviews")
+	want(t, "routes", len(w.routes), 0)
+}

@@ -1,0 +1,435 @@
+package traffic
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// TestKnownFailures plays what other controllers got wrong about routes and Services.
+// Names begin with the row of docs/design/known-failures.md.
+func TestKnownFailures(t *testing.T) {
+	for name, play := range map[string]func(*testing.T){
+		"03 nothing names a release that was taken back":  nothingNamesWhatWasTakenBack,
+		"05 the split that is told is the one carried":    splitIsTheOneCarried,
+		"09 no rule of a step outlives it":                noRuleOutlivesItsStep,
+		"10 a canary that is displaced leaves no rule":    displacedCanaryLeavesNoRule,
+		"11 many passes make one rule":                    manyPassesMakeOneRule,
+		"12 edits of a policy keep the step":              editsKeepTheStep,
+		"14 the order of headers is no difference":        orderOfHeadersIsNoDifference,
+		"28 one ready endpoint of many moves the Service": oneEndpointMovesTheService,
+		"65 a restart forgets nothing":                    restartForgetsNothing,
+		"67 objects that somebody emptied":                emptiedObjects,
+		"68 a name without a namespace":                   nameWithoutANamespace,
+		"72 an abort with Services only":                  abortWithServicesOnly,
+	} {
+		t.Run(name, play)
+	}
+}
+
+// stepOf is a group whose canary b has a weight, beside a.
+func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
+	return group("1-x", revision, rows...)
+}
+
+// Whatever ends a canary, no route names a Service without a ready endpoint, and
+// every Service that leads anywhere but to one release leads to the active one.
+func nothingNamesWhatWasTakenBack(t *testing.T) {
+	for name, rows := range map[string][]string{
+		"failed":    {"b 1.1.0 error 0", "a 1.0.0 active 100"},
+		"overtaken": {"c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+		"displaced": {"c 1.2.0 canary 10", "b 1.1.0 deprecated 0", "a 1.0.0 active 90"},
+		"forgotten": {"a 1.0.0 active 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			w.ready["a"], w.ready["b"] = 2, 2
+			w.settle()
+			want(t, "split", w.split(host), "1.0.0=50 1.1.0=50")
+			w.ledger(stepOf(3, rows...))
+			w.settle()
+			for _, route := range w.routes {
+				if servicesOf(route)[w.facts().ReleaseService("b")] {
+					t.Errorf("route %s names the release that was taken back", route.Name)
+				}
+			}
+			w.ready["b"] = 0 // its pods go after the drain
+			w.settle()
+			f := w.facts()
+			for _, route := range w.routes {
+				for service := range servicesOf(route) {
+					if len(f.Endpoints[service].Ready) == 0 {
+						t.Errorf("route %s names Service %s, which has no ready endpoint", route.Name, service)
+					}
+				}
+			}
+			for _, service := range []string{"shop", "shop-1-x"} {
+				want(t, "Service "+service, f.Selected(service), "a")
+			}
+			want(t, "b is referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), false)
+			if name == "forgotten" {
+				want(t, "its Service is there", w.services[f.ReleaseService("b")] != nil, false)
+			}
+		})
+	}
+}
+
+// At every pass of a whole upgrade the split in the status is one that the routes
+// carry or carried until just now, and at rest it is the one they carry.
+func splitIsTheOneCarried(t *testing.T) {
+	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
+	w.ready["a"], w.ready["b"] = 1, 1
+	carried := []string{""}
+	for revision, rows := range [][]string{
+		{"a 1.0.0 active 100"},
+		{"b 1.1.0 canary 0", "a 1.0.0 active 100"},
+		{"b 1.1.0 canary 10", "a 1.0.0 active 90"},
+		{"b 1.1.0 canary 99", "a 1.0.0 active 1"},
+		{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"},
+		{"b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+		{"b 1.1.0 error 0", "a 1.0.0 active 100"},
+	} {
+		w.ledger(stepOf(int64(revision+1), rows...))
+		for range 6 {
+			w.pass()
+			carried = append(carried, w.split(host))
+			if told := w.policy.Status.Summary.Split; !slices.Contains(carried, told) {
+				t.Errorf("revision %d: the status says %q, the routes carried %q", revision+1, told, carried)
+			}
+			if w.groupTraffic("1-x").Revision == int64(revision+1) {
+				want(t, "split once confirmed", w.policy.Status.Summary.Split, w.split(host))
+			}
+			w.accept()
+		}
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, int64(revision+1))
+		w.ready["b"] = 0
+		w.settle()
+		want(t, "split without an endpoint of 1.1.0", w.policy.Status.Summary.Split, w.split(host))
+		w.ready["b"] = 1
+		w.settle()
+		carried = []string{w.split(host)}
+	}
+}
+
+// matched is a world whose canary gets chosen requests and copies, and no weight.
+func matched(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, testTraffic(stepOf(2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 20))
+	w.policy.Spec.Domains[0].CanaryMatches = beta()
+	w.ready["a"], w.ready["b"], w.ready["c"] = 1, 1, 1
+	w.settle()
+	route := onlyRoute(t, w)
+	want(t, "rules of the step", len(route.Spec.Rules), 2)
+	want(t, "copies of the step", len(route.Spec.Rules[len(route.Spec.Rules)-1].Filters), 1)
+	return w
+}
+
+func noRuleOutlivesItsStep(t *testing.T) {
+	for name, rows := range map[string][]string{
+		"promoted":        {"b 1.1.0 active 100", "a 1.0.0 deprecated 0"},
+		"failed":          {"b 1.1.0 error 0", "a 1.0.0 active 100"},
+		"a plain step":    {"b 1.1.0 canary 10", "a 1.0.0 active 90"},
+		"forgotten":       {"a 1.0.0 active 100"},
+		"rolled back":     {"b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+		"a step at zero":  {"b 1.1.0 canary 0", "a 1.0.0 active 100"},
+		"another's start": {"c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := matched(t)
+			w.ledger(stepOf(3, rows...))
+			w.settle()
+			route := onlyRoute(t, w)
+			want(t, "rules", len(route.Spec.Rules), 1)
+			want(t, "filters", len(route.Spec.Rules[0].Filters), 0)
+			want(t, "revision", w.groupTraffic("1-x").Revision, 3)
+		})
+	}
+}
+
+// A newer canary takes over the matches in one write. None of them leads to the older
+// one, whose pods may go.
+func displacedCanaryLeavesNoRule(t *testing.T) {
+	w := matched(t)
+	w.ready["c"] = 0
+	w.ledger(testTraffic(stepOf(3, "c 1.2.0 canary 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), true, 20))
+	w.settle()
+	route := onlyRoute(t, w)
+	want(t, "rules while the newer has no endpoint", len(route.Spec.Rules), 1)
+	want(t, "copies while the newer has no endpoint", len(route.Spec.Rules[0].Filters), 0)
+	want(t, "the older is referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), false)
+	w.ready["b"], w.ready["c"] = 0, 1
+	w.settle()
+	want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
+	for service := range servicesOf(onlyRoute(t, w)) {
+		if service == w.facts().ReleaseService("b") {
+			t.Errorf("the route names the Service of the displaced canary")
+		}
+	}
+}
+
+func manyPassesMakeOneRule(t *testing.T) {
+	w := matched(t)
+	before := mustJSON(onlyRoute(t, w).Spec)
+	for range 50 {
+		w.pass()
+		w.accept()
+	}
+	if diff := cmp.Diff(before, mustJSON(onlyRoute(t, w).Spec)); diff != "" {
+		t.Errorf("fifty passes later: %s", diff)
+	}
+	w.ledger(stepOf(3, "b 1.1.0 canary 40", "a 1.0.0 active 60"))
+	for range 50 {
+		w.pass()
+		w.accept()
+	}
+	rules := onlyRoute(t, w).Spec.Rules
+	want(t, "rules", len(rules), 1)
+	want(t, "backends", len(rules[0].BackendRefs), 2)
+}
+
+// Edits of all that is not a weight, in the middle of a step: at no pass does a host
+// carry another split, and none is without one.
+func editsKeepTheStep(t *testing.T) {
+	web := intstr.FromString("web")
+	for name, edit := range map[string]func(*world){
+		"another host beside it": func(w *world) {
+			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "more.example.com"})
+		},
+		"a path beside it": func(w *world) {
+			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.shop.example.com", Path: "/api"})
+		},
+		"a pinned host beside it": func(w *world) {
+			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}})
+		},
+		"the target of the port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
+		"the protocol of the port": func(w *world) { w.spec().Ports[0].AppProtocol = "kubernetes.io/h2c" },
+		"another port": func(w *world) {
+			w.spec().Ports = append(w.spec().Ports, v1alpha1.NetworkPort{Name: "dns", Port: 53, Protocol: v1alpha1.ProtocolUDP})
+			w.spec().Domains[0].Port = "http"
+		},
+		"the number of the port": func(w *world) { w.spec().Ports[0].Port = 8080 },
+		"another listener":       func(w *world) { w.spec().Provider.Gateway.ParentRefs[0].SectionName = "web" },
+		"another Gateway": func(w *world) {
+			w.gateways["infra/private"] = gateway(81, "HTTP", "")
+			w.spec().Provider.Gateway.ParentRefs[0].Name = "private"
+		},
+		"a Gateway beside it": func(w *world) {
+			w.gateways["infra/private"] = gateway(81, "HTTP", "")
+			w.spec().Provider.Gateway.ParentRefs = append(w.spec().Provider.Gateway.ParentRefs, v1alpha1.ParentReference{Namespace: "infra", Name: "private"})
+		},
+		"matches": func(w *world) { w.spec().Domains[0].CanaryMatches = beta() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, stepOf(2, "b 1.1.0 canary 30", "a 1.0.0 active 70"))
+			w.ready["a"], w.ready["b"] = 1, 1
+			w.settle()
+			edit(w)
+			w.policy.Generation++
+			for range 8 {
+				w.pass()
+				for _, route := range w.routes {
+					if got := splitOf(w, route); !pinRoute(route) && got != "1.0.0=70 1.1.0=30" {
+						t.Errorf("route %s carries %q", route.Name, got)
+					}
+				}
+				want(t, "split of the host", w.split(host) != "", true)
+				want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+				w.accept()
+			}
+		})
+	}
+}
+
+func (w *world) spec() *v1alpha1.NetworkPolicySpec { return &w.policy.Spec }
+
+// splitOf a route's rule by weight, as w.split writes it.
+func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
+	only := *w
+	only.routes = map[string]*gatewayv1.HTTPRoute{route.Name: route}
+	return only.split(hostsOf(route)[0])
+}
+
+func orderOfHeadersIsNoDifference(t *testing.T) {
+	build := func(matches []v1alpha1.CanaryMatch) client.Object {
+		w := newWorld(t)
+		return gatewayapi.Provider{}.See(w.scene(w.policy)).Build(providers.Route{
+			Name: "r", Hostnames: []string{host}, Path: "/", Port: 80, Backends: []providers.Backend{{Service: "a", Weight: 100}},
+			Canary: "b", Matches: matches,
+		})[0]
+	}
+	match := func(names ...string) []v1alpha1.CanaryMatch {
+		var m v1alpha1.CanaryMatch
+		for _, n := range names {
+			m.Headers = append(m.Headers, v1alpha1.MatchValue{Name: "X-" + n, Value: n})
+			m.QueryParams = append(m.QueryParams, v1alpha1.MatchValue{Name: n, Value: n})
+		}
+		m.Cookie = &v1alpha1.MatchCookie{Name: "canary", Value: "yes"}
+		return []v1alpha1.CanaryMatch{m}
+	}
+	old := build(match("c", "a", "b"))
+	if diff := cmp.Diff(old, build(match("b", "c", "a"))); diff != "" {
+		t.Errorf("another order gives another route: %s", diff)
+	}
+	want(t, "it is written again", gatewayapi.Same(old, build(match("a", "b", "c"))), true)
+	want(t, "another value is missed", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
+}
+
+// The Service waits for a ready endpoint, and not for all: a pod that never gets
+// ready does not keep it where it is.
+func oneEndpointMovesTheService(t *testing.T) {
+	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
+	w.ready["a"] = 10
+	w.settle()
+	promoted := stepOf(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0")
+	promoted.Releases[0].Available = false
+	w.ledger(promoted)
+	w.settle()
+	want(t, "Service without an endpoint to move to", w.facts().Selected("shop-1-x"), "a")
+	w.ready["b"] = 1
+	w.settle()
+	for _, service := range []string{"shop", "shop-1-x"} {
+		want(t, "Service "+service, w.facts().Selected(service), "b")
+	}
+	want(t, "split", w.split(host), "1.1.0=100")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}
+
+// A manager that begins knows objects and nothing else.
+func restartForgetsNothing(t *testing.T) {
+	w := matched(t)
+	w.written = map[string]time.Time{}
+	before, status := w.writes, mustJSON(w.policy.Status)
+	w.pass()
+	want(t, "writes after a restart", w.writes, before)
+	want(t, "status after a restart", mustJSON(w.policy.Status), status)
+	want(t, "rules after a restart", len(onlyRoute(t, w).Spec.Rules), 2)
+
+	w.ledger(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.written = map[string]time.Time{} // and none knows who made the rules
+	w.settle()
+	want(t, "rules after a restart and an abort", len(onlyRoute(t, w).Spec.Rules), 1)
+}
+
+// Nothing that people may take out of an object ends the manager, and all of it comes
+// back.
+func emptiedObjects(t *testing.T) {
+	w := matched(t)
+	good := mustJSON(onlyRoute(t, w).Spec)
+	for name, empty := range map[string]func(*gatewayv1.HTTPRoute, *corev1.Service){
+		"annotations": func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Annotations, s.Annotations = nil, nil },
+		"labels":      func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Labels, s.Labels = nil, nil },
+		"rules":       func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Spec.Rules, s.Spec.Ports = nil, nil },
+		"matches":     func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Spec.Rules[0].Matches, s.Spec.Selector = nil, nil },
+		"an empty one": func(r *gatewayv1.HTTPRoute, s *corev1.Service) {
+			r.Spec.Rules = []gatewayv1.HTTPRouteRule{{}}
+			s.Spec = corev1.ServiceSpec{}
+		},
+		"backends": func(r *gatewayv1.HTTPRoute, s *corev1.Service) {
+			r.Spec.Rules = []gatewayv1.HTTPRouteRule{{Filters: []gatewayv1.HTTPRouteFilter{{}}, BackendRefs: []gatewayv1.HTTPBackendRef{{}}}}
+		},
+		"hosts and parents": func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Spec.Hostnames, r.Spec.ParentRefs = nil, nil },
+		"everything": func(r *gatewayv1.HTTPRoute, s *corev1.Service) {
+			r.Spec, s.Spec, r.Status = gatewayv1.HTTPRouteSpec{}, corev1.ServiceSpec{}, gatewayv1.HTTPRouteStatus{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := onlyRoute(t, w).DeepCopy()
+			service := w.services[w.facts().ReleaseService("b")].DeepCopy()
+			empty(old, service)
+			old.Generation++
+			w.routes, w.services[service.Name] = map[string]*gatewayv1.HTTPRoute{old.Name: old}, service
+			f := w.facts()
+			w.carryOut(f, Plan(f)) // before the world holds its own checks
+			w.accept()
+			w.settle()
+			if diff := cmp.Diff(good, mustJSON(onlyRoute(t, w).Spec)); diff != "" {
+				t.Errorf("it is not put back: %s", diff)
+			}
+			want(t, "selector", w.services[service.Name].Spec.Selector[v1alpha1.LabelRelease], "b")
+		})
+	}
+	t.Run("a policy and a ledger of nothing", func(t *testing.T) {
+		for _, f := range []*Observed{
+			{Policy: &v1alpha1.NetworkPolicy{}},
+			{Policy: &v1alpha1.NetworkPolicy{}, Microservice: &v1alpha1.Microservice{}},
+			{Policy: &v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &v1alpha1.NetworkProvider{}, Domains: []v1alpha1.Domain{{}}}}, Microservice: &v1alpha1.Microservice{}},
+			{Policy: &v1alpha1.NetworkPolicy{}, Microservice: &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{{Releases: []v1alpha1.Release{{}}}}}}},
+		} {
+			f.See(newWorld(t).scene(f.Policy))
+			out := Plan(f)
+			Status(f, out, Applied{})
+			want(t, "routes", len(out.Routes), 0)
+		}
+	})
+}
+
+// References without a namespace, or with an empty one, are to the namespace of what
+// holds them.
+func nameWithoutANamespace(t *testing.T) {
+	empty, other := gatewayv1.Namespace(""), gatewayv1.Namespace("infra")
+	for name, tc := range map[string]struct {
+		ref  gatewayv1.ParentReference
+		want string
+	}{
+		"none":  {gatewayv1.ParentReference{Name: "public"}, "prod/public"},
+		"empty": {gatewayv1.ParentReference{Name: "public", Namespace: &empty}, "prod/public"},
+		"other": {gatewayv1.ParentReference{Name: "public", Namespace: &other}, "infra/public"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want(t, "Gateway", refNamespace(tc.ref, "prod")+"/"+string(tc.ref.Name), tc.want)
+			policy := v1alpha1.ParentReference{Name: "public", Namespace: string(deref(tc.ref.Namespace))}
+			w := newWorld(t)
+			w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{policy}
+			of := gatewayapi.Provider{}.Refers(w.policy)[0]
+			want(t, "Gateway of the policy", of.Namespace+"/"+of.Name, tc.want)
+			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Generation: 1}}
+			route.Status.Parents = []gatewayv1.RouteParentStatus{answer(tc.ref, 1, "True", "Accepted")}
+			want(t, "the answer is found", gatewayapi.Acceptance(route, policy).Accepted, true)
+		})
+	}
+	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
+	w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "public"}}
+	w.ready["a"] = 1
+	w.settle()
+	want(t, "only the one of another namespace is there", w.condition("Ready"), "False ParentNotFound")
+	w.gateways["prod/public"] = gateway(80, "HTTP", "")
+	w.settle()
+	want(t, "its own", w.condition("Ready"), "True Programmed")
+	for _, n := range []string{resources.ReleaseServiceName("shop", "shop", "my.shop-1.0.0-abc"), resources.RouteName("shop", "group/1.x", "/a.b", "http", 0)} {
+		for _, c := range n {
+			if c == '.' {
+				t.Errorf("%q is no DNS label", n)
+			}
+		}
+	}
+}
+
+func abortWithServicesOnly(t *testing.T) {
+	w := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.policy.Spec.Provider, w.policy.Spec.Domains = nil, nil
+	w.ready["a"], w.ready["b"] = 1, 1
+	w.settle()
+	w.ledger(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "Service", w.facts().Selected("shop-1-x"), "a")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
+	want(t, "references", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
+
+	bare := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50")) // and no Service was ever made
+	bare.policy.Spec.Provider, bare.policy.Spec.Domains = nil, nil
+	bare.ledger(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	bare.settle()
+	want(t, "references", cmp.Diff([]string{"a"}, bare.groupTraffic("1-x").References), "")
+}

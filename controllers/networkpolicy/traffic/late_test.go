@@ -1,0 +1,285 @@
+package traffic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// Policies that are confirmed late, or never.
+
+// A policy sees no endpoints in its first pass, because it makes the Services. Nothing was
+// programmed by then, so that it keeps traffic from no release.
+func TestUnconfirmedPolicyMasksNothing(t *testing.T) {
+	for name, gateways := range map[string]map[string]*gatewayv1.Gateway{
+		"its gateway has not answered yet": newWorld(t).gateways,
+		"its gateway does not exist":       {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			w.ready = map[string]int{"a": 4, "b": 1}
+			there := w.gateways["infra/public"]
+			w.gateways = gateways
+			for i := range 4 {
+				w.pass()
+				if got := w.groupTraffic("1-x"); got.Revision != 0 || got.Masked != nil {
+					t.Errorf("pass %d: revision %d, masked %v, and no gateway has answered", i, got.Revision, got.Masked)
+				}
+			}
+			w.ready["a"] = 0
+			w.pass()
+			want(t, "masked while no gateway has answered", len(w.groupTraffic("1-x").Masked), 0)
+			w.gateways = map[string]*gatewayv1.Gateway{"infra/public": there}
+			w.settle()
+			want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
+			want(t, "masked once it has", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Masked), "")
+		})
+	}
+}
+
+// What a policy wrote before counts only where a gateway may serve it: else one that names
+// a Gateway which does not exist would keep the pods of release after release.
+func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
+	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway went": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+			there := w.gateways
+			if !confirmed {
+				w.gateways = map[string]*gatewayv1.Gateway{}
+			}
+			w.settle()
+			w.gateways = map[string]*gatewayv1.Gateway{}
+			w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.settle()
+			want(t, "the gateway may still take it", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+			f := w.facts()
+			_, wake := Status(f, Plan(f), Applied{})
+			want(t, "it is looked at again", wake > 0 && wake <= providers.Grace, !confirmed)
+			w.now = w.now.Add(providers.Grace)
+			w.ledger(group("1-x", 3, "c 1.2.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"))
+			w.settle()
+			w.now = w.now.Add(providers.Grace)
+			w.settle()
+			named := []string{"c"}
+			if confirmed {
+				named = []string{"a", "b", "c"} // It may serve any of them.
+			}
+			want(t, "named", cmp.Diff(named, w.groupTraffic("1-x").References), "")
+			want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, reasonParentNotFound)
+			w.gateways = there
+			w.settle()
+			want(t, "confirmed", w.groupTraffic("1-x").Revision, 3)
+			want(t, "named then", cmp.Diff([]string{"c"}, w.groupTraffic("1-x").References), "")
+		})
+	}
+}
+
+// A Gateway that goes away, and comes back: the policy says which one is missing, claims
+// nothing of what was asked for meanwhile, and confirms it as soon as it is accepted.
+func TestGatewayIsAwayForAWhile(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	there := w.gateways
+	w.gateways = map[string]*gatewayv1.Gateway{}
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.settle()
+	w.now = w.now.Add(providers.Grace)
+	w.settle()
+	got := w.groupTraffic("1-x")
+	want(t, "revision", got.Revision, 1)
+	want(t, "reason", got.Reason, reasonParentNotFound)
+	want(t, "message "+got.Message, strings.Contains(got.Message, `Gateway "infra/public" does not exist`), true)
+	want(t, "masked", len(got.Masked), 0)
+	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
+	want(t, "what it carried last", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
+	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
+	w.gateways = there
+	w.settle()
+	want(t, "revision once it is back", w.groupTraffic("1-x").Revision, 2)
+	want(t, "reason once it is back", w.groupTraffic("1-x").Reason, "")
+}
+
+// Whether a pause proves anything is not told by the revision of a report, which stays:
+// without its Gateway a policy carries nothing, with one domain that is not programmed it
+// carries the others, and with an active release that has no endpoints the routes carry the
+// canary, which may be the fix.
+func TestPausesAndTheReasonsOfReports(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens        func(p *pair)
+		reason, canary string
+	}{
+		"all is in order": {func(*pair) {}, "", "canary 50"},
+		"the Gateway is deleted": {func(p *pair) {
+			delete(p.nets["shop"].gateways, pairGateway)
+		}, reasonParentNotFound, "canary 10"},
+		"the Gateway does not admit the namespace any more": {func(p *pair) {
+			p.nets["shop"].gateways[pairGateway].Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
+		}, ReasonNotAccepted, "canary 10"},
+		"a domain is added that its Gateway does not admit": {func(p *pair) {
+			n := p.nets["shop"]
+			n.policy.Spec.Domains = append(n.policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com", Port: "http", ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "internal"}}})
+			n.policy.Generation++
+			internal := gateway(80, gatewayv1.HTTPProtocolType, "")
+			internal.Name = "internal"
+			internal.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
+			n.gateways["infra/internal"] = internal
+		}, ReasonNotAccepted, "canary 50"},
+		"the active release has no endpoints": {func(p *pair) {
+			for _, o := range p.objects {
+				if o.Version == "1.0.0" {
+					o.ready, o.why = 0, "CrashLoopBackOff"
+				}
+			}
+		}, "", "canary 50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair()
+			p.policy("shop").policy.Spec.Domains = someDomains(1)
+			p.setSteps([]release.Step{{Weight: 10, Pause: 5 * time.Minute}, {Weight: 50, Pause: time.Hour}})
+			p.push("1.0.0")
+			p.run(time.Minute)
+			p.push("1.1.0")
+			p.run(time.Minute)
+			want(t, "before", p.stands("1.1.0"), "canary 10")
+			test.happens(p)
+			p.run(8 * time.Minute)
+			want(t, "reason", p.nets["shop"].groupTraffic("1-x").Reason, test.reason)
+			want(t, "the canary", p.stands("1.1.0"), test.canary)
+			if p.err != nil {
+				t.Error(p.err)
+			}
+		})
+	}
+}
+
+// stands says how a version stands in the ledger, as "canary 10".
+func (p *pair) stands(version string) string {
+	for _, g := range p.ledger.Groups {
+		for _, r := range g.Releases {
+			if r.Version == version {
+				return fmt.Sprintf("%s %d", r.Status, r.Weight)
+			}
+		}
+	}
+	return ""
+}
+
+// groupBy is changed, and a domain moves from the group that closes to the one that takes
+// its place. Until the gateway has taken the route, it serves the group that closes.
+func TestGroupClosesBehindASharedRoute(t *testing.T) {
+	for name, domain := range map[string]v1alpha1.Domain{
+		"newest": {Domain: newestHost},
+		"named":  {Domain: newestHost, Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"2-x", "1-x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{domain}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			want(t, "before", w.split(newestHost), "2.0.0=100")
+			closing := group("2-x", 3, "b 2.0.0 deprecated 0")
+			closing.Phase = v1alpha1.GroupClosing
+			w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+			for i := range 6 {
+				w.pass() // The gateway does not answer on what is written.
+				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
+					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
+				}
+				w.now = w.now.Add(providers.Grace / 2)
+			}
+			want(t, "written", w.split(newestHost), "1.9.0=100")
+			w.settle()
+			want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+			want(t, "references", len(w.groupTraffic("2-x").References), 0)
+		})
+	}
+}
+
+// A domain is edited while it moves from a group that closes: until the gateway has taken the
+// route, it serves the host of before, and that leads to the group that closes.
+func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
+	const renamed, again = "store.example.com", "store.example.org"
+	for name, edits := range map[string][]v1alpha1.Domain{
+		"another host":       {{Domain: renamed}},
+		"another host twice": {{Domain: renamed}, {Domain: again}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			closing := group("2-x", 3, "b 2.0.0 deprecated 0")
+			closing.Phase = v1alpha1.GroupClosing
+			w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+			w.pass()
+			for i := range 6 {
+				if i < len(edits) {
+					w.policy.Spec.Domains = []v1alpha1.Domain{edits[i]}
+				}
+				w.pass() // The gateway does not answer on what is written.
+				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
+					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
+				}
+				w.now = w.now.Add(providers.Grace / 2)
+			}
+			w.settle()
+			want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+			want(t, "references", len(w.groupTraffic("2-x").References), 0)
+		})
+	}
+}
+
+// A group ends although a route between groups is refused that never led to it.
+func TestGroupClosesBesideARefusedRoute(t *testing.T) {
+	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{
+		{Domain: "{{.ReleaseGroupName}}.shop.example.com"},
+		{Domain: newestHost, ParentRefs: []v1alpha1.ParentReference{{Name: "missing"}}},
+	}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	closing := group("2-x", 3, "b 2.0.0 deprecated 0")
+	closing.Phase = v1alpha1.GroupClosing
+	w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+	w.settle()
+	w.now = w.now.Add(providers.Grace)
+	w.settle()
+	want(t, "references", len(w.groupTraffic("2-x").References), 0)
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+}
+
+// Where traffic moves as a whole, a canary stands in for an active release that has no
+// endpoints, as it does elsewhere: nothing would confirm the release that is the fix.
+func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Provider = &byPlain
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.settle()
+	split := func() string { return splitOfEntry(w.facts(), newestHost, "ingress") }
+	want(t, "of a dead release", split(), "")
+	w.ready["b"] = 1
+	w.ledger(group("1-x", 2, "b 1.0.1 canary 10", "a 1.0.0 active 90"))
+	w.settle()
+	want(t, "the fix", split(), "1.0.1=100")
+	want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
+	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Masked), "")
+	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
+	w.ready["a"] = 1
+	w.settle()
+	want(t, "the active release is back", split(), "1.0.0=100")
+	want(t, "masked then", len(w.groupTraffic("1-x").Masked), 0)
+	w.ready["a"] = 0
+	w.settle()
+	want(t, "and gone again", split(), "1.0.1=100")
+}

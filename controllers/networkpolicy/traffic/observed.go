@@ -1,0 +1,337 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/domains"
+)
+
+// facts is all that a decision rests on, as read in one pass.
+type Observed struct {
+	Policy *v1alpha1.NetworkPolicy
+	// microservice that the policy routes to; nil where there is none.
+	Microservice *v1alpha1.Microservice
+	// services that the policy owns, by name; those that are being deleted included.
+	Services map[string]*corev1.Service
+	// view of the provider that the policy chose.
+	View providers.View
+	// views of all providers, that one included, and the scene that they were made from.
+	views []providers.View
+	Scene providers.Scene
+	// rest are the policy's objects that carry no route, such as Certificates.
+	Rest []client.Object
+	// live routes by name: those of the provider, and those that another one left.
+	Live map[string]*providers.Live
+	// adopted is the Service of the user that the policy adopts; nil: none, or it is
+	// not there.
+	Adopted *corev1.Service
+	// older are the policies that name the same route of somebody else, and are older.
+	Older []*v1alpha1.NetworkPolicy
+	// written is when routes were written last, by name, where that is known.
+	Written map[string]time.Time
+	// probed is what is known of the probes of routes.
+	Probed map[providers.Probe]providers.Probed
+	// endpoints by name of the policy's Services.
+	Endpoints map[string]Endpoints
+	// claims of other policies that this one's routes could meet.
+	Claims []Claim
+	// owned is what the list of domains gives to the namespace; nil: there is no list.
+	Owned *Ownership
+	Now   time.Time
+}
+
+// endpoints of one Service, by identity.
+type Endpoints struct {
+	All, Ready []string
+}
+
+// claim is a host and path that another policy holds.
+type Claim struct {
+	host, path, policy string
+	// literal: an entry of that policy names the host, and no group has a say in it.
+	literal bool
+	// younger: that policy is, and serves the host.
+	younger bool
+}
+
+// microserviceName is the name that the policy refers to.
+func MicroserviceName(p *v1alpha1.NetworkPolicy) string {
+	if p.Spec.MicroserviceRef != nil {
+		return p.Spec.MicroserviceRef.Name
+	}
+	return p.Name
+}
+
+// gatewayProvider routes by the Gateway API.
+var gatewayProvider providers.Provider = gatewayapi.Provider{}
+
+// known are the providers. The last one is that of policies which name none.
+var Known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, gatewayapi.RouteRef{}, providers.Services{}}
+
+// provider that a policy chose.
+func ProviderOf(p *v1alpha1.NetworkPolicy) providers.Provider {
+	for _, candidate := range Known {
+		if candidate.Chosen(p) {
+			return candidate
+		}
+	}
+	return providers.Services{}
+}
+
+// routed says whether the policy has a provider that writes routes.
+func routed(p *v1alpha1.NetworkPolicy) bool {
+	return len(ProviderOf(p).Writes()) > 0 || gatewayapi.UserRef(p) != nil
+}
+
+func (f *Observed) ReleaseService(release string) string {
+	return resources.ReleaseServiceName(f.Policy.Name, MicroserviceName(f.Policy), release)
+}
+
+// ready says whether a release has a ready endpoint now, by its own Service.
+func (f *Observed) ready(release string) bool {
+	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
+}
+
+// service is a live Service of the policy, or the one that it adopts; nil: there is
+// none.
+func (f *Observed) service(name string) *corev1.Service {
+	if f.Adopted != nil && f.Adopted.Name == name {
+		return f.Adopted
+	}
+	return f.Services[name]
+}
+
+// selected is the release that a live Service of the policy selects.
+func (f *Observed) Selected(service string) string {
+	s := f.service(service)
+	if s == nil || s.DeletionTimestamp != nil {
+		return ""
+	}
+	return s.Spec.Selector[v1alpha1.LabelRelease]
+}
+
+// ofRelease says whether a Service of the policy belongs to one release.
+func OfRelease(s *corev1.Service) bool {
+	return s.Labels[v1alpha1.LabelRelease] != ""
+}
+
+// report of a group in the policy's present status.
+func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
+	i := slices.IndexFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
+	if i < 0 {
+		return v1alpha1.GroupTraffic{Slug: slug}
+	}
+	return f.Policy.Status.Groups[i]
+}
+
+// adoptedName is the Service that a policy adopts; "" where it adopts none.
+func AdoptedName(p *v1alpha1.NetworkPolicy) string {
+	if p.Spec.AdoptFrom == nil {
+		return ""
+	}
+	return p.Spec.AdoptFrom.ServiceName
+}
+
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// former says whether a live route is of a provider that the policy has left.
+func (f *Observed) former(route *providers.Live) bool {
+	return route.Provider != ProviderOf(f.Policy).Name()
+}
+
+// viewOf a provider by its name.
+func (f *Observed) viewOf(name string) providers.View {
+	return f.views[slices.IndexFunc(Known, func(p providers.Provider) bool { return p.Name() == name })]
+}
+
+// formerRoutes are the live routes of such providers, by name and in order of it.
+func (f *Observed) formerRoutes() []string {
+	return slices.DeleteFunc(SortedKeys(f.Live), func(name string) bool { return !f.former(f.Live[name]) })
+}
+
+// formerOf says whether a group has routes of a former provider.
+func (d *Observed) formerOf(slug string) bool {
+	return slices.ContainsFunc(d.formerRoutes(), func(name string) bool { return d.Live[name].Group() == slug })
+}
+
+// listenerHost is a listener in the form of a host, which no host has.
+func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
+	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
+}
+
+// allKinds are those of all providers, and Certificates.
+func AllKinds() []providers.Kind {
+	var out []providers.Kind
+	for _, p := range Known {
+		out = slices.Concat(out, p.Reads(), p.Writes())
+	}
+	return append(out, certmanager.Kind)
+}
+
+// writtenKinds are those of which objects are written, Services apart.
+func WrittenKinds() []providers.Kind {
+	var out []providers.Kind
+	for _, p := range Known {
+		out = append(out, p.Writes()...)
+	}
+	return append(out, certmanager.Kind)
+}
+
+// written says whether objects of a kind are written.
+func Written(kind string) bool {
+	return slices.ContainsFunc(WrittenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
+}
+
+// writesKind says whether one provider writes objects of a kind.
+func writesKind(p providers.Provider, kind string) bool {
+	return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
+}
+
+// ofAnother says whether a kind is one that other providers than the policy's write.
+func OfAnother(policy *v1alpha1.NetworkPolicy, kind string) bool {
+	own := ProviderOf(policy)
+	return !writesKind(own, kind) && slices.ContainsFunc(Known, func(p providers.Provider) bool { return writesKind(p, kind) })
+}
+
+// needs are the kinds without which a policy cannot have what it asks for.
+func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
+	out := ProviderOf(p).Needs(p)
+	if certmanager.Needed(p) {
+		out = append(out, certmanager.Kind)
+	}
+	return out
+}
+
+// rests are the kinds of the objects that a policy has or needs: without a look at them
+// nobody knows what leads to its releases.
+func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
+	out := NeededKinds(p)
+	from := []string{p.Status.Provider}
+	if s := p.Status.ProviderSwitch; s != nil {
+		from = append(from, s.From...)
+	}
+	for _, former := range Known {
+		if former != ProviderOf(p) && slices.Contains(from, former.Name()) {
+			out = append(out, former.Writes()...)
+		}
+	}
+	for _, kind := range WrittenKinds() {
+		if slices.ContainsFunc(p.Status.Routes, func(s v1alpha1.RouteStatus) bool { return s.Kind == kind.Kind }) {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+// see gives the facts the views of a scene: that of the policy's own provider, and the
+// routes that others have left.
+func (f *Observed) See(scene providers.Scene) {
+	f.Scene, f.Live, f.views, f.Rest = scene, map[string]*providers.Live{}, nil, nil
+	own := ProviderOf(f.Policy)
+	ofRoutes := map[client.Object]bool{}
+	for _, p := range Known {
+		view := p.See(scene)
+		f.views = append(f.views, view)
+		if p == own {
+			f.View = view
+		}
+		for name, live := range view.Live() {
+			live.Provider = p.Name()
+			f.Live[name] = live
+			for _, o := range live.Objects {
+				ofRoutes[o] = true
+			}
+		}
+	}
+	for _, o := range scene.Objects {
+		if !ofRoutes[o] {
+			f.Rest = append(f.Rest, o)
+		}
+	}
+}
+
+// orphans says that a policy is being deleted, and that what it has is to stay.
+func Orphans(p *v1alpha1.NetworkPolicy) bool {
+	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
+}
+
+// older orders policies by age, then by name, as routes are.
+func Older(a, b *v1alpha1.NetworkPolicy) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+}
+
+// ownership is what the list of domains says of a policy's namespace. Nil: there is
+// no list, and every host is allowed.
+type Ownership struct {
+	// hosts that the list gives to the namespace.
+	Hosts domains.Hosts
+	// unread is why nobody can judge by the list; nil: all is well.
+	Unread error
+	// until is how long the labels count by which hosts were given; zero: the list
+	// names no labels.
+	Until time.Time
+}
+
+// objectName is the kind and name of an object that was read or built.
+func ObjectName(o client.Object) string {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
+}
+
+func Union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// difference is what a has and b has not.
+func difference(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
+
+func sameSet(a, b []string) bool { return slices.Equal(Union(a, nil), Union(b, nil)) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// userNames are the routes of others that a policy names, or may have rules in.
+func UserNames(p *v1alpha1.NetworkPolicy) []string {
+	var out []string
+	if ref := gatewayapi.UserRef(p); ref != nil {
+		out = append(out, providers.UserRoute(ref.Kind, ref.Name))
+	}
+	for _, s := range p.Status.Routes {
+		out = append(out, providers.UserRoute(s.Kind, s.Name))
+	}
+	return Union(out, nil)
+}
+
+// routeHost is the route that a policy names in the form of a host, which no host has.
+func RouteHost(p *v1alpha1.NetworkPolicy) string {
+	ref := gatewayapi.UserRef(p)
+	if ref == nil {
+		return ""
+	}
+	return "route " + p.Namespace + "/" + providers.UserRoute(ref.Kind, ref.Name)
+}

@@ -1,0 +1,465 @@
+package traffic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/test/simulate"
+)
+
+var pairs = simulate.Flags("pair", "TestPlannerAndPolicies")
+
+// pairOp is one thing that happens; a and b choose among what is there.
+type pairOp struct{ kind, a, b int }
+
+// pairHappening is one kind of pairOp, with its share of all.
+type pairHappening struct {
+	name  string
+	share int
+	do    func(p *pair, a, b int)
+}
+
+func choose[V any](m map[string]V, i int) (name string, v V, ok bool) {
+	if len(m) == 0 {
+		return "", v, false
+	}
+	keys := SortedKeys(m)
+	name = keys[i%len(keys)]
+	return name, m[name], true
+}
+
+var pairVersions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "2.0.0", "2.1.0", "2.2.0", "3.0.0"}
+
+func someVersion(i int) string { return pairVersions[i%len(pairVersions)] }
+
+// someDomains are the domains whose bits are set; the one of the bit 64 chooses requests,
+// which a plain Ingress cannot.
+func someDomains(bits int) (out []v1alpha1.Domain) {
+	for i, x := range []v1alpha1.Domain{
+		{Domain: "shop.example.com"},
+		{Domain: "{{.ReleaseGroupName}}.shop.example.com"},
+		{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
+		{Domain: "named.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
+		{Domain: "try.example.com", Release: canaryOf("")},
+		{Domain: "try2.example.com", Release: canaryOf(v1alpha1.AbsentNotFound)},
+		{Domain: "chosen.example.com", CanaryMatches: []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "a"}}}}},
+		{Domain: "{{.Version}}.example.com"},
+	} {
+		if bits>>i&1 > 0 {
+			x.Port = "http"
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+var pairSteps = [][]release.Step{
+	nil,
+	{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: 5 * time.Minute}},
+	{{Weight: 50}},
+	{{Weight: 0, Pause: 2 * time.Minute}, {Weight: 100, Pause: time.Minute}},
+	{{Weight: 0, Match: true, Pause: time.Minute}, {Weight: 20}, {Weight: 50, Match: true, Pause: time.Minute}},
+	{{Weight: 0, Mirror: 50, Pause: time.Minute}, {Weight: 30}, {Weight: 100, Pause: time.Minute}},
+}
+
+// change edits the specification of a policy.
+func (n *front) change(edit func(*v1alpha1.NetworkPolicySpec)) {
+	n.policy = n.policy.DeepCopy()
+	edit(&n.policy.Spec)
+	n.policy.Generation++
+}
+
+const pairGateway = "infra/public"
+
+var pairHappenings = []pairHappening{
+	{"plan", 20, func(p *pair, a, b int) { p.plan(0) }},
+	{"plan that ends", 4, func(p *pair, a, b int) { p.plan(1 + b%4) }},
+	{"pods", 16, func(p *pair, a, b int) { p.pods() }},
+	{"pods of one", 3, func(p *pair, a, b int) {
+		if _, o, ok := choose(p.objects, a); ok && o.why == "" && o.ready < o.size() && p.free() > 0 {
+			o.ready++
+			p.endpoints()
+		}
+	}},
+	{"pass", 30, func(p *pair, a, b int) {
+		if name, _, ok := choose(p.nets, a); ok {
+			p.pass(name, []int{0, 0, 1, 2}[b%4])
+		}
+	}},
+	{"accept", 20, func(p *pair, a, b int) {
+		if name, _, ok := choose(p.nets, a); ok {
+			p.accept(name)
+		}
+	}},
+	{"time", 16, func(p *pair, a, b int) {
+		p.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
+	}},
+	{"wake", 10, func(p *pair, a, b int) {
+		if p.wakeAt.After(p.now) {
+			p.advance(p.wakeAt.Sub(p.now))
+		}
+	}},
+	{"all", 6, func(p *pair, a, b int) { p.settle() }},
+	{"push", 10, func(p *pair, a, b int) { p.push(someVersion(a)) }},
+	{"drop", 1, func(p *pair, a, b int) { delete(p.offers, someVersion(a)) }},
+	{"deny", 1, func(p *pair, a, b int) { p.deny(someVersion(a)) }},
+	{"regroup", 1, func(p *pair, a, b int) { p.regroup([]string{"", "all", "minor"}[a%3]) }},
+	{"new policy", 1, func(p *pair, a, b int) {
+		if name := []string{"shop", "api"}[a%2]; p.nets[name] == nil {
+			p.policy(name)
+		}
+	}},
+	{"lose policy", 1, func(p *pair, a, b int) {
+		if name, _, ok := choose(p.nets, a); ok && b%4 == 0 {
+			p.lose(name)
+		}
+	}},
+	{"policy made again", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok && b%2 == 0 {
+			spec := n.policy.Spec
+			p.lose(name)
+			p.policy(name).policy.Spec = spec
+		}
+	}},
+	{"domains", 3, func(p *pair, a, b int) {
+		if _, n, ok := choose(p.nets, a); ok && n.policy.Spec.Provider != nil {
+			n.change(func(s *v1alpha1.NetworkPolicySpec) {
+				if s.Domains = someDomains(b); s.Provider.Ingress != nil && s.Provider.Ingress.AnnotationPrefix == "" {
+					s.Domains = someDomains(b &^ 64)
+				}
+			})
+		}
+	}},
+	{"provider", 2, func(p *pair, a, b int) {
+		if _, n, ok := choose(p.nets, a); ok {
+			n.change(func(s *v1alpha1.NetworkPolicySpec) {
+				s.Provider, s.Domains = []*v1alpha1.NetworkProvider{&byGateway, &byNginx, &byPlain, nil}[b%4], someDomains(b/4)
+				switch b % 4 {
+				case 2:
+					s.Domains = someDomains(b / 4 &^ 64)
+				case 3:
+					s.Domains = nil
+				}
+			})
+		}
+	}},
+	{"stick", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			n.stuck = !n.stuck
+			p.say("the gateway of %s is stuck: %t", name, n.stuck)
+		}
+	}},
+	{"gateway", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			if n.gateways[pairGateway] == nil {
+				n.gateways[pairGateway] = gateway(80, gatewayv1.HTTPProtocolType, "")
+			} else if b%3 == 0 {
+				delete(n.gateways, pairGateway)
+			}
+			p.say("the gateway of %s is there: %t", name, n.gateways[pairGateway] != nil)
+		}
+	}},
+	{"lose pods", 3, func(p *pair, a, b int) {
+		if _, o, ok := choose(p.objects, a); ok {
+			o.ready, o.up = max(0, o.ready-1-b%3), p.now.Add(p.startup)
+			p.endpoints()
+		}
+	}},
+	{"spoil", 1, func(p *pair, a, b int) {
+		if _, o, ok := choose(p.objects, a); ok {
+			o.ready, o.why = 0, []string{"CrashLoopBackOff", "Unschedulable"}[b%2]
+			p.endpoints()
+		}
+	}},
+	{"heal", 1, func(p *pair, a, b int) {
+		if _, o, ok := choose(p.objects, a); ok {
+			o.why = ""
+		}
+	}},
+	{"break", 1, func(p *pair, a, b int) { p.broken[someVersion(a)] = b%2 == 0 }},
+	{"remove", 1, func(p *pair, a, b int) {
+		if name, _, ok := choose(p.objects, a); ok && b%3 == 0 {
+			p.say("remove %s by hand", name)
+			delete(p.objects, name)
+			p.endpoints()
+		}
+	}},
+	{"decide", 3, func(p *pair, a, b int) {
+		if name, o, ok := choose(p.objects, a); ok {
+			d := release.Decision{Action: []release.Action{release.Continue, release.Adopt, release.Deprecate, release.Retry}[b%4], ID: strconv.Itoa(len(p.trace)) + "-" + strconv.Itoa(p.stats.plans), Step: strconv.Itoa(1 + b%3)}
+			o.Decision = &d
+			p.say("decide %s on %s", d.Action, name)
+		}
+	}},
+	{"steps", 1, func(p *pair, a, b int) { p.setSteps(pairSteps[a%len(pairSteps)]) }},
+	{"replicas", 1, func(p *pair, a, b int) { p.spec.Replicas, p.spec.Standby = 1+a%4, b%2 }},
+	{"minimum", 1, func(p *pair, a, b int) { p.spec.MinimumAvailable = 1 + a%3 }},
+	{"pause", 1, func(p *pair, a, b int) { p.spec.Paused = a%3 == 0 }},
+	{"pin", 1, func(p *pair, a, b int) {
+		if p.spec.Pins = nil; b%3 > 0 {
+			_, name := p.groupOf(someVersion(a))
+			p.spec.Pins = []release.Pin{{Group: name, Version: someVersion(a)}}
+		}
+	}},
+	{"configure", 1, func(p *pair, a, b int) { p.config = []string{"c1", "c2"}[a%2] }},
+	{"restore", 1, func(p *pair, a, b int) {
+		if b%3 == 0 {
+			p.loseRecord()
+		}
+	}},
+	{"clock goes back", 1, func(p *pair, a, b int) {
+		p.turnBack([]time.Duration{time.Second, 30 * time.Second, time.Hour}[a%3])
+	}},
+	{"full cluster", 1, func(p *pair, a, b int) {
+		if p.room = -1; b%2 > 0 {
+			p.room = a % 8
+		}
+	}},
+	{"webhook", 1, func(p *pair, a, b int) { p.refuse = b%2 > 0 }},
+	{"load", 3, func(p *pair, a, b int) {
+		p.load = b % 9
+		p.say("all traffic of a group needs %d pods", p.load)
+	}},
+	{"quota of Services", 2, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			n.full = !n.full
+			p.say("policy %s can create Services: %t", name, !n.full)
+		}
+	}},
+}
+
+// pairFaults are the happenings that are faults of what surrounds planner and policies.
+var pairFaults = map[string]bool{
+	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
+	"remove": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
+}
+
+// pairDeck holds each happening as often as its share.
+var pairDeck = func() (deck []int) {
+	for i, h := range pairHappenings {
+		for range h.share {
+			deck = append(deck, i)
+		}
+	}
+	return deck
+}()
+
+// pairHistory is what a seed makes: what happens, and where it starts.
+func pairHistory(seed uint64) (ops []pairOp, start int) {
+	random := rand.New(rand.NewPCG(seed, 7))
+	ops = make([]pairOp, 40+random.IntN(120))
+	a, b := 1+random.IntN(240), 1+random.IntN(1024) // a small choice makes histories of few objects
+	for i := range ops {
+		ops[i] = pairOp{random.IntN(len(pairDeck)), random.IntN(a), random.IntN(b)}
+	}
+	return ops, random.IntN(1 << 20)
+}
+
+// playPair lets the ops happen, then lets faults end and everybody work, and asks that
+// all comes to an end.
+func playPair(ops []pairOp, start int) (p *pair) {
+	p = newPair()
+	defer func() {
+		if x := recover(); x != nil {
+			p.fail("panic: %v\n%s", x, debug.Stack())
+		}
+	}()
+	p.spec.MinimumAvailable = 1 + start/8%3
+	p.startup = time.Duration(start/32%3) * 5 * time.Second
+	p.setSteps(pairSteps[start%len(pairSteps)])
+	p.policy("shop").policy.Spec.Domains = someDomains(1 + start/128%255)
+	for _, x := range ops {
+		h := pairHappenings[pairDeck[x.kind]]
+		p.say("op %s %d %d", h.name, x.a, x.b)
+		p.stats.steps++
+		if pairFaults[h.name] {
+			p.stats.faults++
+		}
+		if h.do(p, x.a, x.b); p.err != nil {
+			return p
+		}
+	}
+	p.epilogue()
+	return p
+}
+
+// epilogue ends the faults, and checks that everything comes to an end.
+func (p *pair) epilogue() {
+	p.say("epilogue")
+	clear(p.broken)
+	p.spec.Paused, p.room, p.refuse = false, -1, false
+	for _, o := range p.objects {
+		if o.why == "Unschedulable" {
+			o.why = ""
+		}
+	}
+	for _, n := range p.nets {
+		n.stuck, n.full = false, false
+		if n.gateways[pairGateway] == nil {
+			n.gateways[pairGateway] = gateway(80, gatewayv1.HTTPProtocolType, "")
+		}
+	}
+	if p.run(24 * time.Hour); p.err != nil {
+		return
+	}
+	plan := release.Plan(p.observe(), p.now)
+	if plan.Changed || len(plan.Retire)+len(plan.Ensure) > 0 {
+		p.fail("there is no rest")
+	}
+	for i := range p.ledger.Groups {
+		p.checkEnd(&p.ledger.Groups[i], plan.Notes)
+		p.checkNewest(&p.ledger.Groups[i], plan.Notes)
+	}
+}
+
+// checkEnd asks of a group at rest that nothing is under way without a word of what it
+// waits for, and that policies carry what it asks.
+func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
+	waits := func(reasons ...release.Reason) bool {
+		return slices.ContainsFunc(notes, func(n release.Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
+	}
+	said := func() string {
+		var b strings.Builder
+		for _, n := range notes {
+			fmt.Fprintf(&b, "\n   %s %s %s", n.Slug, n.Reason, n.Message)
+		}
+		return b.String()
+	}
+	a := g.ActiveRow()
+	dead := a == nil || p.objects[a.Release] == nil || p.objects[a.Release].ready == 0
+	if g.Phase == release.Closing {
+		p.fail("group %s is still closing: %s", g.Slug, said())
+	}
+	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
+		p.fail("the run of %s never ends: %s", g.Run.Release, said())
+	}
+	if waits("TrafficUnconfirmed") && !dead {
+		p.fail("group %s: %s", g.Slug, said())
+	}
+	for _, r := range g.Releases {
+		if r.Promoted == 0 && r.Status == release.Deprecated && !dead {
+			p.fail("%s stays deprecated: %s", r.Release, said())
+		}
+	}
+	if dead || g.Run != nil {
+		return
+	}
+	for name, n := range p.nets {
+		report := Find(n.policy.Status.Groups, g.Slug)
+		if report.Revision != g.TrafficRevision {
+			if report.Reason == "" || report.Reason == ReasonPending {
+				p.fail("policy %s rests at %d of %d in group %s: %s %s", name, report.Revision, g.TrafficRevision, g.Slug, report.Reason, report.Message)
+			}
+			continue
+		}
+		for _, r := range report.References {
+			if r != a.Release && !slices.Contains(report.Pinned, r) {
+				p.fail("policy %s: group %s still references %s", name, g.Slug, r)
+			}
+		}
+	}
+}
+
+// checkNewest: once stable, a group is at its newest good version, as pins say, or it is reported
+// what it waits for.
+func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
+	for _, n := range notes {
+		if n.Slug != "" && n.Slug != g.Slug || n.Event {
+			continue
+		}
+		switch n.Reason {
+		case "Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "TooManyReleases", "AwaitingApproval", "AwaitingGroup", "TrafficLost":
+			return
+		}
+	}
+	wanted := ""
+	for _, c := range p.observe().Candidates {
+		r := g.Row(c.Release)
+		if c.Slug == g.Slug && (r == nil || r.Status != release.Error) && !(g.Failed.Version != "" && version.Compare(c.Version, g.Failed.Version) <= 0) && version.Compare(c.Version, wanted) > 0 {
+			wanted = c.Version
+		}
+	}
+	a := g.ActiveRow()
+	switch {
+	case g.Phase != release.Live || wanted == "":
+	case a == nil:
+		p.fail("newest: group %s has nothing active, and %s is offered", g.Slug, wanted)
+	case version.Compare(a.Version, wanted) < 0, a.Version != wanted && p.deniedIn(g, a.Version):
+		p.fail("newest: group %s is at %s, and %s is offered", g.Slug, a.Version, wanted)
+	}
+}
+
+// kind of a failure: what it says, without times and names.
+func (p *pair) kind() string {
+	if p.err == nil {
+		return ""
+	}
+	_, text, _ := strings.Cut(p.err.Error()[12:], " ")
+	return text[:min(len(text), 14)]
+}
+
+// told is what happened, and how it stands at the end.
+func (p *pair) told() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, strings.Join(p.trace, "\n"))
+	for _, name := range SortedKeys(p.objects) {
+		o := p.objects[name]
+		fmt.Fprintf(&b, "%s: %+v ready %d why %q\n", name, o.Child, o.ready, o.why)
+	}
+	for _, g := range p.ledger.Groups {
+		fmt.Fprintf(&b, "group %+v\n", g)
+		if g.Run != nil {
+			fmt.Fprintf(&b, "  run %+v\n", *g.Run)
+		}
+	}
+	for _, name := range SortedKeys(p.nets) {
+		n := p.nets[name]
+		fmt.Fprintf(&b, "policy %s: %s\n", name, mustJSON(n.policy.Status.Groups))
+		f := n.facts()
+		for _, route := range SortedKeys(f.Live) {
+			stamp, _ := f.Live[route].Stamp()
+			fmt.Fprintf(&b, "  route %s %v weights %v stamp %+v\n", route, f.Live[route].Hostnames, f.Live[route].Weights, stamp)
+		}
+	}
+	return b.String()
+}
+
+// TestPlannerAndPolicies plays the real planner and the real decisions of policies against
+// each other, in random histories, as many at a time as there are processors. Of one that
+// a user would not expect it prints the seed, which plays it again with -pair.seed, and
+// the history made as short as possible.
+func TestPlannerAndPolicies(t *testing.T) {
+	pairs.Run(t, simulate.Play{
+		Package: "./controllers/networkpolicy",
+		Quick:   30, Usual: 150, GC: 400,
+		Seed: func(seed uint64) ([]simulate.Count, error) {
+			p := playPair(pairHistory(seed))
+			return p.stats.counts(), p.err
+		},
+		Shrink: func(seed uint64) (error, string) {
+			ops, start := pairHistory(seed)
+			kind := playPair(ops, start).kind()
+			p := playPair(simulate.Shorten(ops, func(fewer []pairOp) bool { return playPair(fewer, start).kind() == kind }), start)
+			return p.err, p.told()
+		},
+	})
+}
+
+// counts of a history, for the sum of all.
+func (s pairStats) counts() []simulate.Count {
+	return []simulate.Count{
+		{What: "steps", N: s.steps}, {What: "faults", N: s.faults}, {What: "plans", N: s.plans}, {What: "passes", N: s.passes},
+		{What: "promotions", N: s.promotions}, {What: "failed releases", N: s.failures},
+	}
+}

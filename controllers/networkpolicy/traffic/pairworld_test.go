@@ -1,0 +1,729 @@
+package traffic
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// pair is the planner and the policies of one Microservice, with all that surrounds
+// them faked: the registry, the releases' objects and pods, the API server, and the
+// gateways. Time is virtual. Both decide as they do in a cluster; the first thing that
+// a user would not expect stays in err.
+type pair struct {
+	now       time.Time
+	spec      release.Spec
+	config    string
+	scheme    string // how versions are grouped: "" by major, all, minor
+	offers    map[string]release.Candidate
+	withdrawn []release.Withdrawal
+	refuse    bool // an admission webhook is down: what is created is refused
+	room      int  // pods that find room in the cluster; below 0: any number
+	load      int  // pods that all traffic of a group needs, where releases have autoscalers
+
+	ledger  release.Ledger
+	ms      *v1alpha1.Microservice // the ledger as policies read it
+	past    []*v1alpha1.Microservice
+	objects map[string]*object
+	nets    map[string]*front
+
+	broken  map[string]bool // versions whose pods never get ready
+	startup time.Duration
+	began   time.Time            // when the manager began
+	wakeAt  time.Time            // when the last plan wants to be woken
+	named   map[string]time.Time // when a route last named a release
+	trace   []string
+	err     error
+	stats   pairStats
+}
+
+type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
+
+// object is a release's VersionedMicroservice with its pods.
+type object struct {
+	release.Child
+	up    time.Time // when its pods can be ready
+	ready int
+	why   string // they never are, and why
+	auto  bool   // it has an autoscaler, which does not go below Replicas
+}
+
+// front is a NetworkPolicy with its objects and its gateway.
+type front struct {
+	*world
+	serves map[string]answering // what the gateway serves, by route
+	stuck  bool                 // its gateway takes nothing, and serves what it served, also what is deleted since
+}
+
+// answering is what a gateway serves of a route.
+type answering struct {
+	hosts    []string
+	releases map[string]int // and their weights; 0: for chosen requests
+	pinned   bool
+	deleted  bool // the route was deleted since
+}
+
+func newPair() *pair {
+	p := &pair{
+		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), config: "c1", room: -1,
+		spec:   release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second, Previews: release.Previews{MaxGroups: 20}},
+		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, named: map[string]time.Time{},
+		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"}},
+	}
+	p.setSteps(nil)
+	return p
+}
+
+func (p *pair) say(format string, args ...any) {
+	p.trace = append(p.trace, p.now.Format("02 15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+func (p *pair) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%s: %s", p.now.Format("02 15:04:05"), fmt.Sprintf(format, args...))
+	}
+}
+
+// Helper and Fatalf make it the judge of its policies' worlds.
+func (p *pair) Helper() {}
+
+func (p *pair) Fatalf(format string, args ...any) { p.fail(format, args...) }
+
+// --- the user, the registry and the pods ---
+
+// setSteps changes the steps, of which policies read the specification as well.
+func (p *pair) setSteps(steps []release.Step) {
+	p.spec.Steps = steps
+	p.ms = p.ms.DeepCopy()
+	p.ms.Spec.UpdateStrategy.Canary = nil
+	if len(steps) > 0 {
+		p.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{}
+		for _, st := range steps {
+			p.ms.Spec.UpdateStrategy.Canary.Steps = append(p.ms.Spec.UpdateStrategy.Canary.Steps, v1alpha1.CanaryStep{Weight: int32(st.Weight)})
+		}
+	}
+	p.remember()
+}
+
+// remember keeps what a cache that lags still has.
+func (p *pair) remember() {
+	if p.past = append(p.past, p.ms); len(p.past) > 6 {
+		p.past = p.past[1:]
+	}
+}
+
+func (p *pair) policy(name string) *front {
+	p.say("policy %s", name)
+	w := newWorld(p)
+	w.policy.Name, w.policy.UID = name, ""
+	w.policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
+	w.now = p.now
+	n := &front{world: w, serves: map[string]answering{}}
+	p.nets[name] = n
+	return n
+}
+
+// lose deletes a policy, and what it wrote with it.
+func (p *pair) lose(name string) {
+	p.say("policy %s is deleted", name)
+	delete(p.nets, name)
+	clear(p.named)
+	p.noteNamed()
+}
+
+func (p *pair) groupOf(version string) (slug, name string) {
+	x := strings.Split(version, ".")
+	switch p.scheme {
+	case "all":
+		return "release", "release"
+	case "minor":
+		return x[0] + "-" + x[1] + "-x", x[0] + "." + x[1] + ".x"
+	}
+	return x[0] + "-x", x[0] + ".x"
+}
+
+func (p *pair) push(version string) {
+	slug, name := p.groupOf(version)
+	p.offers[version] = release.Candidate{Slug: slug, Name: name, Level: "Release", Version: version}
+	p.withdrawn = slices.DeleteFunc(p.withdrawn, func(x release.Withdrawal) bool { return x.Version == version })
+}
+
+func (p *pair) deny(version string) {
+	delete(p.offers, version)
+	p.withdrawn = append(p.withdrawn, release.Withdrawal{Version: version, Reason: release.Denied})
+}
+
+func (p *pair) regroup(scheme string) {
+	p.scheme = scheme
+	for version, c := range p.offers {
+		c.Slug, c.Name = p.groupOf(version)
+		p.offers[version] = c
+	}
+}
+
+// loseRecord empties the status of the Microservice, as a restore without it does.
+func (p *pair) loseRecord() {
+	p.ledger = release.Ledger{}
+	p.ms = p.ms.DeepCopy()
+	p.ms.Status = v1alpha1.MicroserviceStatus{}
+	p.past = nil
+	p.remember()
+}
+
+// size is how many pods it is to have.
+func (o *object) size() int {
+	if o.Replicas == 0 {
+		return 0
+	}
+	return max(o.Replicas, o.Current)
+}
+
+// autoscalers give what serves the pods that its part of the load needs.
+func (p *pair) autoscalers() {
+	if p.load == 0 {
+		return
+	}
+	for i := range p.ledger.Groups {
+		for _, r := range p.ledger.Groups[i].Releases {
+			if o := p.objects[r.Release]; o != nil && o.Replicas > 0 && (r.Status == release.Active || r.Status == release.Canary) {
+				o.auto, o.Current = true, max(o.Replicas, (p.load*r.Weight+99)/100)
+				o.ready = min(o.ready, o.Current)
+			}
+		}
+	}
+}
+
+// pods lets pods come up, as far as there is room, and the objects report.
+func (p *pair) pods() (did bool) {
+	p.autoscalers()
+	for _, name := range SortedKeys(p.objects) {
+		o := p.objects[name]
+		n := min(o.size(), o.ready+p.free())
+		if o.why == "" && o.ready < n && !p.now.Before(o.up) {
+			o.ready, did = n, true
+		}
+		failure := release.Reason("")
+		if o.ready < o.size() {
+			if failure = release.Reason(o.why); failure == "" && n < o.size() {
+				failure = "Unschedulable"
+			}
+		}
+		if o.Unsettled || o.Available != o.ready || o.Failure != failure {
+			o.Unsettled, o.Available, o.Failure, did = false, o.ready, failure, true
+		}
+	}
+	p.endpoints()
+	return did
+}
+
+func (p *pair) free() int {
+	if p.room < 0 {
+		return 1 << 20
+	}
+	n := p.room
+	for _, o := range p.objects {
+		n -= o.ready
+	}
+	return max(0, n)
+}
+
+// endpoints tells the policies which pods are ready.
+func (p *pair) endpoints() {
+	for _, n := range p.nets {
+		n.now = p.now
+		clear(n.ready)
+		for name, o := range p.objects {
+			if o.ready > 0 {
+				n.ready[name] = o.ready
+			}
+		}
+	}
+}
+
+// --- the planner ---
+
+func (p *pair) observe() release.Observed {
+	o := release.Observed{Spec: p.spec, Config: p.config, Ledger: p.ledger, Began: p.began}
+	for _, version := range slices.Sorted(maps.Keys(p.offers)) {
+		c := p.offers[version]
+		c.Release = strings.ReplaceAll(c.Slug+"-"+version+"-"+p.config, ".", "-")
+		o.Candidates = append(o.Candidates, c)
+	}
+	for i := range p.ledger.Groups {
+		o.Withdrawn = append(o.Withdrawn, p.withdrawnOf(&p.ledger.Groups[i])...)
+	}
+	for _, name := range SortedKeys(p.objects) {
+		o.Children = append(o.Children, p.objects[name].Child)
+	}
+	for _, name := range SortedKeys(p.nets) {
+		policy := release.Policy{Name: name}
+		for _, g := range p.nets[name].policy.Status.Groups {
+			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
+			if g.ConfirmedTime != nil {
+				r.Confirmed = g.ConfirmedTime.Time
+			}
+			policy.Groups = append(policy.Groups, r)
+		}
+		o.Policies = append(o.Policies, policy)
+	}
+	return o
+}
+
+// withdrawnOf is what an ImagePolicy says of what a group holds: denied versions, and that
+// the present scheme does not make the group.
+func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
+	made := len(g.Releases) == 0
+	for _, r := range g.Releases {
+		slug, _ := p.groupOf(r.Version)
+		made = made || slug == g.Slug
+		for _, x := range p.withdrawn {
+			if x.Version == r.Version {
+				out = append(out, release.Withdrawal{Slug: g.Slug, Version: r.Version, Reason: x.Reason})
+			}
+		}
+	}
+	if !made {
+		out = append(out, release.Withdrawal{Slug: g.Slug, Reason: release.Excluded})
+	}
+	return out
+}
+
+// plan makes a whole pass of the planner; stop is the write before which the manager ends,
+// 0: never.
+func (p *pair) plan(stop int) (did bool) {
+	o := p.observe()
+	plan := release.Plan(o, p.now)
+	p.stats.plans++
+	p.wakeAt = plan.Wake
+	writes := 0
+	ends := func() bool {
+		if writes++; writes == stop {
+			p.say("the manager ends")
+			p.began = p.now
+		}
+		return writes == stop
+	}
+	for _, e := range plan.Ensure {
+		if ends() {
+			return true
+		}
+		did = p.ensure(o, e) || did
+	}
+	if plan.Changed {
+		if ends() {
+			return true
+		}
+		p.record(plan)
+		did = true
+	}
+	for _, x := range plan.Retire {
+		if ends() {
+			return true
+		}
+		did = p.retire(x) || did
+	}
+	return did
+}
+
+func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
+	k := p.objects[e.Release]
+	if k == nil {
+		i := slices.IndexFunc(o.Candidates, func(c release.Candidate) bool { return c.Release == e.Release })
+		if !e.Create || p.refuse || i < 0 {
+			return false
+		}
+		c := o.Candidates[i]
+		k = &object{Child: release.Child{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, Config: p.config, Created: p.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true}, up: p.now.Add(p.startup)}
+		if p.broken[c.Version] {
+			k.why = "CrashLoopBackOff"
+		}
+		p.objects[e.Release] = k
+		p.say("create %s", e.Release)
+		return true
+	}
+	did := false
+	if e.Stamp > k.Stamp {
+		k.Stamp, did = e.Stamp, true
+	}
+	if e.Replicas > k.Replicas {
+		k.Replicas, k.Unsettled, k.up, did = e.Replicas, true, p.now.Add(p.startup), true
+	}
+	return did
+}
+
+// record writes the ledger.
+func (p *pair) record(plan release.Result) {
+	for _, g := range plan.Ledger.Groups {
+		p.checkDenied(&g)
+		for _, r := range g.Releases {
+			was := release.Row{}
+			if i := slices.IndexFunc(p.ledger.Groups, func(x release.Group) bool { return x.Slug == g.Slug }); i >= 0 {
+				if x := p.ledger.Groups[i].Row(r.Release); x != nil {
+					was = *x
+				}
+			}
+			switch {
+			case r.Promoted > was.Promoted:
+				p.stats.promotions++
+			case r.Status == release.Error && was.Status != release.Error:
+				p.stats.failures++
+			}
+		}
+	}
+	p.ledger = plan.Ledger
+	p.ms = p.ms.DeepCopy()
+	p.ms.Status.Sequence, p.ms.Status.ReleaseGroups = p.ledger.Sequence, nil
+	for i := range p.ledger.Groups {
+		p.ms.Status.ReleaseGroups = append(p.ms.Status.ReleaseGroups, groupAsRead(&p.ledger.Groups[i]))
+	}
+	p.remember()
+	for _, n := range plan.Notes {
+		if n.Event {
+			p.say("event %s %s: %s", n.Slug, n.Reason, n.Message)
+		}
+	}
+}
+
+// groupAsRead is what policies read of a group of the ledger.
+func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
+	out := v1alpha1.ReleaseGroup{
+		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), PullRequest: g.PullRequest, Phase: v1alpha1.GroupPhase(g.Phase),
+		Target: v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom}, TrafficRevision: g.TrafficRevision,
+	}
+	if !g.TrafficTime.IsZero() {
+		out.TrafficTime = new(metav1.NewMicroTime(g.TrafficTime))
+	}
+	if a := g.ActiveRow(); a != nil {
+		out.Active = a.Version
+	}
+	for _, r := range g.Releases {
+		out.Releases = append(out.Releases, v1alpha1.Release{
+			VersionedMicroservice: r.Release, SemVer: v1alpha1.SemVer{Name: r.Name, Version: r.Version}, Config: r.Config,
+			Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available, Match: r.Match, MirrorPercent: int32(r.Mirror),
+			Promoted: r.Promoted, Routed: r.Routed, Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
+		})
+	}
+	return out
+}
+
+func (p *pair) retire(x release.Retire) bool {
+	k := p.objects[x.Release]
+	if k == nil {
+		return false
+	}
+	p.checkRetire(k, x)
+	if x.Delete {
+		p.say("delete %s", x.Release)
+		delete(p.objects, x.Release)
+	} else {
+		p.say("shrink %s to %d", x.Release, x.Replicas)
+		if k.Replicas, k.Unsettled = x.Replicas, true; !k.auto || !p.active(x.Release) {
+			k.ready, k.Current, k.auto = min(k.ready, x.Replicas), 0, false
+		}
+	}
+	p.endpoints()
+	return true
+}
+
+// active reports whether a release is the active one of its group.
+func (p *pair) active(name string) bool {
+	return slices.ContainsFunc(p.ledger.Groups, func(g release.Group) bool {
+		r := g.Row(name)
+		return r != nil && r.Status == release.Active
+	})
+}
+
+// --- the policies and their gateways ---
+
+// pass is one pass of a policy, which reads the ledger lag writes old.
+func (p *pair) pass(name string, lag int) (did bool) {
+	n := p.nets[name]
+	p.stats.passes++
+	p.endpoints()
+	n.ms = p.past[max(0, len(p.past)-1-lag)]
+	f := n.facts()
+	if Behind(n.ms, f) { // What it wrote itself is newer.
+		n.ms = p.ms
+		f = n.facts()
+	}
+	writes := n.writes
+	out, _ := n.pass()
+	p.checkRoutes(name, f, out)
+	n.ms = p.ms
+	live := n.facts().Live
+	for route, was := range n.serves {
+		if was.deleted = was.deleted || live[route] == nil; was.deleted {
+			n.serves[route] = was
+		}
+	}
+	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {
+		p.accept(name) // An Ingress has no answer.
+	}
+	p.noteNamed()
+	return n.writes != writes
+}
+
+// accept lets the gateway of a policy take what is written.
+func (p *pair) accept(name string) bool {
+	n := p.nets[name]
+	if n.stuck && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
+		return false
+	}
+	before := mustJSON(n.routes) + mustJSON(n.others)
+	n.accept()
+	n.serves = map[string]answering{}
+	d := newPlanner(n.facts())
+	for route, live := range d.Live {
+		now := answering{hosts: live.Hostnames, releases: map[string]int{}, pinned: live.Pinned()}
+		for _, s := range live.Services {
+			if r := d.releases[s]; r != "" {
+				now.releases[r] += live.Weights[s]
+			}
+		}
+		n.serves[route] = now
+	}
+	p.noteNamed()
+	return before != mustJSON(n.routes)+mustJSON(n.others)
+}
+
+// names are the releases that objects as written, and what the gateway serves of them,
+// name, but for domains with a version.
+func (n *front) names() map[string]string {
+	out := map[string]string{}
+	d := newPlanner(n.facts())
+	for name, live := range d.Live {
+		if live.Pinned() {
+			continue
+		}
+		for _, r := range d.releasesOf(live.Services) {
+			out[r] = "route " + name
+		}
+		if d.former(live) {
+			continue // Nothing answers on it any more.
+		}
+		if was := n.serves[name]; !was.deleted {
+			for r := range was.releases {
+				out[r] = "served route " + name
+			}
+		}
+	}
+	for name, was := range n.serves {
+		if !was.deleted || was.pinned || !n.untaken(d, was.hosts) {
+			continue
+		}
+		for r := range was.releases {
+			out[r] = "served route " + name + ", which is deleted,"
+		}
+	}
+	for name, s := range n.services {
+		if !OfRelease(s) {
+			out[s.Spec.Selector[v1alpha1.LabelRelease]] = "Service " + name
+		}
+	}
+	return out
+}
+
+// untaken reports whether another route has some of these hosts by now, and the gateway has
+// not taken it. Until it has, that shows that it may serve the deleted one of before.
+func (n *front) untaken(d *planner, hosts []string) bool {
+	for name, live := range d.Live {
+		if _, taken := n.serves[name]; !taken && !d.former(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pair) noteNamed() {
+	for _, n := range p.nets {
+		for r := range n.names() {
+			p.named[r] = p.now
+		}
+	}
+}
+
+func (p *pair) advance(d time.Duration) {
+	p.now = p.now.Add(d)
+	p.noteNamed()
+	p.endpoints()
+}
+
+// turnBack sets the clock back. How long ago something was does not change by it.
+func (p *pair) turnBack(d time.Duration) {
+	p.now = p.now.Add(-d)
+	for r, at := range p.named {
+		p.named[r] = at.Add(-d)
+	}
+	for _, o := range p.objects {
+		o.up = o.up.Add(-d)
+	}
+	p.endpoints()
+}
+
+// --- fair play ---
+
+// settle lets all work until nothing changes, without time passing.
+func (p *pair) settle() {
+	for i := 0; p.err == nil; i++ {
+		if i > 100 {
+			p.fail("there is no rest")
+			return
+		}
+		did := p.plan(0)
+		did = p.pods() || did
+		for _, name := range SortedKeys(p.nets) {
+			did = p.pass(name, 0) || did
+			did = p.accept(name) || did
+		}
+		if !did {
+			p.checkServed()
+			return
+		}
+	}
+}
+
+// run lets all work for a time.
+func (p *pair) run(d time.Duration) {
+	end := p.now.Add(d)
+	doze, sequence := 10*time.Second, int64(0)
+	for i := 0; p.err == nil; i++ {
+		if i > 3000 {
+			p.fail("somebody wants to be woken again and again")
+			return
+		}
+		if p.settle(); !p.now.Before(end) {
+			return
+		}
+		if doze = min(2*doze, 2*time.Hour); p.ledger.Sequence != sequence {
+			doze, sequence = 10*time.Second, p.ledger.Sequence
+		}
+		next := end
+		consider := func(t time.Time) {
+			if t.After(p.now) && t.Before(next) {
+				next = t
+			}
+		}
+		consider(p.wakeAt)
+		for _, o := range p.objects {
+			consider(o.up)
+		}
+		consider(p.now.Add(doze)) // Policies look again for what takes time.
+		p.advance(next.Sub(p.now))
+	}
+}
+
+// --- what a user may expect ---
+
+// checkRoutes: while the active release of a group has endpoints, all that its routes
+// carry goes to releases that are active or canary and have endpoints as well.
+func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
+	d := newPlanner(f)
+	for _, r := range out.Routes {
+		if r.Pinned != "" || len(r.rows) > 0 && (r.rows[0].pinned != "" || r.rows[0].canary) {
+			continue
+		}
+		g := d.ledger.bySlug[r.slug]
+		if g == nil {
+			continue
+		}
+		a := activeOf(g)
+		if a == nil || !f.ready(a.VersionedMicroservice) {
+			continue
+		}
+		for _, b := range r.Backends {
+			of := d.releases[b.Service]
+			if !f.ready(of) {
+				p.fail("policy %s: route %s of %v gives %d to %s without endpoints while %s has some", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
+			}
+			if row := d.ledger.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
+				p.fail("policy %s: route %s of %v gives %d to %s, which is neither active nor canary", name, r.Name, r.Hostnames, b.Weight, of)
+			}
+		}
+	}
+}
+
+// deniedIn reports whether a version that a group holds is withdrawn.
+func (p *pair) deniedIn(g *release.Group, version string) bool {
+	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
+}
+
+// checkDenied: with the first plan after its denial a canary loses its traffic.
+func (p *pair) checkDenied(g *release.Group) {
+	for _, r := range g.Releases {
+		if g.Phase == release.Live && !p.spec.Paused && r.Status == release.Canary && (r.Weight > 0 || r.Match || r.Mirror > 0) && p.deniedIn(g, r.Version) {
+			p.fail("%s is denied, and keeps %d%%", r.Release, r.Weight)
+		}
+	}
+}
+
+// checkServed: where all have done their work, no gateway gives a share of its traffic to a
+// denied version that is not the active one of its group.
+func (p *pair) checkServed() {
+	for i := range p.ledger.Groups {
+		g := &p.ledger.Groups[i]
+		for _, r := range g.Releases {
+			if g.Phase != release.Live || p.spec.Paused || r.Status == release.Active || !p.deniedIn(g, r.Version) {
+				continue
+			}
+			for name, n := range p.nets {
+				for route, s := range n.serves {
+					if !n.stuck && !n.full && !s.pinned && s.releases[r.Release] > 0 && n.gateways[pairGateway] != nil && n.groupTraffic(g.Slug).Revision == g.TrafficRevision {
+						p.fail("policy %s: route %s serves %d%% of %s, which is denied", name, route, s.releases[r.Release], r.Release)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkRetire: pods go only after their traffic, and a drain later; and of an active
+// release that answers none go.
+func (p *pair) checkRetire(k *object, x release.Retire) {
+	what := fmt.Sprintf("%s to %d", x.Release, x.Replicas)
+	if x.Delete {
+		what = "deletion of " + x.Release
+	}
+	if !x.Delete && x.Replicas >= p.spec.Replicas {
+		return // The user asks for fewer.
+	}
+	for _, g := range p.ledger.Groups {
+		r := g.Row(x.Release)
+		if r == nil || r.Status != release.Active || g.Phase != release.Live {
+			continue
+		}
+		if x.Delete || k.ready > 0 && k.Available > 0 && !p.masks(x.Release) {
+			p.fail("%s while it is active, with %d pods ready", what, k.ready)
+		}
+		return // It answers nothing, and makes room.
+	}
+	if !x.Delete && x.Replicas > 0 && k.ready <= x.Replicas {
+		return
+	}
+	for name, n := range p.nets {
+		if by := n.names()[x.Release]; by != "" && (x.Delete || x.Replicas == 0) {
+			p.fail("%s while %s of policy %s names it", what, by, name)
+		}
+	}
+	if at, ok := p.named[x.Release]; ok && (x.Delete || x.Replicas == 0) && p.now.Sub(at) < 5*time.Second {
+		p.fail("%s %s after the last route", what, p.now.Sub(at))
+	}
+}
+
+// masks says that a policy whose routes are served keeps traffic from a release.
+func (p *pair) masks(name string) bool {
+	for _, n := range p.nets {
+		for _, g := range n.policy.Status.Groups {
+			if g.Revision > 0 && slices.Contains(g.Masked, name) {
+				return true
+			}
+		}
+	}
+	return false
+}

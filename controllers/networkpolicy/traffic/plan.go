@@ -1,0 +1,70 @@
+// Package traffic decides what the routes and Services of a NetworkPolicy are to be, and
+// what its status reports. It is pure: it has no client, clock or log. Plan gives the
+// decision that follows from what was observed, and Status the status that follows from
+// both and from what was applied. Its files, each of which refers only to those after it:
+//
+//	status.go          Status: the whole status of a policy
+//	conditions.go      its conditions
+//	status_groups.go   what it reports of release groups
+//	status_domains.go  what it reports of domains, listeners and user-managed routes
+//	verdict.go         how far objects are that were written, and what the last status reported
+//	plan.go            Plan: the whole decision
+//	garbage.go         which objects go, and when
+//	providerswitch.go  routes of a provider that the policy has left
+//	adoption.go        the Service of a user that the policy adopts
+//	routes.go          what each route carries
+//	services.go        Services of releases, and those that follow a group
+//	split.go           the shares of the releases of a group
+//	domains.go         domains, listeners and user-managed routes as rows
+//	claims.go          which row may have a host
+//	tls.go             certificates and listeners of domains
+//	route_names.go     which rows share a route, and its name
+//	hosts.go           the hosts that domains render to
+//	decision.go        Decision and Applied: what is to be written, and what became of it
+//	groups.go          release groups of a Microservice, and the one that something shared routes to
+//	observed.go        Observed: all that a decision rests on
+package traffic
+
+import (
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// decide is pure, and the same for any order in which objects were listed.
+func Plan(f *Observed) *Decision {
+	d := newPlanner(f)
+	if f.Microservice == nil {
+		return &Decision{DeleteRoutes: d.forbiddenRoutes()}
+	}
+	out := &Decision{rows: d.rows()}
+	for _, g := range d.ledger.groups {
+		out.groups = append(out.groups, d.group(g, out.rows))
+	}
+	d.addMoves(out)
+	d.addServices(out)
+	d.addAdopted(out)
+	d.addRoutes(out)
+	d.addFormer(out, out.bySlug())
+	d.obsolete(out)
+	d.addShared(out)
+	if f.Policy.DeletionTimestamp != nil {
+		d.onlyLive(out)
+	}
+	return out
+}
+
+// onlyLive leaves of a decision on a policy that is being deleted what changes objects
+// that are there. None is made for it any more: in a deletion in the foreground it would
+// be collected at once. A release without a Service has no ready endpoint, and gets
+// nothing.
+func (d *planner) onlyLive(out *Decision) {
+	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
+	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Leaving })
+	out.Shared = slices.DeleteFunc(out.Shared, func(s providers.Shared) bool {
+		return !slices.ContainsFunc(d.Rest, func(o client.Object) bool { return SharedKey(o) == SharedKey(s) })
+	})
+}

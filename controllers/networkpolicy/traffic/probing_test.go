@@ -1,0 +1,219 @@
+package traffic
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// probedWorld has a release that is served, a canary that is ready, and a policy whose
+// Gateway has an address and is probed.
+func probedWorld(t *testing.T) *world {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmProbe
+	w.gateways["infra/public"].Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: "192.0.2.1"}}
+	w.ready["a"], w.ready["b"] = 1, 1
+	return w
+}
+
+// open are the probes that a pass would have asked.
+func (w *world) open() []providers.Probe {
+	f := w.facts()
+	return Probes(f, Plan(f), Applied{})
+}
+
+// ask makes the gateway known as one that has been asked, and has answered the probes
+// as they are now wherever it serves.
+func (w *world) ask(serves bool) {
+	w.probed = maps.Clone(w.probed)
+	if w.probed == nil {
+		w.probed = map[providers.Probe]providers.Probed{}
+	}
+	for _, p := range w.open() {
+		known := w.probed[p]
+		if known.Since.IsZero() {
+			known.Since = w.now
+		}
+		known.Served, known.Problem = serves, ""
+		if !serves {
+			known.Problem = "it answers for an earlier content of the route"
+		}
+		w.probed[p] = known
+	}
+}
+
+// TestNothingIsConfirmedBeforeItIsServed: a revision that all parents accepted counts
+// when their addresses serve it, and the one before does until then.
+func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
+	w := probedWorld(t)
+	w.settle()
+	want(t, "revision of the first route, accepted", w.groupTraffic("1-x").Revision, 0)
+	w.ask(true)
+	w.settle()
+	want(t, "revision of the first route, served", w.groupTraffic("1-x").Revision, 1)
+	want(t, "condition", w.condition("Programmed"), "True Programmed")
+
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.settle()
+	want(t, "split as written", w.split(host), "1.0.0=90 1.1.0=10")
+	want(t, "revision, accepted", w.groupTraffic("1-x").Revision, 1)
+	w.ask(false)
+	w.settle()
+	want(t, "revision, not served", w.groupTraffic("1-x").Revision, 1)
+	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
+	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+
+	w.now = w.now.Add(providers.Grace + time.Second)
+	w.pass()
+	want(t, "condition after the grace", w.condition("Programmed"), "False ProbeUnanswered")
+	want(t, "reason of the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
+	for _, part := range []string{`spec.provider.gateway.parentRefs[0]: Gateway "infra/public"`, "http://192.0.2.1:80", `listener "web"`, `host "1-x.shop.example.com"`, "an earlier content", "confirm to Status"} {
+		if message := w.groupTraffic("1-x").Message; !strings.Contains(message, part) {
+			t.Errorf("message %q does not say %q", message, part)
+		}
+	}
+	want(t, "revision after the grace", w.groupTraffic("1-x").Revision, 1)
+
+	w.ask(true)
+	w.settle()
+	want(t, "revision, served", w.groupTraffic("1-x").Revision, 2)
+	want(t, "condition, served", w.condition("Programmed"), "True Programmed")
+	want(t, "split, served", w.policy.Status.Summary.Split, "1.0.0=90 1.1.0=10")
+}
+
+// TestEachWriteHasItsOwnAnswer: a gateway that lags serves weights that were there
+// before, and must not be taken for one that serves them again. What does not change
+// is not written again for the sake of its answer.
+func TestEachWriteHasItsOwnAnswer(t *testing.T) {
+	w := probedWorld(t)
+	w.settle()
+	seen := map[string]bool{}
+	for range 3 {
+		for _, ready := range []int{1, 0} { // The canary is masked and comes back, in one revision.
+			w.ready["b"] = ready
+			w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+			w.settle()
+			ask := w.open()
+			if len(ask) != 1 {
+				t.Fatalf("probes are %v, want one", ask)
+			}
+			if seen[ask[0].Answer] {
+				t.Errorf("answer %q was one before", ask[0].Answer)
+			}
+			seen[ask[0].Answer] = true
+			before := w.writes
+			w.ask(true)
+			w.settle()
+			w.now = w.now.Add(time.Hour)
+			w.settle()
+			if got := w.writes - before; got > 1 {
+				t.Errorf("%d writes after the answer, want that of the status alone", got)
+			}
+		}
+	}
+}
+
+// TestARestartIsQuiet: a manager that knows no answers yet asks again, and says nothing
+// until the gateway had time to answer.
+func TestARestartIsQuiet(t *testing.T) {
+	w := probedWorld(t)
+	w.settle()
+	w.ask(true)
+	w.settle()
+	w.now = w.now.Add(time.Hour)
+	w.probed, w.written = nil, map[string]time.Time{}
+	before := mustJSON(w.policy.Status)
+	w.pass()
+	want(t, "status of a new manager", mustJSON(w.policy.Status), before)
+	want(t, "probes of a new manager", len(w.open()), 1)
+	w.ask(false)
+	w.now = w.now.Add(providers.Grace + time.Second)
+	w.pass()
+	want(t, "condition when nobody answers", w.condition("Programmed"), "False ProbeUnanswered")
+	want(t, "revision when nobody answers", w.groupTraffic("1-x").Revision, 1)
+	w.ask(true)
+	w.pass()
+	want(t, "condition", w.condition("Programmed"), "True Programmed")
+}
+
+// TestAnotherAddressIsProbed: what a Gateway adds has to serve as well.
+func TestAnotherAddressIsProbed(t *testing.T) {
+	w := probedWorld(t)
+	w.settle()
+	w.ask(true)
+	w.settle()
+	w.gateways["infra/public"].Status.Addresses = append(w.gateways["infra/public"].Status.Addresses, gatewayv1.GatewayStatusAddress{Value: "2001:db8::1"})
+	w.pass()
+	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
+	want(t, "probes", len(w.open()), 2)
+	w.ask(false)
+	w.now = w.now.Add(providers.Grace + time.Second)
+	w.pass()
+	want(t, "condition", w.condition("Programmed"), "False ProbeUnanswered")
+}
+
+// TestAGatewayWithoutAddress cannot be asked, and says so.
+func TestAGatewayWithoutAddress(t *testing.T) {
+	w := probedWorld(t)
+	w.gateways["infra/public"].Status.Addresses = nil
+	w.settle()
+	w.now = w.now.Add(providers.Grace + time.Second)
+	w.pass()
+	want(t, "condition", w.condition("Programmed"), "False ProbeUnanswered")
+	if message := w.groupTraffic("1-x").Message; !strings.Contains(message, "its status has no address") {
+		t.Errorf("message is %q", message)
+	}
+}
+
+// TestAReplacementServesBeforeTheOldRouteGoes: acceptance is not enough.
+func TestAReplacementServesBeforeTheOldRouteGoes(t *testing.T) {
+	w := probedWorld(t)
+	w.settle()
+	w.ask(true)
+	w.settle()
+	old := slices.Collect(maps.Keys(w.routes))[0]
+	w.policy.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "GET"}} // A route of another name.
+	w.settle()
+	want(t, "old route, while the new one is accepted only", w.routes[old] != nil, true)
+	w.ask(true)
+	w.settle()
+	want(t, "old route, when the new one serves", w.routes[old] != nil, false)
+}
+
+// TestBackToStatus: the rule for probes goes, and nothing is asked any more.
+func TestBackToStatus(t *testing.T) {
+	w := probedWorld(t)
+	w.settle()
+	w.policy.Spec.Provider.Gateway.Confirm = ""
+	w.settle()
+	for name, route := range w.routes {
+		want(t, "rules of "+name, len(route.Spec.Rules), 1)
+	}
+	want(t, "probes", len(w.open()), 0)
+	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
+}
+
+// TestOnlyHTTPRoutesAreProbed: the others count by their status, and a condition says so.
+func TestOnlyHTTPRoutesAreProbed(t *testing.T) {
+	for _, protocol := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS} {
+		t.Run(string(protocol), func(t *testing.T) {
+			w := probedWorld(t)
+			w.policy.Spec.Ports[0].Protocol = protocol
+			if protocol == v1alpha1.ProtocolTLS {
+				w.gateways["infra/public"].Spec.Listeners[0].Protocol = gatewayv1.TLSProtocolType
+			}
+			w.settle()
+			want(t, "revision", w.groupTraffic("1-x").Revision, 1)
+			want(t, "condition", w.condition("SettingsNotApplied"), "True NotSupported")
+			want(t, "probes", len(w.open()), 0)
+		})
+	}
+}

@@ -1,0 +1,559 @@
+package traffic
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// Random histories of ledgers, endpoints, gateways and specifications.
+func TestPropertiesOverHistories(t *testing.T) {
+	playTheSame(t)
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		history{t, w, map[string]int64{}, 7, map[string][]string{}}.play()
+	})
+}
+
+// The same, of a policy that goes from one provider to another as well.
+func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
+	playTheSame(t)
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		history{t, w, map[string]int64{}, 10, map[string][]string{}}.play()
+	})
+}
+
+// playTheSame has a run without a seed of its own play the same histories each time: a test that gates a change must not
+// fail by luck. "make sim-policies" plays other ones, and docs/design/findings.md lists what it found that is still open.
+func playTheSame(t *testing.T) {
+	seed := flag.Lookup("rapid.seed").Value
+	if seed.String() != "0" {
+		return
+	}
+	if err := seed.Set("20261122"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = seed.Set("0") })
+}
+
+type history struct {
+	*rapid.T
+	w        *world
+	revision map[string]int64
+	// last of the events.
+	last int
+	// served are the releases to which the gateway routes, by the name of the route: what it
+	// took over last. It may be far behind what is written.
+	served map[string][]string
+}
+
+func (h history) play() {
+	h.w.policy.Spec.Ports = append(h.w.policy.Spec.Ports,
+		v1alpha1.NetworkPort{Name: "calls", Port: 81, Protocol: v1alpha1.ProtocolGRPC}, v1alpha1.NetworkPort{Name: "secret", Port: 443, Protocol: v1alpha1.ProtocolTLS},
+		v1alpha1.NetworkPort{Name: "tcp", Port: 5432, Protocol: v1alpha1.ProtocolTCP}, v1alpha1.NetworkPort{Name: "udp", Port: 53, Protocol: v1alpha1.ProtocolUDP})
+	h.w.policy.Spec.Domains[0].Port = "http"
+	h.w.policy.Spec.Domains = append(h.w.policy.Spec.Domains, v1alpha1.Domain{Domain: "shop.example.com", Port: "http"})
+	if rapid.Bool().Draw(h.T, "late") {
+		delete(h.w.gateways, "infra/public") // It comes later, or never.
+	}
+	h.write()
+	for range rapid.IntRange(1, 25).Draw(h.T, "length") {
+		switch rapid.IntRange(0, h.last).Draw(h.T, "event") {
+		case 0, 1:
+			h.write()
+		case 2:
+			h.w.ready[h.release()] = rapid.IntRange(0, 2).Draw(h.T, "ready")
+		case 3, 4:
+			h.w.accept()
+			h.serve()
+		case 5:
+			h.w.now = h.w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(h.T, "seconds")) * time.Second)
+		case 6:
+			h.w.policy.Spec.Domains = h.domains()
+			h.w.policy.Spec.Listeners = h.listeners()
+			h.w.policy.Generation++
+			h.onlyGatewaysListen()
+		case 7:
+			if h.w.gateways["infra/public"] == nil {
+				h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
+			} else if rapid.IntRange(0, 3).Draw(h.T, "lost") == 0 {
+				delete(h.w.gateways, "infra/public")
+			}
+		case 8:
+			h.w.policy.Spec.Provider = rapid.SampledFrom([]*v1alpha1.NetworkProvider{&byGateway, &byNginx, &byPlain, &byAPISIX, nil}).Draw(h.T, "provider")
+			h.w.policy.Generation++
+			h.onlyGatewaysListen()
+			h.fitTLS()
+		case 9:
+			kind := rapid.SampledFrom([]string{"ApisixRoute", "ApisixTls", "ListenerSet", "Certificate"}).Draw(h.T, "kind")
+			h.w.lacks = map[string]bool{kind: !h.w.lacks[kind]}
+		case 10:
+			if h.w.classes["nginx"] {
+				h.w.classes = map[string]bool{"traefik": true}
+			} else {
+				h.w.classes = map[string]bool{"traefik": true, "nginx": true}
+			}
+		}
+		h.pass()
+	}
+	h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
+	h.w.settle()
+	h.nothingIsLeftBehind()
+	before := h.w.writes
+	h.w.pass()
+	if h.w.writes != before {
+		h.Fatalf("a pass at rest writes")
+	}
+	h.noGroupIsStuck()
+	h.nothingSharedIsLeft()
+}
+
+// nothingSharedIsLeft: at rest there are the listeners and certificates of what is routed,
+// and no others, unless a live route is kept for want of something better.
+func (h history) nothingSharedIsLeft() {
+	f := h.w.facts()
+	out := Plan(f)
+	decided, wanted := map[string]bool{}, map[string]bool{}
+	for _, r := range out.Routes {
+		decided[r.Name] = true
+	}
+	for _, s := range out.Shared {
+		wanted[SharedKey(s)] = true
+	}
+	for name := range f.Live {
+		if !decided[name] {
+			return
+		}
+	}
+	for _, o := range f.Rest {
+		if !wanted[SharedKey(o)] {
+			h.Fatalf("%s is left", SharedKey(o))
+		}
+	}
+}
+
+// listenersExist: the ListenerSets that routes name are there.
+func (h history) listenersExist() {
+	for name, route := range h.w.routes {
+		for _, p := range route.Spec.ParentRefs {
+			if deref(p.Kind) == "ListenerSet" && h.w.others[string(p.Name)] == nil {
+				h.Fatalf("route %s names ListenerSet %s, which is not there", name, p.Name)
+			}
+		}
+	}
+}
+
+// onlyGatewaysListen does what the definition asks for.
+func (h history) onlyGatewaysListen() {
+	if p := h.w.policy.Spec.Provider; p == nil || p.Gateway == nil {
+		h.w.policy.Spec.Listeners = nil
+	}
+	if h.w.policy.Spec.Provider == nil {
+		h.w.policy.Spec.Domains = nil
+	}
+}
+
+var slugs = []string{"2-x", "1-x"}
+
+func (h history) release() string {
+	return rapid.SampledFrom(slugs).Draw(h.T, "group")[:1] + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "release")
+}
+
+// write makes a ledger as the planner may write it, with higher revisions.
+func (h history) write() {
+	var groups []v1alpha1.ReleaseGroup
+	for _, slug := range slugs[rapid.IntRange(0, 1).Draw(h.T, "first group"):] {
+		h.revision[slug] += int64(rapid.IntRange(0, 1).Draw(h.T, "raise"))
+		weight := rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(h.T, "weight")
+		var rows []string
+		switch rapid.IntRange(0, 7).Draw(h.T, "shape") {
+		case 0:
+			rows, weight = []string{"a 1.0.0 active 100"}, 0
+		case 1:
+			rows = []string{fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)}
+		case 2:
+			rows = []string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}
+		case 3:
+			rows = []string{"c 1.2.0 error 0", "b 1.1.0 active 100", "a 1.0.0 deprecated 0"}
+		case 4:
+			rows = []string{"a 1.0.0 pending 0"}
+		case 5:
+			rows = []string{"b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"}
+		case 6: // The first release of its group, to which the newest domains move.
+			rows = []string{fmt.Sprintf("c 1.2.0 canary %d", weight)}
+		case 7: // And was turned down.
+			rows = []string{"c 1.2.0 error 0"}
+		}
+		for i := range rows {
+			rows[i] = slug[:1] + rows[i]
+		}
+		g := group(slug, h.revision[slug], rows...)
+		if rows[0][2:] == "1.1.0 deprecated 0" || rows[0] == slug[:1]+"b 1.1.0 deprecated 0" {
+			g.Phase = v1alpha1.GroupClosing
+		}
+		g.TrafficRevision++ // What a ledger carries is never the same under one revision.
+		h.revision[slug] = g.TrafficRevision
+		groups = append(groups, g)
+	}
+	h.w.ledger(groups...)
+}
+
+func (h history) domains() []v1alpha1.Domain {
+	all := []v1alpha1.Domain{
+		{Domain: "{{.ReleaseGroupName}}.shop.example.com"},
+		{Domain: "shop.example.com"},
+		{Domain: "{{.Version}}.example.com"},
+		{Domain: "bad_{{.ReleaseGroupName}}.example.com"},
+		{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
+		{Domain: "named.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
+		{Domain: "try.example.com", Release: canaryOf("")},
+		{Domain: "try-{{.ReleaseGroupName}}.example.com", Release: canaryOf(v1alpha1.AbsentNotFound)},
+		{Domain: "shop.example.com", Path: "/api"},
+		{Domain: "{{.ReleaseGroupName}}.calls.example.com", Port: "calls"},
+		{Domain: "shop.example.com", Port: "secret"},
+	}
+	for i := range all {
+		if all[i].Port == "" {
+			all[i].Port = "http"
+		}
+	}
+	for i := range all {
+		if all[i].Port == "http" {
+			all[i].TLS = h.tls()
+			all[i].RecordTTLSeconds = rapid.SampledFrom([]int32{0, 60}).Draw(h.T, "record")
+		}
+	}
+	n := rapid.IntRange(0, len(all)).Draw(h.T, "domains")
+	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
+}
+
+// tls of a domain, as the definition allows it for the present provider.
+func (h history) tls() *v1alpha1.DomainTLS {
+	if h.w.policy.Spec.Provider == nil || rapid.Bool().Draw(h.T, "plain") {
+		return nil
+	}
+	t := &v1alpha1.DomainTLS{SecretName: rapid.SampledFrom([]string{"one-tls", "{{.ReleaseGroupName}}-tls"}).Draw(h.T, "secret")}
+	if rapid.Bool().Draw(h.T, "issued") {
+		t.IssuerRef = &v1alpha1.IssuerReference{Name: rapid.SampledFrom([]string{"a", "b"}).Draw(h.T, "issuer")}
+	}
+	if h.w.policy.Spec.Provider.Gateway != nil {
+		t.Mode = v1alpha1.TLSListenerSet
+		if rapid.Bool().Draw(h.T, "of the Gateway") {
+			return &v1alpha1.DomainTLS{}
+		}
+	}
+	return t
+}
+
+// fitTLS does what the definition asks for when the provider changes.
+func (h history) fitTLS() {
+	domains := slices.Clone(h.w.policy.Spec.Domains)
+	for i := range domains {
+		if domains[i].TLS != nil {
+			domains[i].TLS = h.tls()
+		}
+	}
+	h.w.policy.Spec.Domains = domains
+}
+
+func (h history) listeners() []v1alpha1.Listener {
+	at := func(section string) v1alpha1.ParentReference {
+		return v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: section}
+	}
+	all := []v1alpha1.Listener{
+		{Name: "tcp", Port: "tcp", ParentRef: at("tcp")},
+		{Name: "udp", Port: "udp", ParentRef: at("udp"), Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1-x"}}},
+		{Name: "pin", Port: "tcp", ParentRef: at("pin"), Release: &v1alpha1.DomainRelease{Version: "1.0.0"}},
+		{Name: "again", Port: "tcp", ParentRef: at("tcp")},
+	}
+	n := rapid.IntRange(0, len(all)).Draw(h.T, "listeners")
+	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order of listeners")[:n])
+}
+
+// routes of all kinds.
+func (h history) routes() map[string]client.Object {
+	out := map[string]client.Object{}
+	for name, o := range h.w.routes {
+		out[name] = o
+	}
+	for name, o := range h.w.others {
+		if readRoute(o) != nil { // Else it carries no route.
+			out[name] = o
+		}
+	}
+	return out
+}
+
+// pass makes one pass and holds what every pass must hold.
+func (h history) pass() {
+	f := h.w.facts()
+	routes, stamps := h.routes(), map[string]resources.Stamp{}
+	named := map[string]bool{}
+	for name, route := range routes {
+		stamps[name], _ = resources.StampOf(route)
+		for service := range servicesOf(route) {
+			named[service] = true
+		}
+	}
+	h.sameInAnyOrder(f)
+	out, now := h.w.pass()
+	for _, name := range out.DeleteServices {
+		if named[name] {
+			h.Fatalf("Service %s is deleted while a route names it", name)
+		}
+	}
+	for name, route := range h.routes() {
+		s, _ := resources.StampOf(route)
+		if old, ok := stamps[name]; ok && old.Group == s.Group && old.Revision > s.Revision {
+			h.Fatalf("route %s goes back from revision %d to %d", name, old.Revision, s.Revision)
+		}
+	}
+	h.listenersExist()
+	h.noWeightWithoutEndpoint(f, out)
+	h.canariesAreCanaries(f, out)
+	h.bothLeadToTheSame(out)
+	h.allIsReported(now)
+	h.servedIsReported(now)
+	h.nothingIsWithheldBefore(now)
+}
+
+// serve takes over what is written, as far as the gateway of a route exists.
+func (h history) serve() {
+	d := newPlanner(h.w.facts())
+	for name, route := range h.w.routes {
+		if len(answersOf(route)) > 0 {
+			h.served[name] = d.releasesOf(readRoute(route).Services)
+		}
+	}
+}
+
+// servedIsReported: a release to which the gateway still routes is in the references, however
+// much has been written meanwhile: without them its pods go.
+func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
+	d := newPlanner(h.w.facts())
+	for name, releases := range h.served {
+		if h.w.routes[name] == nil {
+			delete(h.served, name)
+			continue
+		}
+		for _, release := range releases {
+			g := d.ledger.groupOf[release]
+			if g == nil || Find(now.Groups, g.Slug).ConfirmedTime == nil {
+				continue // It has no row, or no gateway ever answered for the group.
+			}
+			if !slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return slices.Contains(g.References, release) }) {
+				h.Fatalf("the gateway routes to %s by route %s, and it is in no references: %s", release, name, mustJSON(now.Groups))
+			}
+		}
+	}
+}
+
+// nothingIsWithheldBefore: a policy of which no gateway has taken anything keeps traffic
+// from no release.
+func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
+	if slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return g.ConfirmedTime != nil }) {
+		return
+	}
+	for _, g := range now.Groups {
+		if len(g.Masked) > 0 {
+			h.Fatalf("%v of group %s are masked, and nothing was ever confirmed", g.Masked, g.Slug)
+		}
+	}
+}
+
+// noWeightWithoutEndpoint: nothing goes to a release without a ready endpoint while
+// an eligible one of the group has one, and then nothing to other releases.
+func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
+	for _, g := range out.groups {
+		serves := false
+		eligible := func(r v1alpha1.Release) bool {
+			return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary
+		}
+		for _, r := range g.group.Releases {
+			serves = serves || eligible(r) && f.ready(r.VersionedMicroservice)
+		}
+		if !serves || !live(g.group) {
+			continue
+		}
+		for _, r := range g.group.Releases {
+			if g.weights[r.VersionedMicroservice] > 0 && (!f.ready(r.VersionedMicroservice) || !eligible(r)) {
+				h.Fatalf("group %s gives %d to %s (%s)", g.slug, g.weights[r.VersionedMicroservice], r.VersionedMicroservice, r.Status)
+			}
+		}
+	}
+}
+
+// canariesAreCanaries: a domain of the canary leads to a canary that has a ready endpoint, that of the newer group
+// first; or, as far as that may be, where the group's weights lead.
+func (h history) canariesAreCanaries(f *Observed, out *Decision) {
+	for _, route := range out.Routes {
+		r := route.rows[0]
+		if !r.canary {
+			continue
+		}
+		if x := h.readyCanary(f, r.newer, r.group); x != "" && route.Pinned != x {
+			h.Fatalf("%s leads to %q, and %s is the canary", r.field, route.Pinned, x)
+		}
+		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
+			h.Fatalf("%s has a route, and there is no canary", r.field)
+		}
+	}
+}
+
+// readyCanary is the canary with a ready endpoint of the first of these groups that has one.
+func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) string {
+	for _, g := range groups {
+		if g == nil {
+			continue
+		}
+		for _, x := range g.Releases {
+			if x.Status == v1alpha1.ReleaseCanary && f.ready(x.VersionedMicroservice) {
+				return x.VersionedMicroservice
+			}
+		}
+	}
+	return ""
+}
+
+// bothLeadToTheSame: the routes of a provider that was left carry what the routes of the
+// present one carry, as far as both providers can: an Ingress without annotations for a canary gives all to one
+// release. So do those that wait to be replaced by
+// another one of their provider, but that they begin no move to a newer group.
+func (h history) bothLeadToTheSame(out *Decision) {
+	d := newPlanner(h.w.facts())
+	for _, former := range out.Former {
+		live := d.Live[former.Name]
+		if live == nil || len(former.Backends) == 0 || len(live.Hostnames) == 0 {
+			continue
+		}
+		weights := d.backendsOf(live)
+		for _, route := range out.Routes {
+			if !slices.Contains(route.Hostnames, live.Hostnames[0]) || !samePath(route.Path, live.Path) || d.Live[route.Name] == nil {
+				continue
+			}
+			if !d.former(live) && live.Group() != d.Live[route.Name].Group() {
+				continue // A host that goes from one group to another, of one provider.
+			}
+			if r := route.rows[0]; !d.former(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(SortedKeys(weights), func(name string) bool {
+				return d.ledger.groupOf[name] == r.newer
+			}) {
+				continue // It begins no move to a newer group, and gives that one nothing.
+			}
+			present := d.backendsOf(d.Live[route.Name])
+			if one, many := oneAndMany(live, weights, d.Live[route.Name], present); one != "" {
+				if many[one] == 0 {
+					h.Fatalf("of routes %s and %s one, which cannot split, gives all to %s, and the other one nothing", route.Name, former.Name, one)
+				}
+				continue
+			}
+			for name, weight := range present {
+				if weights[name] != weight {
+					h.Fatalf("route %s gives %d to %s, and %s of the provider that was left gives %d", route.Name, weight, name, former.Name, weights[name])
+				}
+			}
+		}
+	}
+}
+
+// oneAndMany returns the only release of whichever of two routes is an Ingress that cannot split, and the weights of
+// the other route.
+func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB map[string]int) (one string, many map[string]int) {
+	for _, pair := range []struct {
+		route *providers.Live
+		mine  map[string]int
+		other map[string]int
+	}{{a, inA, inB}, {b, inB, inA}} {
+		if pair.route.Provider == "ingress" && len(pair.route.Objects) == 1 && len(pair.mine) == 1 {
+			return SortedKeys(pair.mine)[0], pair.other
+		}
+	}
+	return "", nil
+}
+
+// nothingIsLeftBehind: once the present provider serves all, and the drain is over, no
+// route of another one is there.
+func (h history) nothingIsLeftBehind() {
+	h.w.now = h.w.now.Add(time.Hour)
+	h.w.settle()
+	f := h.w.facts()
+	out := Plan(f)
+	vanished := newPlanner(f).vanished() // They stay until another group serves.
+	for _, name := range f.formerRoutes() {
+		if out.replaced && !vanished[f.Live[name].Group()] {
+			h.Fatalf("route %s of a provider that was left is there: %s", name, mustJSON(h.w.policy.Status.ProviderSwitch))
+		}
+	}
+}
+
+// allIsReported: what any written object names is in the references, and a
+// confirmed revision is never beyond the ledger's.
+func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
+	d := newPlanner(h.w.facts())
+	reported := map[string]bool{}
+	for _, g := range now.Groups {
+		for _, name := range g.References {
+			reported[name] = true
+		}
+		if ledger := d.ledger.bySlug[g.Slug]; ledger != nil && g.Revision > ledger.TrafficRevision {
+			h.Fatalf("group %s is confirmed at %d, the ledger is at %d", g.Slug, g.Revision, ledger.TrafficRevision)
+		}
+	}
+	for name, route := range h.routes() {
+		for _, release := range d.releasesOf(readRoute(route).Services) {
+			if !reported[release] {
+				h.Fatalf("route %s names %s, which is in no references", name, release)
+			}
+		}
+	}
+	for name, s := range h.w.services {
+		if release := s.Spec.Selector[v1alpha1.LabelRelease]; !OfRelease(s) && !reported[release] {
+			h.Fatalf("Service %s names %s, which is in no references", name, release)
+		}
+	}
+}
+
+// sameInAnyOrder: a decision does not depend on the order of rows.
+func (h history) sameInAnyOrder(f *Observed) {
+	shuffled := *f
+	shuffled.Microservice = f.Microservice.DeepCopy()
+	for i := range shuffled.Microservice.Status.ReleaseGroups {
+		g := &shuffled.Microservice.Status.ReleaseGroups[i]
+		g.Releases = rapid.Permutation(g.Releases).Draw(h.T, "rows")
+	}
+	if a, b := picture(Plan(f)), picture(Plan(&shuffled)); a != b {
+		h.Fatalf("the order of rows matters:\n%s\n%s", a, b)
+	}
+}
+
+func picture(d *Decision) string {
+	text := mustJSON(d.Services) + mustJSON(d.DeleteRoutes) + mustJSON(d.DeleteServices)
+	for _, r := range d.Routes {
+		text += mustJSON(r.Objects)
+	}
+	for _, g := range d.groups {
+		text += fmt.Sprint(g.slug, g.mode, g.weights, g.masked, g.pinned, g.answers, g.reason)
+	}
+	return text
+}
+
+// noGroupIsStuck: at rest, with a gateway that accepts, a group is confirmed unless
+// it says why not.
+func (h history) noGroupIsStuck() {
+	for _, g := range h.w.ms.Status.ReleaseGroups {
+		report := h.w.groupTraffic(g.Slug)
+		if report.Revision != g.TrafficRevision && (report.Reason == "" || report.Reason == ReasonPending) {
+			h.Fatalf("group %s rests at revision %d of %d: %s %s", g.Slug, report.Revision, g.TrafficRevision, report.Reason, report.Message)
+		}
+	}
+}

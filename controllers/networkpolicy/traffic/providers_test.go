@@ -1,0 +1,141 @@
+package traffic
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+var (
+	byGateway = v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}}}
+	byPlain   = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}
+	byNginx   = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
+	byAPISIX  = v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{}}
+)
+
+const shopHost = "1-x.shop.example.com"
+
+// routedBy is a world in which a canary has 10 percent, by a provider.
+func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
+	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.policy.Spec.Provider = &provider
+	w.ready["a"], w.ready["b"] = 1, 1
+	w.settle()
+	return w
+}
+
+// change is an edit of the policy.
+func (w *world) change(edit func(*v1alpha1.NetworkPolicySpec)) {
+	edit(&w.policy.Spec)
+	w.policy.Generation++
+}
+
+// splitOf a host by the routes of the policy's provider.
+func (w *world) splitOf(host string) string {
+	return splitOfEntry(w.facts(), host, ProviderOf(w.policy).Name())
+}
+
+// A class that knows no weights leads to the active release, whatever the ledger asks
+// for, and the policy says that there is no split.
+func TestWholeMoves(t *testing.T) {
+	for name, tc := range map[string]struct {
+		releases []string
+		unready  string
+		split    string
+	}{
+		"a canary":              {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
+		"a canary of all":       {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
+		"a promotion":           {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
+		"the active is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // It stands in.
+		"the next is unready":   {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := routedBy(t, byPlain)
+			want(t, "first split", w.splitOf(shopHost), "1.0.0=100")
+			w.ledger(group("1-x", 2, tc.releases...))
+			delete(w.ready, tc.unready)
+			w.settle()
+			want(t, "split", w.splitOf(shopHost), tc.split)
+			want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
+			want(t, "objects", len(w.others), 1)
+			if tc.unready == "" {
+				want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+			}
+		})
+	}
+}
+
+// What the annotations said goes when the class is no longer said to understand them.
+func TestAnnotationsTakenOut(t *testing.T) {
+	w := routedBy(t, byNginx)
+	want(t, "split", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
+	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWeighted)
+	want(t, "objects", len(w.others), 2)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx"}}
+	})
+	w.settle()
+	want(t, "split", w.splitOf(shopHost), "1.0.0=100")
+	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
+	want(t, "objects", len(w.others), 1)
+}
+
+// A kind that the API server lacks is a condition, and what is live stays.
+func TestProviderKindMissing(t *testing.T) {
+	w := routedBy(t, byGateway)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider = &byAPISIX })
+	w.lacks = map[string]bool{"ApisixRoute": true}
+	w.settle()
+	want(t, "Accepted", w.condition("Accepted"), "False "+providers.ReasonProviderAPIMissing)
+	want(t, "what is live", w.split(shopHost), "1.0.0=90 1.1.0=10")
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.settle()
+	want(t, "revision that is not carried", w.groupTraffic("1-x").Revision, 1)
+	want(t, "why", w.groupTraffic("1-x").Reason, providers.ReasonProviderAPIMissing)
+	want(t, "domain", w.policy.Status.Domains[0].Reason, providers.ReasonProviderAPIMissing)
+	if m := w.policy.Status.Domains[0].Message; !strings.Contains(m, "ApisixRoute of apisix.apache.org/v2") {
+		t.Errorf("message: %s", m)
+	}
+	want(t, "what is live follows", w.split(shopHost), "1.0.0=50 1.1.0=50")
+	want(t, "switching", w.condition(v1alpha1.ConditionProviderSwitching), "True Replacing")
+	w.lacks = nil
+	w.settle()
+	want(t, "split", w.splitOf(shopHost), "1.0.0=50 1.1.0=50")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+	w.now = w.now.Add(time.Minute)
+	w.settle()
+	want(t, "routes of the former provider", len(w.routes), 0)
+	want(t, "Ready", w.condition("Ready"), "True Programmed")
+}
+
+// What a provider cannot express keeps the domain from being served, and the field is
+// named.
+func TestProviderCannotExpress(t *testing.T) {
+	w := routedBy(t, byNginx)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "POST"}}
+	})
+	w.settle()
+	d := w.policy.Status.Domains[0]
+	want(t, "reason", d.Reason, ReasonNotSupported)
+	if !strings.HasPrefix(d.Message, "spec.domains[0].canaryMatches[0]: ") {
+		t.Errorf("message: %s", d.Message)
+	}
+	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
+
+	// Beside a domain that is in order, the other one still keeps the group from counting.
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "other.example.com"})
+	})
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.settle()
+	want(t, "split of the other", w.splitOf("other.example.com"), "1.0.0=50 1.1.0=50")
+	want(t, "revision that is not carried", w.groupTraffic("1-x").Revision, 1)
+	want(t, "why", w.groupTraffic("1-x").Reason, ReasonNotSupported)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = nil })
+	w.settle()
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}

@@ -1,0 +1,154 @@
+package traffic
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// carriedBy is the slug of the group to which a live route leads the host of a
+// shared domain. Where the host itself depends on the group, the report of the
+// last pass tells.
+func (d *planner) carriedBy(r Row, entry v1alpha1.Domain) string {
+	path := r.path
+	if r.user != "" {
+		if live := d.Live[r.user]; live != nil && !live.Leaving {
+			return live.Group()
+		}
+		return ""
+	}
+	if r.listener != "" {
+		if live := d.Live[listenerKey(r.listener, r.port).Name(d.Policy.Name, 0)]; live != nil && !live.Leaving {
+			return live.Group()
+		}
+		return ""
+	}
+	if templated(entry.Domain) {
+		for _, g := range d.liveGroups() {
+			if host, err := render(entry.Domain, d.Policy, g); err == nil {
+				if slug := d.hostGroup(host, path); slug != "" {
+					return slug
+				}
+			}
+		}
+		return ""
+	}
+	host, err := render(entry.Domain, d.Policy, nil)
+	if err != nil {
+		return ""
+	}
+	return d.hostGroup(host, path)
+}
+
+// routeKey tells which rows share routes.
+type RouteKey struct {
+	Target, Path, Port string
+	// protocol, so that routes of two kinds never meet in a name; "": HTTP and HTTPS.
+	protocol v1alpha1.PortProtocol
+	// matches tells canaryMatches apart, and parents those of single domains; "": none.
+	matches, parents string
+	// provider by name, where it is not the gateway: the objects of two providers must not
+	// meet in a name when a policy goes from one to the other.
+	provider string
+	// own tells apart what a route says as a whole: whether it is attached to ListenerSets,
+	// and for how long DNS records may be kept; "": neither is said.
+	own string
+	// user is the route of somebody else; "": a route of ours.
+	user string
+}
+
+func keyOf(r *Row) RouteKey {
+	if r.user != "" {
+		return RouteKey{user: r.user}
+	}
+	key := RouteKey{Target: r.target, Path: r.path, Port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
+	if r.listener != "" {
+		return key // Its name says it all.
+	}
+	if r.tls != nil && r.tls.Mode == v1alpha1.TLSListenerSet {
+		key.own = "/" + string(r.tls.Mode)
+	}
+	if r.recordTTL > 0 {
+		key.own += fmt.Sprintf("/%d", r.recordTTL)
+	}
+	for _, p := range r.parents {
+		key.parents += fmt.Sprintf("/%s/%s/%s", p.Namespace, p.Name, p.SectionName)
+	}
+	return key.plain()
+}
+
+// listenerKey is the key of the one route of a listener.
+func listenerKey(name string, port v1alpha1.NetworkPort) RouteKey {
+	return RouteKey{Target: "listener/" + name, Port: port.Name, protocol: port.Protocol}
+}
+
+// plain leaves out the protocols of HTTPRoutes: a port may change between them without
+// a new route.
+func (k RouteKey) plain() RouteKey {
+	if k.protocol == v1alpha1.ProtocolHTTP || k.protocol == v1alpha1.ProtocolHTTPS {
+		k.protocol = ""
+	}
+	return k
+}
+
+// name of the index-th route of the key.
+func (k RouteKey) Name(policy string, index int) string {
+	if k.user != "" {
+		return k.user
+	}
+	target, port := k.Target, k.Port
+	if k.matches != "" {
+		target += "/" + k.matches
+	}
+	target += k.parents + k.own
+	if k.provider != "" {
+		port += "/" + k.provider
+	}
+	if k.protocol != "" {
+		port += "/" + string(k.protocol)
+	}
+	return resources.RouteName(policy, target, k.Path, port, index)
+}
+
+// serves says whether a live route is for what a row names.
+func (d *planner) serves(route *providers.Live, r *Row) bool {
+	if r.user != "" {
+		return route.Name == r.user
+	}
+	if r.listener != "" {
+		return route.Name == listenerKey(r.listener, r.port).Name(d.Policy.Name, 0)
+	}
+	return route.Path == r.path && slices.Contains(route.Hostnames, r.host)
+}
+
+// placed is the index of the live route of key that has host; -1 where none has.
+func (d *planner) placed(key RouteKey, host string) int {
+	for i := range maxRows / providers.MaxHostnames {
+		name := key.Name(d.Policy.Name, i)
+		if route, ok := d.Live[name]; ok && !route.Leaving && slices.Contains(route.Hostnames, host) {
+			return i
+		}
+	}
+	return -1
+}
+
+// tlsOf is what rows of one route ask for, by host.
+func tlsOf(rows []*Row) map[string]providers.TLS {
+	var out map[string]providers.TLS
+	for _, r := range rows {
+		if r.tls == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string]providers.TLS{}
+		}
+		out[r.host] = *r.tls
+	}
+	return out
+}
+
+// asks is the TLS that a row asks for, by its host.
+func (r *Row) asks() map[string]providers.TLS { return tlsOf([]*Row{r}) }

@@ -1,0 +1,233 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// addRoutes puts the rows into routes.
+func (d *planner) addRoutes(out *Decision) {
+	groups := out.bySlug()
+	buckets := map[RouteKey][]*Row{}
+	for _, r := range out.rows {
+		if !r.routable() {
+			continue
+		}
+		if r.pinned == "" && len(d.splitOf(out, r, groups).weights) == 0 {
+			continue // Nothing that could answer has a ready endpoint, and nothing did.
+		}
+		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
+			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
+			continue
+		}
+		if problem := d.unsupported(r); problem != nil {
+			r.fail(problem.Reason, r.field+"."+problem.Message)
+			continue
+		}
+		for _, r := range append([]*Row{r}, d.meanwhile(r)...) {
+			key := keyOf(r)
+			if d.View.Apart() {
+				key = RouteKey{Target: r.host, Path: r.path}
+			}
+			if p := ProviderOf(d.Policy); p != gatewayProvider {
+				key.provider = p.Name()
+			}
+			buckets[key] = append(buckets[key], r)
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b RouteKey) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port), cmp.Compare(a.matches, b.matches),
+			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.parents, b.parents), cmp.Compare(a.own, b.own))
+	})
+	for _, key := range keys {
+		for i, rows := range d.allocate(key, buckets[key]) {
+			if len(rows) > 0 {
+				name := key.Name(d.Policy.Name, i)
+				out.Routes = append(out.Routes, d.route(name, rows, d.splitOf(out, rows[0], groups)))
+			}
+		}
+	}
+	slices.SortStableFunc(out.Routes, func(a, b *RouteDecision) int {
+		return cmp.Compare(d.loses(a), d.loses(b))
+	})
+}
+
+// splitOf is what the route of a row carries.
+func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecision) *groupDecision {
+	if r.newer != nil && !r.canary {
+		return out.moves[move{r.group.Slug, r.newer.Slug}]
+	}
+	return groups[r.group.Slug]
+}
+
+// carriesPin says whether a live route leads the row's host to its release already.
+func (d *planner) carriesPin(r *Row) bool {
+	for _, route := range d.Live {
+		if !route.Leaving && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// allocate spreads rows over routes of at most providers.MaxHostnames hosts. A host
+// stays in the live route that has it, because the age of a route decides who gets
+// a host that two claim; a new one goes into the first with room.
+func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
+	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
+	var out [][]*Row
+	at := func(i int) *[]*Row {
+		for len(out) <= i {
+			out = append(out, nil)
+		}
+		return &out[i]
+	}
+	var fresh []*Row
+	for _, r := range rows {
+		i := d.placed(key, r.host)
+		if i < 0 {
+			fresh = append(fresh, r)
+			continue
+		}
+		*at(i) = append(*at(i), r)
+	}
+	i := 0
+	for _, r := range fresh {
+		for len(*at(i)) >= providers.MaxHostnames {
+			i++
+		}
+		*at(i) = append(*at(i), r)
+	}
+	for _, part := range out {
+		slices.SortFunc(part, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
+	}
+	return out
+}
+
+// loses is 1 where a route is to lose hosts that it has.
+func (d *planner) loses(r *RouteDecision) int {
+	if old, ok := d.Live[r.Name]; ok {
+		for _, host := range old.Hostnames {
+			if !slices.Contains(r.Hostnames, host) {
+				return 1
+			}
+		}
+	}
+	return 0
+}
+
+// verdict tells how far a decided route is.
+func (d *planner) verdict(r *RouteDecision) verdict { return d.View.Verdict(r.Route, r.Objects) }
+
+// concerns says whether a revision of a group counts as carried only with the route.
+func (r *RouteDecision) concerns(slug string) bool {
+	if r.slug == slug {
+		return true
+	}
+	return len(r.rows) > 0 && r.rows[0].newer != nil && r.rows[0].newer.Slug == slug
+}
+
+func (d *planner) route(name string, rows []*Row, g *groupDecision) *RouteDecision {
+	out := &RouteDecision{slug: g.slug, rows: rows, answers: g.answers || rows[0].pinned != "", Route: d.plan(name, rows, g)}
+	if user := rows[0].user; user != "" {
+		out.Hostnames = d.Live[user].Hostnames
+	}
+	out.Objects = d.View.Build(out.Route)
+	return out
+}
+
+// plan is what a route of rows is to carry.
+func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Route {
+	first := rows[0]
+	out := providers.Route{
+		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group), Parents: first.parents,
+		RecordTTL: first.recordTTL, TLS: tlsOf(rows),
+	}
+	for _, r := range rows {
+		if r.host != "" {
+			out.Hostnames = append(out.Hostnames, r.host)
+		}
+	}
+	if active := mainOf(g.group); active != nil {
+		out.Active = d.ReleaseService(active.VersionedMicroservice)
+	}
+	weights := g.weights
+	if first.pinned != "" {
+		weights = map[string]int{first.pinned: 100}
+	}
+	for _, release := range SortedKeys(weights) {
+		if w := weights[release]; w > 0 {
+			out.Backends = append(out.Backends, providers.Backend{Service: d.ReleaseService(release), Weight: int32(w)})
+		}
+	}
+	if first.pinned == "" {
+		if g.matched != "" && len(first.matches) > 0 {
+			out.Canary, out.Matches = d.ReleaseService(g.matched), first.matches
+		}
+		if g.mirrored != "" && readable(first.port.Protocol) {
+			out.Mirror, out.MirrorPercent = d.ReleaseService(g.mirrored), g.mirrorPercent
+		}
+	}
+	if old := d.Live[name]; old != nil {
+		kept := d.routeStamp(old, out.Stamp, g, first.pin)
+		if !first.newest || d.carriesSame(old, out) && (first.newer == nil || kept.Sequence >= first.newer.TrafficRevision) {
+			out.Stamp = kept
+		}
+	}
+	return out
+}
+
+// carriesSame says whether a live route leads to the same releases in the same shares. One
+// between two groups must not keep the stamp of another state of either.
+func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
+	weights := map[string]int{}
+	for _, b := range now.Backends {
+		weights[b.Service] = int(b.Weight)
+	}
+	r := RouteDecision{Route: now}
+	return maps.Equal(old.Weights, weights) && sameSet(old.Services, r.services())
+}
+
+// readable says whether gateways see single requests of a protocol.
+func readable(p v1alpha1.PortProtocol) bool {
+	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
+}
+
+// routeStamp is the stamp of a route that is there already. A route that holds what
+// was written before does not answer the present revision, and one for a version
+// answers every one.
+func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
+	was, ok := old.Stamp()
+	if !ok || was.Ledger != stamp.Ledger || was.Group != stamp.Group {
+		return stamp
+	}
+	if was.Revision == stamp.Revision || pinned || !g.answers {
+		return was
+	}
+	return stamp
+}
+
+// weightsAlone are the objects of a live route as they are, but for the weights of the
+// decided one and the hosts that it takes away. They are written where the server refuses
+// what else the specification says: what is wrong with a filter must not keep traffic on a
+// release that has no pods, or that was aborted. None: there is nothing to change.
+func (f *Observed) WeightsAlone(route *RouteDecision) []client.Object {
+	live := f.Live[route.Name]
+	if live == nil || live.User || live.Leaving || f.former(live) {
+		return nil
+	}
+	alone, scene := route.Route, f.Scene
+	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was said of them stays.
+	scene.Policy = f.Policy.DeepCopy()
+	scene.Policy.Spec.Provider = nil // As where the policy has left the provider.
+	return ProviderOf(f.Policy).See(scene).Carry(live, alone)
+}

@@ -1,0 +1,209 @@
+package traffic
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// What every provider must keep, whatever its objects are.
+func TestConformanceToRules(t *testing.T) {
+	for name, c := range providerCases() {
+		t.Run(name, func(t *testing.T) {
+			for rule, keep := range map[string]func(*testing.T, conformance, *world){
+				"weights add up to 100, and nothing else":        weightsAddUp,
+				"no weight without an endpoint":                  noWeightWithoutEndpoint,
+				"no Service goes that a route names":             namedServicesStay,
+				"steps change in place":                          stepsChangeInPlace,
+				"equal input gives equal objects":                equalObjects,
+				"at most 16 hosts, and a host stays where it is": hostsStay,
+				"what is at rest is not written":                 restIsQuiet,
+			} {
+				t.Run(rule, func(t *testing.T) {
+					w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+					w.gateways["prod/public"] = openGateway()
+					w.ready["a"], w.ready["b"] = 1, 1
+					if c.user != nil {
+						(&inMemory{w: w}).user(c.user.DeepCopy())
+					}
+					w.change(func(s *v1alpha1.NetworkPolicySpec) {
+						s.Domains = nil
+						c.spec(s, entry{name: "first.example.com"}, entry{name: "second.example.com"})
+					})
+					w.settle()
+					keep(t, c, w)
+				})
+			}
+		})
+	}
+}
+
+// liveSplits are the weights by Service of all live routes.
+func (w *world) liveSplits() map[string]map[string]int {
+	out := map[string]map[string]int{}
+	for name, live := range w.facts().Live {
+		out[name] = live.Weights
+	}
+	return out
+}
+
+func weightsAddUp(t *testing.T, _ conformance, w *world) {
+	for revision, rows := range [][]string{
+		{"b 1.1.0 canary 0", "a 1.0.0 active 100"}, {"b 1.1.0 canary 1", "a 1.0.0 active 99"}, {"b 1.1.0 canary 33", "a 1.0.0 active 67"},
+		{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, {"b 1.1.0 canary 10", "a 1.0.0 active 10"}, {"b 1.1.0 canary 0", "a 1.0.0 active 0"},
+		{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"},
+	} {
+		w.ledger(group("1-x", int64(revision+2), rows...))
+		w.settle()
+		for name, weights := range w.liveSplits() {
+			sum := 0
+			for service, weight := range weights {
+				if sum += weight; weight < 1 {
+					t.Errorf("%v: route %s gives %d to %s", rows, name, weight, service)
+				}
+			}
+			if sum != 100 {
+				t.Errorf("%v: weights of route %s add up to %d", rows, name, sum)
+			}
+		}
+	}
+}
+
+func noWeightWithoutEndpoint(t *testing.T, c conformance, w *world) {
+	service := newPlanner(w.facts()).ReleaseService("b")
+	delete(w.ready, "b")
+	w.settle()
+	for name, live := range w.facts().Live {
+		if slices.Contains(live.Services, service) {
+			t.Errorf("route %s names the Service of a canary that has no endpoint", name)
+		}
+	}
+	if masked := w.groupTraffic("1-x").Masked; !c.whole {
+		want(t, "masked", strings.Join(masked, " "), "b")
+	}
+	w.ready["b"] = 1
+	w.settle()
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	delete(w.ready, "a") // Nothing leads to the active release any more, where the other can stand in.
+	w.settle()
+	for name, live := range w.facts().Live {
+		if weight := live.Weights[newPlanner(w.facts()).ReleaseService("a")]; weight > 0 && !c.whole {
+			t.Errorf("route %s gives %d to an active release that has no endpoint", name, weight)
+		}
+	}
+}
+
+func namedServicesStay(t *testing.T, _ conformance, w *world) {
+	w.ledger(group("1-x", 2, "a 1.0.0 active 100")) // The canary has no row any more.
+	for range 4 {
+		named := map[string]bool{}
+		for _, live := range w.facts().Live {
+			for _, service := range live.Services {
+				named[service] = true
+			}
+		}
+		out, _ := w.pass()
+		for _, service := range out.DeleteServices {
+			if named[service] {
+				t.Errorf("Service %s is deleted while a route names it", service)
+			}
+		}
+	}
+	w.settle()
+	want(t, "Service of the release that went", w.services[newPlanner(w.facts()).ReleaseService("b")] != nil, false)
+}
+
+func stepsChangeInPlace(t *testing.T, _ conformance, w *world) {
+	before := SortedKeys(w.facts().Live)
+	for revision, weight := range []int{20, 50, 99} {
+		w.ledger(group("1-x", int64(revision+2), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		out, _ := w.pass()
+		want(t, "routes that a step deletes", len(out.DeleteRoutes), 0)
+		want(t, "routes", strings.Join(SortedKeys(w.facts().Live), " "), strings.Join(before, " "))
+		w.settle()
+	}
+	w.ledger(group("1-x", 5, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.settle()
+	want(t, "routes after the promotion", strings.Join(SortedKeys(w.facts().Live), " "), strings.Join(before, " "))
+}
+
+func equalObjects(t *testing.T, _ conformance, w *world) {
+	f := w.facts()
+	wanted := picture(Plan(f))
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 8 {
+		g := *f
+		g.Microservice = f.Microservice.DeepCopy()
+		g.Policy = f.Policy.DeepCopy()
+		for i := range g.Microservice.Status.ReleaseGroups {
+			rows := g.Microservice.Status.ReleaseGroups[i].Releases
+			random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		}
+		random.Shuffle(len(g.Policy.Spec.Domains), func(i, j int) {
+			d := g.Policy.Spec.Domains
+			d[i], d[j] = d[j], d[i]
+		})
+		scene := w.scene(g.Policy)
+		random.Shuffle(len(scene.Objects), func(i, j int) {
+			scene.Objects[i], scene.Objects[j] = scene.Objects[j], scene.Objects[i]
+		})
+		g.See(scene)
+		want(t, "decision", picture(Plan(&g)), wanted)
+	}
+}
+
+func hostsStay(t *testing.T, c conformance, w *world) {
+	if c.bare || c.user != nil || len(w.policy.Spec.Listeners) > 0 {
+		return // There are no hosts, or they are those of somebody else.
+	}
+	many := func(from, to int) (out []entry) {
+		for i := from; i < to; i++ {
+			out = append(out, entry{name: fmt.Sprintf("h%02d.example.com", i)})
+		}
+		return out
+	}
+	places := func() map[string]string {
+		out := map[string]string{}
+		for name, live := range w.facts().Live {
+			if n := len(live.Hostnames); n > providers.MaxHostnames {
+				t.Errorf("route %s has %d hosts", name, n)
+			}
+			for _, host := range live.Hostnames {
+				if out[host] != "" {
+					t.Errorf("%s is in %s and %s", host, out[host], name)
+				}
+				out[host] = name
+			}
+		}
+		return out
+	}
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { c.spec(s, many(0, 40)...) })
+	w.settle()
+	before := places()
+	want(t, "hosts", len(before), 40)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		c.spec(s, slices.Concat(many(0, 3), many(9, 40), many(50, 55))...)
+	})
+	w.settle()
+	after := places()
+	want(t, "hosts afterwards", len(after), 39)
+	for host := range maps.Keys(after) {
+		if was := before[host]; was != "" && was != after[host] {
+			t.Errorf("%s moved from %s to %s", host, was, after[host])
+		}
+	}
+}
+
+func restIsQuiet(t *testing.T, _ conformance, w *world) {
+	before := w.writes
+	for range 3 {
+		w.pass()
+	}
+	want(t, "writes at rest", w.writes, before)
+}

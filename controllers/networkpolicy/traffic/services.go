@@ -1,0 +1,102 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// verdict is what is known of objects that were written.
+type verdict = providers.Verdict
+
+// followVerdict tells how far a Service that follows a group is (rule 36): it is
+// confirmed when its EndpointSlices name only endpoints of the release, at least
+// one of them ready. Where the release itself has none ready, it is masked, and
+// waiting for one would keep the release that mends it from coming.
+func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
+	active := mainOf(g)
+	if active == nil || s.Release != active.VersionedMicroservice {
+		return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("Service %q stays on release %q until the active one has a ready endpoint", s.Name, s.Release)}
+	}
+	return d.carriedOut(s)
+}
+
+// carriedOut says whether a following Service leads to the release that was decided
+// and to nothing else.
+func (d *planner) carriedOut(s resources.Service) verdict {
+	pending := verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q do not name the endpoints of release %q yet", s.Name, s.Release)}
+	if d.Selected(s.Name) != s.Release {
+		return pending
+	}
+	own, released := d.Endpoints[s.Name], d.Endpoints[d.ReleaseService(s.Release)]
+	for _, e := range own.All {
+		if !slices.Contains(released.All, e) {
+			return pending
+		}
+	}
+	if len(own.Ready) == 0 && len(released.Ready) > 0 {
+		return pending
+	}
+	return verdict{Accepted: true}
+}
+
+// addServices decides the Services: one for each row of the ledger, then those that
+// follow the active release of a group, then the policy's own.
+func (d *planner) addServices(out *Decision) {
+	for _, g := range d.ledger.groups {
+		for i := range g.Releases {
+			name := g.Releases[i].VersionedMicroservice
+			out.Services = append(out.Services, resources.Service{
+				Name: d.ReleaseService(name), Release: name, Group: g.Slug, OfRelease: true,
+			})
+		}
+	}
+	slices.SortFunc(out.Services, func(a, b resources.Service) int { return cmp.Compare(a.Name, b.Name) })
+	for _, g := range d.liveGroups() {
+		out.Services = d.follow(out.Services, resources.GroupServiceName(d.Policy.Name, g.Slug), g, g.Slug)
+	}
+	current := ""
+	if g := d.ledger.groupOf[d.Selected(d.Policy.Name)]; g != nil {
+		current = g.Slug
+	}
+	if g := d.choose(d.liveGroups(), current); g != nil && AdoptedName(d.Policy) != d.Policy.Name {
+		out.Services = d.follow(out.Services, d.Policy.Name, g, "")
+	}
+}
+
+// follow adds a Service that leads to a group's active release. It moves only to a
+// release that has a ready endpoint, and stays where it is until then, unless what
+// it leads to has no row any more or is of a group that is closing.
+func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
+	selected := d.Selected(name)
+	of := d.ledger.groupOf[selected]
+	target := selected
+	if of != nil && (!live(of) || label != "" && turnedDown(of, selected)) {
+		target = ""
+	}
+	if active := mainOf(g); active != nil && (target == "" || of == nil || d.ready(active.VersionedMicroservice)) {
+		target = active.VersionedMicroservice
+	}
+	if target == "" {
+		return services
+	}
+	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
+	if old := d.service(name); old != nil && target == selected {
+		// The stamp tells when the selector moved, so that a step of a canary writes
+		// no Service.
+		if stamp, stamped := resources.StampOf(old); stamped && stamp.Ledger == s.Stamp.Ledger && stamp.Group == s.Stamp.Group {
+			s.Stamp = stamp
+		}
+	}
+	return append(services, s)
+}
+
+func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
+	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, Ledger: types.UID(d.ledger.uid), Sequence: d.ledger.sequence}
+}

@@ -1,0 +1,261 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// group decides the split of one group.
+func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
+	out := &groupDecision{group: g, slug: g.Slug, mode: v1alpha1.SplitWhole}
+	var routable, refused *Row
+	for _, r := range rows {
+		out.newest = out.newest || r.newest && !r.canary && r.group == g
+		if r.group != g && r.newer != g {
+			continue
+		}
+		if r.pin {
+			if r.pinned != "" && !slices.Contains(out.pinned, r.pinned) {
+				out.pinned = append(out.pinned, r.pinned)
+			}
+			continue
+		}
+		if r.canary {
+			continue // It is for trying, and follows no weight.
+		}
+		if r.covered {
+			continue // The group that has the host serves it, and nothing of this one waits for it.
+		}
+		// A domain that cannot be routed does not turn a split into a whole move:
+		// then nothing of the group may count as programmed.
+		out.routed = true
+		if d.View.Splits() {
+			out.mode = v1alpha1.SplitWeighted
+		}
+		if r.routable() {
+			routable = r
+		} else if refused == nil {
+			refused = r
+		}
+	}
+	slices.Sort(out.pinned)
+	if !live(g) {
+		out.answers = true
+		return out
+	}
+	if out.moves = out.mode == v1alpha1.SplitWhole && (out.routed || d.formerOf(g.Slug)); out.moves {
+		g = moved(g)
+	}
+	last := d.carriedWeights(g.Slug)
+	out.weights, out.masked = release.Split(d.shares(g, last))
+	out.answers = out.weights != nil
+	d.testTraffic(g, out)
+	if g.TrafficRevision > 0 && turnedDown(g, SortedKeys(last)...) {
+		out.absent, out.answers = true, true
+		return out
+	}
+	if !out.answers {
+		out.weights, out.answers = hold(last, g)
+	}
+	active := mainOf(g)
+	switch {
+	case active == nil:
+		out.reason = reasonNoActiveRelease
+		out.message = fmt.Sprintf("release group %q has no active release yet", g.Name)
+	case routable == nil && refused != nil:
+		out.reason, out.message = refused.reason, refused.message
+	case len(out.weights) == 0 || !out.answers:
+		out.reason = reasonNoReadyEndpoints
+		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
+	}
+	return out
+}
+
+// shares of the releases of a group, of which live routes carry some.
+func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []release.Share {
+	prev := d.report(g.Slug)
+	var shares []release.Share
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		name := r.VersionedMicroservice
+		shares = append(shares, release.Share{
+			Release: name, Status: release.Status(r.Status), Weight: int(r.Weight),
+			Ready: d.ready(name), Available: r.Available,
+			Masked: slices.Contains(prev.Masked, name) && last[name] == 0,
+		})
+	}
+	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
+	return shares
+}
+
+// addMoves decides the splits of domains that are on their way to a newer group.
+func (d *planner) addMoves(out *Decision) {
+	out.moves = map[move]*groupDecision{}
+	for _, r := range out.rows {
+		if r.newer == nil || r.canary {
+			continue
+		}
+		key := move{r.group.Slug, r.newer.Slug}
+		if out.moves[key] != nil {
+			continue
+		}
+		m := d.move(r.group, r.newer)
+		out.moves[key] = m
+		for _, g := range out.groups {
+			if g.group != r.group && g.group != r.newer {
+				continue
+			}
+			for _, name := range m.masked {
+				if d.ledger.groupOf[name] == g.group {
+					g.masked = Union(g.masked, []string{name})
+				}
+			}
+		}
+	}
+}
+
+// move decides the split between a group and the first release of a newer one, which is
+// a canary: it has its weight, and the rest goes as the older group splits it.
+func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
+	out := &groupDecision{group: base, slug: base.Slug, mode: v1alpha1.SplitWeighted}
+	both := *base
+	if !d.View.Splits() {
+		both, out.mode = *moved(base), v1alpha1.SplitWhole
+	}
+	last := d.carriedBetween(base.Slug)
+	shares := d.shares(&both, last)
+	if canary := mainOf(newer); d.View.Splits() {
+		one := *newer
+		one.Releases = []v1alpha1.Release{*canary}
+		shares = release.Joined(shares, d.shares(&one, last)[0])
+		both.Releases = slices.Clone(both.Releases)
+		for i := range both.Releases {
+			both.Releases[i].Weight *= 100 - canary.Weight
+		}
+		joined := *canary
+		joined.Weight *= 100
+		both.Releases = append(both.Releases, joined)
+	}
+	out.weights, out.masked = release.Split(shares)
+	out.answers = out.weights != nil
+	if out.mode == v1alpha1.SplitWeighted {
+		d.testTraffic(&both, out)
+	}
+	if !out.answers {
+		out.weights, out.answers = hold(last, &both)
+	}
+	return out
+}
+
+// carriedBetween are the weights that live routes labelled with a group give releases, of
+// whatever group: of several routes, those of the one with most of them.
+func (d *planner) carriedBetween(slug string) map[string]int {
+	var best map[string]int
+	for _, name := range SortedKeys(d.Live) {
+		if route := d.Live[name]; route.Group() == slug && !route.Leaving && !route.Pinned() {
+			if weights := d.backendsOf(route); len(weights) > len(best) {
+				best = weights
+			}
+		}
+	}
+	return best
+}
+
+// testTraffic decides what the canary gets besides its weight. One that has no ready
+// endpoint gets nothing, and is masked: its step is not what was asked for.
+func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		name := r.VersionedMicroservice
+		if r.Status != v1alpha1.ReleaseCanary || !r.Match && r.MirrorPercent == 0 {
+			continue
+		}
+		switch {
+		case d.ready(name):
+			if r.Match {
+				out.matched = name
+			}
+			if r.MirrorPercent > 0 {
+				out.mirrored, out.mirrorPercent = name, r.MirrorPercent
+			}
+		case !slices.Contains(out.masked, name):
+			out.masked = append(out.masked, name)
+			slices.Sort(out.masked)
+		}
+	}
+}
+
+// hold says what a group's routes carry while no release that should serve has a
+// ready endpoint: what was written last, without what the ledger turned down. Only
+// where nothing of it may stay do the asked weights go in, since an empty rule
+// would answer no better.
+func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
+	if len(last) == 0 {
+		return nil, false
+	}
+	asked, eligible, earlier := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, r := range g.Releases {
+		name := r.VersionedMicroservice
+		serves := r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary
+		if serves && r.Weight > 0 {
+			asked[name] = int(r.Weight)
+		}
+		switch {
+		case last[name] == 0:
+		case serves:
+			eligible[name] = last[name]
+		case r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0:
+			earlier[name] = last[name]
+		}
+	}
+	switch {
+	case len(eligible) > 0:
+		return scale(eligible), true
+	case len(earlier) > 0:
+		return scale(earlier), false
+	case len(asked) > 0:
+		return scale(asked), true
+	}
+	return last, false
+}
+
+// scale makes weights add up to 100; the largest takes what rounding leaves.
+func scale(weights map[string]int) map[string]int {
+	names := SortedKeys(weights)
+	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
+	total := 0
+	for _, w := range weights {
+		total += w
+	}
+	out, rest := make(map[string]int, len(weights)), 100
+	for _, name := range names[1:] {
+		out[name] = max(1, weights[name]*100/total)
+		rest -= out[name]
+	}
+	out[names[0]] = rest
+	return out
+}
+
+// carriedWeights are the weights that live routes give the releases of a group. Of
+// several routes the one with the highest revision tells.
+func (d *planner) carriedWeights(slug string) map[string]int {
+	best, bestRevision := map[string]int(nil), int64(-1)
+	for _, name := range SortedKeys(d.Live) {
+		route := d.Live[name]
+		s, _ := route.Stamp()
+		if route.Group() != slug || route.Leaving || route.Pinned() || s.Revision <= bestRevision {
+			continue
+		}
+		best, bestRevision = d.backendsOf(route), s.Revision
+	}
+	maps.DeleteFunc(best, func(name string, _ int) bool {
+		g := d.ledger.groupOf[name]
+		return g != nil && g.Slug != slug // Of a newer group, to which domains are on their way.
+	})
+	return best
+}

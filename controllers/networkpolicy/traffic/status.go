@@ -1,0 +1,124 @@
+package traffic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// report gives the policy's new status, and the time after which to look again.
+func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus, time.Duration) {
+	r := &reporter{planner: newPlanner(f), out: out, writes: w}
+	now := *f.Policy.Status.DeepCopy()
+	now.ObservedGeneration = f.Policy.Generation
+	now.Microservice = MicroserviceName(f.Policy)
+	now.Provider = ProviderOf(f.Policy).Name()
+	if f.Microservice != nil {
+		now.ProviderSwitch = r.providerSwitch(now.ProviderSwitch)
+		now.Groups = r.groupReports()
+		now.Adopted = r.adoptionReport(now.Adopted)
+		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
+		r.userReports(&now)
+		now.Summary.Domains, now.URL = countDomains(now.Domains)
+		foremost := r.foremost(now.Domains)
+		if foremost != nil {
+			now.URL = foremost.URL
+		}
+		now.Summary.Split = r.split(foremost, now.Summary.Split)
+	} else {
+		now.Domains = f.withdrawn(now.Domains)
+		now.Summary.Domains, now.URL = countDomains(now.Domains)
+	}
+	r.conditions(&now)
+	return now, r.wake
+}
+
+// foretell gives the status that names what a pass is to write for groups of which no
+// revision is confirmed yet, and says whether that is more than the status names. It goes
+// first: who ends between the two must not leave an object that nobody knows to name a
+// release.
+func Foretell(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
+	r := &reporter{planner: newPlanner(f), out: out}
+	now = *f.Policy.Status.DeepCopy()
+	for _, g := range out.groups {
+		is := r.report(g.slug)
+		names := Union(is.References, r.written(g.slug))
+		if is.Revision > 0 || sameSet(is.References, names) {
+			continue
+		}
+		if is.References = names; is.Split == "" {
+			is.Split, is.Reason, is.Message = g.mode, ReasonPending, "the first objects of the group are being written"
+		}
+		now.Groups = slices.DeleteFunc(now.Groups, func(o v1alpha1.GroupTraffic) bool { return o.Slug == g.slug })
+		now.Groups, more = append(now.Groups, is), true
+	}
+	slices.SortFunc(now.Groups, func(a, b v1alpha1.GroupTraffic) int { return strings.Compare(a.Slug, b.Slug) })
+	return now, more
+}
+
+// adoptionReport is how far the policy is with the Service that it adopts.
+func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.AdoptedService {
+	name := AdoptedName(r.Policy)
+	if name == "" {
+		return nil
+	}
+	out := &v1alpha1.AdoptedService{ServiceName: name, Release: r.Selected(name)}
+	if prev != nil && prev.ServiceName == name && out.Release != "" {
+		out.AdoptedTime = prev.AdoptedTime
+	}
+	for _, s := range r.out.Services {
+		if s.Adopted && out.AdoptedTime == nil && r.carriedOut(s).Accepted && !r.writes.touched(ServiceKey(name)) {
+			out.AdoptedTime = &metav1.MicroTime{Time: r.Now}
+		}
+	}
+	return out
+}
+
+// providerSwitch reports the way from one provider to the next.
+func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.ProviderSwitch {
+	var now v1alpha1.ProviderSwitch
+	for _, name := range r.formerRoutes() {
+		if from := r.Live[name].Provider; !slices.Contains(now.From, from) {
+			now.From = append(now.From, from)
+		}
+	}
+	if len(now.From) == 0 {
+		return nil
+	}
+	slices.Sort(now.From)
+	if !r.out.replaced {
+		return &now
+	}
+	if now.ReplacedTime = (&metav1.MicroTime{Time: r.Now}); prev != nil && prev.ReplacedTime != nil && r.sameProvider() {
+		now.ReplacedTime = prev.ReplacedTime
+	}
+	r.lookAt(now.ReplacedTime.Add(r.drain()))
+	return &now
+}
+
+// unsettled says what of a decision leads to more than active releases, or is not
+// confirmed; "": nothing.
+func Unsettled(f *Observed, out *Decision, w Applied) string {
+	r := &reporter{planner: newPlanner(f), out: out, writes: w}
+	for _, g := range out.groups {
+		for name := range g.weights {
+			if a := mainOf(g.group); g.routed && (a == nil || a.VersionedMicroservice != name) {
+				return fmt.Sprintf("release group %q has no active release with a ready endpoint", g.group.Name)
+			}
+		}
+	}
+	for _, route := range out.Routes {
+		if v := r.routeState(route); !v.Accepted {
+			return v.Message
+		}
+	}
+	if len(w.Changed) > 0 {
+		return "objects are being written"
+	}
+	return ""
+}

@@ -1,0 +1,313 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// domainReports are the rows as people read them.
+func (r *reporter) domainReports() []v1alpha1.DomainStatus {
+	var out []v1alpha1.DomainStatus
+	for _, row := range r.out.rows {
+		if row.listener == "" && row.user == "" {
+			out = append(out, r.domainReport(row))
+		}
+	}
+	return out
+}
+
+// userReports are the rules in routes of others: that of the specification, with a
+// domain for each of its hosts, and those that the policy still has rules in.
+func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
+	now.Routes = nil
+	named := ""
+	for _, row := range r.out.rows {
+		if row.user == "" {
+			continue
+		}
+		named = row.user
+		kind, name, _ := strings.Cut(row.user, "/")
+		is := v1alpha1.DomainStatus{Reason: row.reason, Message: status.Line(row.message)}
+		if row.group != nil {
+			is.Group = row.group.Slug
+		}
+		is = r.routed(row, is, nil)
+		if p := r.View.Referent(); p != nil && is.Reason == "" {
+			is.Reason, is.Message = p.Reason, status.Line(p.Message)
+		}
+		now.Routes = append(now.Routes, v1alpha1.RouteStatus{
+			Kind: kind, Name: name, Group: is.Group, Backends: is.Backends, Programmed: is.Programmed, Reason: is.Reason, Message: is.Message,
+		})
+		if live := r.Live[row.user]; live != nil {
+			for _, host := range live.Hostnames {
+				now.Domains = append(now.Domains, r.userDomain(row, is, host))
+			}
+		}
+	}
+	for _, name := range SortedKeys(r.Live) {
+		if live := r.Live[name]; live.User && live.Led != nil && name != named && len(now.Routes) < maxRoutes {
+			kind, object, _ := strings.Cut(name, "/")
+			now.Routes = append(now.Routes, v1alpha1.RouteStatus{
+				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "its rules are given back when what takes their place is programmed",
+			})
+		}
+	}
+}
+
+// userDomain is the report of a host of somebody else's route.
+func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
+	var unserved *providers.Problem
+	is.Domain = host
+	is.URL, unserved = r.View.Serves(providers.Route{Protocol: row.port.Protocol}, host)
+	if unserved != nil && is.Programmed {
+		is.Programmed, is.Backends = false, nil
+		is.Reason, is.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
+	}
+	return is
+}
+
+// listenerReports are the rows without a host.
+func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
+	var out []v1alpha1.ListenerStatus
+	for _, row := range r.out.rows {
+		if row.listener == "" {
+			continue
+		}
+		now := v1alpha1.DomainStatus{Reason: row.reason, Message: status.Line(row.message)}
+		if row.group != nil {
+			now.Group = row.group.Slug
+		}
+		now = r.routed(row, now, nil)
+		out = append(out, v1alpha1.ListenerStatus{
+			Name: row.listener, Group: now.Group, Backends: now.Backends, Programmed: now.Programmed, Reason: now.Reason, Message: now.Message,
+		})
+	}
+	return out
+}
+
+func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
+	out := v1alpha1.DomainStatus{Domain: row.host, Path: row.path, Reason: row.reason, Message: status.Line(row.message)}
+	if out.Path == "/" {
+		out.Path = ""
+	}
+	if row.host == "" {
+		out.Domain = r.Policy.Spec.Domains[row.entry].Domain
+		return out
+	}
+	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path, Parents: row.parents, TLS: row.asks()}
+	var unserved *providers.Problem
+	out.URL, unserved = r.address(asked, row.host)
+	if refused := r.refused(row.host); refused != nil {
+		unserved = refused
+	}
+	if row.group != nil {
+		out.Group = row.group.Slug
+	}
+	return r.routed(row, out, unserved)
+}
+
+// routed completes the report of a row by what is known of its route.
+func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
+	route, prev := r.routeOf(row), r.before(row)
+	if route == nil {
+		if out.Reason == "" {
+			out.Reason, out.Message = r.whyUnrouted(row)
+		}
+		return out
+	}
+	v := r.routeState(route)
+	if v.Pending && prev != nil && prev.Programmed && r.fresh(r.routeWritten(route)) {
+		return *prev
+	}
+	if !v.Accepted {
+		if v.Pending && !r.fresh(r.routeWritten(route)) {
+			v.Reason = cmp.Or(v.Late, v.Reason)
+		}
+		out.Reason, out.Message = v.Reason, status.Line(v.Message)
+		out.Backends = r.carries(route, row) // As far as is known.
+		out.Backends = out.Backends[:min(len(out.Backends), maxBackends)]
+		return out
+	}
+	for _, b := range route.Backends {
+		release := r.releases[b.Service]
+		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.ledger.versionOf(release), Weight: b.Weight})
+	}
+	if unserved != nil {
+		out.Reason, out.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
+		return out
+	}
+	out.Programmed = true
+	if g := r.groupDecision(row.group); g != nil && row.pinned == "" && g.reason == reasonNoReadyEndpoints {
+		out.Reason, out.Message = g.reason, g.message
+	}
+	return out
+}
+
+// maxBackends is how many backends the status of a domain holds.
+const maxBackends = 16
+
+// whyUnrouted says why a row that is in order is in no route.
+func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
+	g := r.groupDecision(row.group)
+	if g != nil && g.absent {
+		return reasonNoActiveRelease, status.Line(fmt.Sprintf("release group %q has no active release yet", g.group.Name))
+	}
+	if g != nil && g.reason != "" {
+		return g.reason, status.Line(g.message)
+	}
+	return reasonNoReadyEndpoints, "nothing that the domain leads to has a ready endpoint"
+}
+
+func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
+	if len(domains) == 0 {
+		return "", ""
+	}
+	programmed, asked := 0, len(domains)
+	for _, d := range domains {
+		if d.Reason == reasonNoCanary {
+			asked-- // Nothing is to be programmed for it.
+		}
+		if d.Programmed {
+			programmed++
+			if url == "" {
+				url = d.URL
+			}
+		}
+	}
+	return fmt.Sprintf("%d/%d", programmed, asked), url
+}
+
+// foremost is the domain of status.url: the first one that is programmed and leads to a
+// group with an active release, so that it does not change to a group that is on trial; else
+// the first one that is programmed. nil: none is.
+func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
+	for i := range domains {
+		if !domains[i].Programmed || domains[i].URL == "" {
+			continue
+		}
+		if g := r.ledger.bySlug[domains[i].Group]; g != nil && activeOf(g) != nil {
+			return &domains[i]
+		}
+		if out == nil {
+			out = &domains[i]
+		}
+	}
+	return out
+}
+
+// splitParts is how many different splits the summary shows.
+const splitParts = 3
+
+// split is what hosts are known to get, the foremost first: hosts with the same split are
+// one part, and a host is named where parts differ. It stays as it was while something is
+// on its way.
+func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
+	var parts []splitPart
+	add := func(host, text string) {
+		if text == "" {
+			return
+		}
+		if i := slices.IndexFunc(parts, func(p splitPart) bool { return p.text == text }); i >= 0 {
+			parts[i].more++
+			return
+		}
+		parts = append(parts, splitPart{host: host, text: text})
+	}
+	for _, row := range r.splitRows(foremost) {
+		route := r.routeOf(row)
+		if route == nil {
+			continue
+		}
+		switch v := r.routeState(route); {
+		case v.Pending:
+			return prev
+		case v.Accepted:
+			add(r.callers(row), r.weightsOf(route))
+		}
+	}
+	for _, g := range r.out.groups {
+		if g.routed || !live(g.group) || activeOf(g.group) == nil {
+			continue
+		}
+		for _, s := range r.out.Services {
+			if !s.OfRelease && s.Group == g.slug {
+				add(s.Name, r.ledger.versionOf(s.Release)+"=100")
+			}
+		}
+	}
+	return join(parts)
+}
+
+// splitPart is a split, the first host that has it, and how many more have.
+type splitPart struct {
+	host, text string
+	more       int
+}
+
+func join(parts []splitPart) string {
+	if len(parts) == 1 {
+		return parts[0].text
+	}
+	var out []string
+	for _, p := range parts[:min(len(parts), splitParts)] {
+		host := p.host
+		if p.more > 0 {
+			host += fmt.Sprintf(" +%d", p.more)
+		}
+		out = append(out, host+": "+p.text)
+	}
+	if more := len(parts) - splitParts; more > 0 {
+		out = append(out, fmt.Sprintf("+%d", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// splitRows are the rows that follow the weights of groups, that of the foremost domain
+// first.
+func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
+	var first, rest []*Row
+	for _, row := range r.out.rows {
+		switch {
+		case row.pin || row.canary:
+		case foremost != nil && row.host == foremost.Domain && strings.TrimSuffix(row.path, "/") == foremost.Path:
+			first = append(first, row)
+		default:
+			rest = append(rest, row)
+		}
+	}
+	return slices.Concat(first, rest)
+}
+
+// callers says what callers of a row name: its host, and its path where it has one; a
+// listener; or a route of a user.
+func (r *reporter) callers(row *Row) string {
+	switch {
+	case row.listener != "":
+		return row.listener
+	case row.user != "":
+		if live := r.Live[row.user]; live != nil && len(live.Hostnames) > 0 {
+			return live.Hostnames[0]
+		}
+		return row.user
+	}
+	return row.host + strings.TrimSuffix(row.path, "/")
+}
+
+// weightsOf a route by version, such as "1.1.0=90 1.2.0=10".
+func (r *reporter) weightsOf(route *RouteDecision) string {
+	var parts []string
+	for _, b := range route.Backends {
+		parts = append(parts, fmt.Sprintf("%s=%d", r.ledger.versionOf(r.releases[b.Service]), b.Weight))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// maxRoutes is the number of routes that a status holds.
+const maxRoutes = 16

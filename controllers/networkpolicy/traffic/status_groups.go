@@ -1,0 +1,141 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// groupReports are the reports of all groups of the ledger, and of those that only
+// live objects still carry.
+func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
+	var out []v1alpha1.GroupTraffic
+	for _, g := range r.out.groups {
+		out = append(out, r.groupReport(g))
+	}
+	for slug := range r.carriedSlugs() {
+		if r.ledger.bySlug[slug] == nil {
+			prev := r.report(slug)
+			prev.References = Union(r.written(slug), nil)
+			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects go when another group serves"
+			out = append(out, prev)
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.GroupTraffic) int { return strings.Compare(a.Slug, b.Slug) })
+	return out
+}
+
+func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
+	prev := r.report(g.slug)
+	written := r.written(g.slug)
+	v := r.groupVerdict(g, written, prev)
+	out := v1alpha1.GroupTraffic{
+		Slug: g.slug, Split: g.mode, Pinned: g.pinned, Newest: g.newest,
+		Active: r.Selected(resources.GroupServiceName(r.Policy.Name, g.slug)),
+	}
+	var why string
+	out.CanaryDomains, out.Canary, why = r.canaryReport(g.group)
+	if v.Accepted {
+		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
+		out.ConfirmedTime = prev.ConfirmedTime
+		if out.ConfirmedTime == nil || prev.Revision != out.Revision || !sameSet(prev.References, out.References) {
+			out.ConfirmedTime = &metav1.MicroTime{Time: r.Now}
+		}
+		return out
+	}
+	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // Else it is of another ledger.
+		out.Revision = prev.Revision
+	}
+	// Until it is confirmed, everything counts that was or is written.
+	out.References = Union(prev.References, written)
+	switch {
+	case out.Revision > 0 || r.cameFrom(g):
+		out.Masked = Union(prev.Masked, slices.DeleteFunc(slices.Clone(g.masked), func(release string) bool { return r.unseen(release) != nil }))
+	case out.ConfirmedTime == nil && !r.inGrace(g):
+		// No gateway ever took these routes, and the time to take them is over: they lead to
+		// what is written now, and would keep the pods of one release after another.
+		out.References = written
+	}
+	out.Unrouted = out.Revision > 0 && r.unrouted(g)
+	out.Reason, out.Message = v.Reason, status.Line(v.Message)
+	switch {
+	case !v.Pending:
+	case !r.inGrace(g):
+		out.Reason = cmp.Or(v.Late, v.Reason)
+	case out.Revision > 0:
+		out.Reason, out.Message = prev.Reason, prev.Message
+	}
+	if why != "" {
+		out.Message = status.Line(why)
+	}
+	return out
+}
+
+// unrouted reports whether a group has domains, listeners or routes and none of them is
+// programmed, by no fault of its releases.
+func (r *reporter) unrouted(g *groupDecision) bool {
+	if g.reason != "" || g.absent {
+		return false
+	}
+	some := false
+	for _, row := range r.out.rows {
+		if row.group != g.group && row.newer != g.group || row.pinned != "" || row.canary {
+			continue
+		}
+		if r.routed(row, v1alpha1.DomainStatus{Reason: row.reason}, nil).Programmed {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// canaryReport says whether there are domains of the canary of a group, and to which of its
+// releases all of them route; "": to none, or not all do. why says which one the gateway does
+// not take, where it had the time to.
+func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
+	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *Row) bool { return !r.ofCanary(row, g) }) {
+		route := r.routeOf(row)
+		if row.pinned == "" || route == nil || i > 0 && row.pinned != release {
+			return true, "", ""
+		}
+		if v := r.routeState(route); !v.Accepted {
+			if !v.Pending || !r.fresh(r.routeWritten(route)) {
+				why = fmt.Sprintf("domain %q: %s", cmp.Or(row.host, row.listener, row.user), v.Message)
+			}
+			return true, "", why
+		}
+		domains, release = true, row.pinned
+	}
+	return domains, release, ""
+}
+
+// ofCanary says whether a row belongs to the canary of a group: where domains are on their
+// way to a newer group, to that of the newer one. One that is at fault itself does not.
+func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
+	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
+		return false
+	}
+	if of := r.ledger.groupOf[row.pinned]; of != nil {
+		return of == g
+	}
+	return row.newer == g || row.newer == nil && row.group == g
+}
+
+// cameFrom says whether domains are on their way to a group from one of which a revision
+// is confirmed: then a gateway is known to keep them from its releases.
+func (r *reporter) cameFrom(g *groupDecision) bool {
+	for way := range r.out.moves {
+		if way.to == g.slug && r.report(way.from).Revision > 0 {
+			return true
+		}
+	}
+	return false
+}

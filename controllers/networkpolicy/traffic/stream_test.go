@@ -1,0 +1,402 @@
+package traffic
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+const newestHost = "shop.example.com"
+
+// moving is a world in which 2.0.0, the first release of 2.x, gets its weight of what
+// leads to the newest group.
+func moving(t fatal, weight string, older ...string) *world {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: newestHost})
+	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.settle()
+	if older == nil {
+		older = []string{"a 1.0.0 active 100"}
+	}
+	one := group("1-x", 1, older...)
+	w.ledger(group("2-x", 0, "b 2.0.0 pending 0"), one)
+	w.settle()
+	w.ledger(group("2-x", 3, "b 2.0.0 canary "+weight), one)
+	return w
+}
+
+func TestNewestDomainMovesByWeights(t *testing.T) {
+	w := moving(t, "10")
+	name := SortedKeys(w.routes)
+	w.pass()
+	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
+	want(t, "not confirmed before it is accepted", w.groupTraffic("2-x").Revision, 0)
+	w.settle()
+	want(t, "in place", slices.Contains(SortedKeys(w.routes), name[0]), true)
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+	want(t, "the older group too", w.groupTraffic("1-x").Revision, 1)
+	want(t, "its own domain", w.split("2-x.shop.example.com"), "2.0.0=100")
+	want(t, "its own Service", w.facts().Selected("shop-2-x"), "b")
+	want(t, "the policy's Service", w.facts().Selected("shop"), "a")
+	want(t, "where they lead", w.groupTraffic("1-x").Newest, true)
+	want(t, "where they do not", w.groupTraffic("2-x").Newest, false)
+	want(t, "mode", w.groupTraffic("2-x").Split, v1alpha1.SplitWeighted)
+	want(t, "shared", w.condition("DomainShared"), "")
+	want(t, "ready", w.condition("Ready"), "True Programmed")
+	want(t, "references", cmp.Diff([]string{"b"}, w.groupTraffic("2-x").References), "")
+
+	w.ledger(group("2-x", 4, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "promoted", w.split(newestHost), "2.0.0=100")
+	want(t, "confirmed at last", w.groupTraffic("2-x").Revision, 4)
+	want(t, "where they lead now", w.groupTraffic("2-x").Newest, true)
+	want(t, "the policy's Service", w.facts().Selected("shop"), "b")
+}
+
+// What was turned down keeps its pods until the route of the older group let it go.
+func TestNewestDomainComesBack(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	want(t, "split", w.split(newestHost), "1.0.0=50 2.0.0=50")
+	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.pass()
+	want(t, "taken out", w.split(newestHost), "1.0.0=100")
+	want(t, "its own domain", w.split("2-x.shop.example.com"), "")
+	want(t, "still named", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	w.pass()
+	want(t, "not before it is accepted", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	want(t, "not confirmed", w.groupTraffic("2-x").Revision, 3)
+	w.settle()
+	want(t, "left", len(w.groupTraffic("2-x").References), 0)
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
+	want(t, "its Service", w.services["shop-2-x"] == nil, true)
+}
+
+func TestNewestDomainBetweenGroups(t *testing.T) {
+	for name, tc := range map[string]struct {
+		weight string
+		older  []string
+		down   []string
+		split  string
+		masked []string
+	}{
+		"both have a canary":            {"50", []string{"c 1.1.0 canary 10", "a 1.0.0 active 90"}, nil, "1.0.0=45 1.1.0=5 2.0.0=50", nil},
+		"the newer answers nothing":     {"50", nil, []string{"b"}, "1.0.0=100", []string{"b"}},
+		"the older answers nothing":     {"10", nil, []string{"a"}, "2.0.0=100", nil},
+		"the older answers nothing, 0":  {"0", nil, []string{"a"}, "2.0.0=100", nil},
+		"weight 0":                      {"0", nil, nil, "1.0.0=100", nil},
+		"all of it":                     {"100", nil, nil, "2.0.0=100", nil},
+		"nothing answers: all it stays": {"10", nil, []string{"a", "b"}, "1.0.0=100", []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := moving(t, tc.weight, tc.older...)
+			for _, release := range tc.down {
+				w.ready[release] = 0
+			}
+			w.settle()
+			want(t, "split", w.split(newestHost), tc.split)
+			want(t, "masked", cmp.Diff(tc.masked, w.groupTraffic("2-x").Masked), "")
+		})
+	}
+}
+
+// A ledger from before a release was turned down must not give it traffic again.
+func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	old := w.ms
+	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "behind", Behind(old, w.facts()), true)
+	want(t, "fresh", Behind(w.ms, w.facts()), false)
+}
+
+func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
+	w := moving(t, "0", "c 1.1.0 canary 10", "a 1.0.0 active 90")
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
+	w.settle()
+	want(t, "split", w.split("try.example.com"), "2.0.0=100")
+	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
+}
+
+// An Ingress has a canary beside its release, and room for no third one: while both groups
+// have a canary nothing counts as programmed, and the condition says why.
+func TestNewestDomainOfAnIngress(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.settle()
+	older := group("1-x", 2, "c 1.1.0 canary 10", "a 1.0.0 active 90")
+	w.ledger(older)
+	w.settle()
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 10"), older)
+	w.settle()
+	want(t, "condition", w.condition("Programmed"), "False NotSupported")
+	want(t, "group", w.groupTraffic("2-x").Reason, ReasonNotSupported)
+	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it has two releases at most, without one: use spec.provider.gateway"), true)
+	want(t, "revision", w.groupTraffic("2-x").Revision, 0)
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
+	w.settle()
+	want(t, "condition", w.condition("Programmed"), "True Programmed")
+	want(t, "split", splitOfEntry(w.facts(), newestHost, "ingress"), "1.1.0=90 2.0.0=10")
+	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
+}
+
+// What follows the newest group, and cannot move by steps, is named.
+func TestMovesAtOnce(t *testing.T) {
+	steps := &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
+	listener := func(w *world) {
+		w.policy.Spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: v1alpha1.ProtocolTCP}}
+		w.policy.Spec.Listeners = []v1alpha1.Listener{{Name: "first", Port: "main", ParentRef: v1alpha1.ParentReference{Name: "public", SectionName: "first"}}}
+	}
+	for name, tc := range map[string]struct {
+		edit  func(*world)
+		field string
+	}{
+		"a domain":                  {func(w *world) { w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}} }, `spec.domains[0].domain "shop.example.com"`},
+		"a listener":                {listener, `spec.listeners[0] "first"`},
+		"rules of somebody's route": {func(*world) {}, `spec.provider.routeRef: the rules of HTTPRoute "web"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := borrowing(t, "main")
+			if !strings.Contains(tc.field, "routeRef") {
+				w.policy.Spec.Provider = newWorld(t).policy.Spec.Provider
+			}
+			tc.edit(w)
+			w.ready = map[string]int{"a": 1, "b": 1}
+			older := group("1-x", 1, "a 1.0.0 active 100")
+			w.ledger(group("2-x", 0, "b 2.0.0 pending 0"), older)
+			w.settle()
+			want(t, "without steps", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
+			c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionDomainShared)
+			want(t, "message "+c.Message, strings.HasPrefix(c.Message, tc.field) && strings.Contains(c.Message, "at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, "), true)
+			w.ms.Spec.UpdateStrategy.Canary = steps
+			w.settle()
+			want(t, "with steps", w.condition(v1alpha1.ConditionDomainShared), "")
+			want(t, "newest", w.groupTraffic("1-x").Newest, true)
+		})
+	}
+}
+
+// A domain for the canary follows no weight: nothing moves it by steps.
+func TestCanaryDomainIsNoStream(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
+	w.ready = map[string]int{"a": 1}
+	w.settle()
+	want(t, "newest", w.groupTraffic("1-x").Newest, false)
+}
+
+// What is written for a group of which nothing is confirmed is reported first.
+func TestForetells(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready = map[string]int{"a": 1, "b": 1}
+	told := func() (string, bool) {
+		f := w.facts()
+		now, more := Foretell(f, Plan(f))
+		w.policy.Status = now
+		return strings.Join(w.groupTraffic("1-x").References, " "), more
+	}
+	names, more := told()
+	want(t, "first", names, "a")
+	want(t, "more", more, true)
+	want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, ReasonPending)
+	_, more = told()
+	want(t, "once", more, false)
+	w.pass() // It is not accepted yet.
+	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.services = maps.Clone(w.services)
+	f := w.facts()
+	w.carryOut(f, &Decision{Services: Plan(f).Services[:2]}) // b has a Service of its own.
+	names, more = told()
+	want(t, "before anything is confirmed", names, "a b")
+	want(t, "more", more, true)
+	w.settle()
+	w.ledger(group("1-x", 3, "c 1.2.0 canary 10", "b 1.1.0 active 90"))
+	w.ready["c"] = 1
+	w.settle()
+	_, more = told()
+	want(t, "of a group that is confirmed", more, false)
+}
+
+// A path that is edited on the way is a new route: the old one stays on the way until the
+// gateway has taken the new one.
+func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
+	w := moving(t, "10")
+	w.settle()
+	old := SortedKeys(w.routes)
+	w.policy.Spec.Domains[1].Path = "/shop"
+	w.policy.Generation++
+	w.ledger(group("2-x", 4, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.pass()
+	var splits []string
+	d := newPlanner(w.facts())
+	for _, name := range SortedKeys(w.routes) {
+		if slices.Contains(hostsOf(w.routes[name]), newestHost) {
+			weights := d.backendsOf(d.Live[name])
+			splits = append(splits, fmt.Sprintf("%t a=%d b=%d", slices.Contains(old, name), weights["a"], weights["b"]))
+		}
+	}
+	slices.Sort(splits)
+	want(t, "both routes", strings.Join(splits, ", "), "false a=50 b=50, true a=50 b=50")
+	w.settle()
+	want(t, "the new one", w.split(newestHost), "1.0.0=50 2.0.0=50")
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
+}
+
+// What is left behind on the way leads to the older group alone.
+func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	w.policy.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+	w.policy.DeletionTimestamp = &metav1.Time{Time: w.now}
+	f := w.facts()
+	w.carryOut(f, Plan(f))
+	want(t, "the newest domain", w.split(newestHost), "1.0.0=100")
+	want(t, "the domain of the newer group", w.split("2-x.shop.example.com"), "2.0.0=100")
+	w.accept()
+	f = w.facts()
+	out := Plan(f)
+	want(t, "nothing to wait for", Unsettled(f, out, w.carryOut(f, out)), "")
+}
+
+// acceptOnly lets the gateway answer some routes, and leaves it stuck with the others.
+func (w *world) acceptOnly(names ...string) {
+	before := w.routes
+	w.accept()
+	for name := range w.routes {
+		if !slices.Contains(names, name) {
+			w.routes[name] = before[name]
+		}
+	}
+}
+
+// onlyNewest is a world with one domain, which leads to the newest group, by one route.
+func onlyNewest(t *testing.T) (w *world, route string) {
+	t.Helper()
+	w = newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	return w, onlyRoute(t, w).Name
+}
+
+// A domain goes to a route of another name, which the gateway has not taken yet, and a newer
+// group starts a canary: the route that stays until then gives it nothing, since nobody would
+// know of that traffic.
+func TestReplacedRouteBeginsNoMove(t *testing.T) {
+	w, old := onlyNewest(t)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
+	w.pass()
+	w.acceptOnly(old)
+	for revision, weight := range []string{"10", "50", "0", "100"} {
+		w.ledger(group("2-x", int64(revision+2), "b 2.0.0 canary "+weight), group("1-x", 1, "a 1.0.0 active 100"))
+		for range 3 {
+			w.pass()
+			w.acceptOnly(old)
+		}
+		want(t, "routes", len(w.routes), 2)
+		want(t, "split of the route that stays", splitOf(w, w.routes[old]), "1.0.0=100")
+		want(t, "not confirmed", w.groupTraffic("2-x").Revision, 0)
+	}
+	w.ledger(group("2-x", 6, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "it is replaced", w.routes[old] == nil, true)
+	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 6)
+}
+
+// Where the canary came first, the route that stays follows its weights, and the canary keeps
+// its pods until the gateway took it out.
+func TestReplacedRouteStaysOnItsMove(t *testing.T) {
+	w, old := onlyNewest(t)
+	w.ledger(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+		w.acceptOnly(old)
+	}
+	for _, route := range w.routes {
+		want(t, "split of "+route.Name, splitOf(w, route), "1.0.0=50 2.0.0=50")
+	}
+	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 5 { // The gateway is stuck with both.
+		w.pass()
+		want(t, "taken back", splitOf(w, w.routes[old]), "1.0.0=100")
+		want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	}
+	w.settle()
+	want(t, "left", len(w.groupTraffic("2-x").References), 0)
+	want(t, "it is replaced", w.routes[old] == nil, true)
+}
+
+// A domain that leads to the newest group no longer has none of what others give a newer one,
+// while the gateway has not taken the route that it goes to.
+func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
+	const other = "other.example.com"
+	w, old := onlyNewest(t)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: other, RecordTTLSeconds: 60})
+	})
+	w.ledger(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	taken := SortedKeys(w.routes)
+	want(t, "split", splitOf(w, w.routes[old]), "1.0.0=90 2.0.0=10")
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains[0].Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
+	})
+	w.ledger(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+		w.acceptOnly(taken...)
+	}
+	want(t, "routes", len(w.routes), 3)
+	want(t, "split of the route that stays", splitOf(w, w.routes[old]), "1.0.0=100")
+	want(t, "split of the other domain", w.split(other), "1.0.0=50 2.0.0=50")
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+	w.settle()
+	want(t, "it is replaced", w.routes[old] == nil, true)
+}
+
+// A route of a canary's domain that waits to be replaced follows the canary as the new one does: clients of that domain
+// see no other release meanwhile.
+func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
+	w := newWorld(t)
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "try.example.com", Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}}, {Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	old := SortedKeys(w.routes)[0]
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
+	w.pass()
+	w.acceptOnly(old)
+	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	for range 3 {
+		w.pass()
+		w.acceptOnly(old)
+	}
+	of := func(host string) (out []string) {
+		for _, name := range SortedKeys(w.routes) {
+			if slices.Contains(readRoute(w.routes[name]).Hostnames, host) {
+				out = append(out, splitOf(w, w.routes[name]))
+			}
+		}
+		return out
+	}
+	want(t, "splits of both routes", strings.Join(of("try.example.com"), ", "), "1.1.0=100, 1.1.0=100")
+	w.settle()
+	want(t, "it is replaced", strings.Join(of("try.example.com"), ", "), "1.1.0=100")
+	want(t, "the group's domain", w.split(newestHost), "1.0.0=90 1.1.0=10")
+}

@@ -1,0 +1,152 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+)
+
+// httpsPort is where browsers look for https.
+const httpsPort = 443
+
+// defaultModes of spec.domains[].tls, by name of the provider.
+var defaultModes = map[string]v1alpha1.TLSMode{
+	"gateway": v1alpha1.TLSGateway, "ingress": v1alpha1.TLSIngress, "apisix": v1alpha1.TLSApisix,
+}
+
+// askedTLS is what a domain asks for, its defaults and fields filled in for a group,
+// which may be nil; nil: nothing.
+func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *providers.TLS {
+	if t == nil {
+		return nil
+	}
+	out := &providers.TLS{Mode: cmp.Or(t.Mode, defaultModes[ProviderOf(d.Policy).Name()]), Issuer: certmanager.Issuer(t)}
+	out.Secret, _ = fill(t.SecretName, d.Policy, g) // Where it fails the host did: it is for no group.
+	if out.Mode == v1alpha1.TLSListenerSet {
+		out.Port = cmp.Or(t.Port, httpsPort)
+	}
+	return out
+}
+
+// settleTLS turns down rows that contradict an earlier one: a host is served by one
+// certificate, and a Secret has one issuer.
+func settleTLS(rows []*Row) {
+	hosts, secrets := map[string]*Row{}, map[string]*Row{}
+	for _, r := range rows {
+		if r.tls == nil || r.reason != "" {
+			continue
+		}
+		first, issuer := hosts[r.host], secrets[r.tls.Secret]
+		switch problems := validation.IsDNS1123Subdomain(r.tls.Secret); {
+		case r.tls.Secret != "" && len(problems) > 0:
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is no name of a Secret: shorten it", r.field, r.tls.Secret))
+		case first != nil && *first.tls != *r.tls:
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has another tls in %s: make the two equal", r.field, r.host, first.field))
+		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has another issuer in %s: make the two equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
+		default:
+			hosts[r.host] = r
+			if r.tls.Issuer.Name != "" {
+				secrets[r.tls.Secret] = r
+			}
+		}
+	}
+}
+
+// keepSecrets leaves hosts with the Secret that serves them until the one that they ask
+// for has a certificate for them: bad input takes none away. What is in a Secret without
+// issuer nobody knows here.
+func (d *planner) keepSecrets(rows []*Row) {
+	for _, r := range rows {
+		if r.tls == nil || certmanager.Unready(d.Scene, r.host, *r.tls) == nil {
+			continue
+		}
+		if now := d.View.Secret(r.host); now != r.tls.Secret {
+			r.tls.Until = now
+		}
+	}
+}
+
+// meanwhile is how a row that is to get listeners of its own is served until they are: by
+// the route to the Gateway's that it has.
+func (d *planner) meanwhile(r *Row) []*Row {
+	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
+		return nil
+	}
+	before := *r
+	before.tls = nil
+	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Parents: r.parents, TLS: r.asks()}
+	if d.placed(keyOf(&before), r.host) < 0 || d.unready(asked, r.host) == nil {
+		return nil
+	}
+	return []*Row{&before}
+}
+
+// unsupported says what of a row has no expression, or no kind, where it is to be routed.
+func (d *planner) unsupported(r *Row) *providers.Problem {
+	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
+	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
+		return problem
+	}
+	return certmanager.Missing(d.Scene, *r.tls)
+}
+
+// addShared decides the objects on which routes rest, beside their own. What live routes
+// need goes after them.
+func (d *planner) addShared(out *Decision) {
+	routes := make([]providers.Route, 0, len(out.Routes))
+	for _, r := range out.Routes {
+		routes = append(routes, r.Route)
+	}
+	staying, former := map[string]*providers.Live{}, map[string]*providers.Live{}
+	for name, live := range d.Live {
+		if !slices.Contains(out.DeleteRoutes, name) {
+			if staying[name] = live; d.former(live) {
+				former[name] = live
+			}
+		}
+	}
+	out.Shared = append(certmanager.Shared(d.Scene, routes, staying), d.View.Shared(routes)...)
+	for _, o := range d.Rest {
+		wanted := slices.ContainsFunc(out.Shared, func(s providers.Shared) bool { return SharedKey(s) == SharedKey(o) })
+		held := certmanager.Holds(o, routes, staying) || certmanager.Holds(o, nil, former)
+		for _, v := range d.views {
+			decided := routes
+			if v != d.View {
+				decided = nil // What another provider left rests on what it has.
+			}
+			held = held || v.Holds(o, decided)
+		}
+		if !wanted && !held && o.GetDeletionTimestamp() == nil {
+			out.DeleteShared = append(out.DeleteShared, o)
+		}
+	}
+}
+
+// address says where a host of a route can be opened, and what is wrong where it is
+// accepted and yet serves nothing.
+func (d *planner) address(r providers.Route, host string) (url string, problem *providers.Problem) {
+	url, problem = d.View.Serves(r, host)
+	t := r.TLS[host]
+	if unready := certmanager.Unready(d.Scene, host, t); unready != nil {
+		if problem = unready; t.Until != "" { // It says more than the listener that waits for it.
+			problem.Message += fmt.Sprintf("; until it is, Secret %q serves the host", t.Until)
+		}
+	}
+	return url, problem
+}
+
+// unready is what keeps TLS of a host that asks for it from being served; nil: nothing.
+func (d *planner) unready(r providers.Route, host string) *providers.Problem {
+	if _, asked := r.TLS[host]; !asked {
+		return nil
+	}
+	_, problem := d.address(r, host)
+	return problem
+}

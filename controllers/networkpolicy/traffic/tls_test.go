@@ -1,0 +1,549 @@
+package traffic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/domains"
+)
+
+const (
+	firstHost  = "1-x.shop.example.com"
+	secondHost = "2-x.shop.example.com"
+)
+
+// ownListener asks for a ListenerSet with a Secret whose certificate cert-manager makes.
+func ownListener(secret string) *v1alpha1.DomainTLS {
+	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
+}
+
+// encrypted is a world with two groups, each with a domain of its own that asks for TLS.
+func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.DomainTLS) *world {
+	w := newWorld(t, group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.policy.Spec.Provider = &provider
+	w.policy.Spec.Domains[0].TLS = tls
+	w.ready["a"], w.ready["b"], w.ready["c"] = 1, 1, 1
+	return w
+}
+
+// certificates are the names of all Certificates, with the names that they are for.
+func (w *world) certificates() map[string]string {
+	out := map[string]string{}
+	for _, o := range w.others {
+		if c, ok := o.(*certmanager.Certificate); ok {
+			out[c.Name] = fmt.Sprint(c.Spec.DNSNames, " ", c.Spec.IssuerRef)
+		}
+	}
+	return out
+}
+
+// sets are the hosts of all ListenerSets, with their Secrets.
+func (w *world) sets() map[string]string {
+	out := map[string]string{}
+	for _, o := range w.others {
+		s, ok := o.(*gatewayv1.ListenerSet)
+		if !ok {
+			continue
+		}
+		for _, l := range s.Spec.Listeners {
+			out[string(*l.Hostname)] = fmt.Sprint(l.Port, " ", l.TLS.CertificateRefs[0].Name, " at ", *s.Spec.ParentRef.Namespace, "/", s.Spec.ParentRef.Name)
+		}
+	}
+	return out
+}
+
+// domain is the report of a host.
+func (w *world) domain(host string) v1alpha1.DomainStatus {
+	i := slices.IndexFunc(w.policy.Status.Domains, func(d v1alpha1.DomainStatus) bool { return d.Domain == host })
+	if i < 0 {
+		return v1alpha1.DomainStatus{}
+	}
+	return w.policy.Status.Domains[i]
+}
+
+func same[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Each host has a listener of its own, and each group the certificate that its template
+// gives it; they go with the group, after its routes.
+func TestOwnListeners(t *testing.T) {
+	w := encrypted(t, byGateway, ownListener("{{.ReleaseGroupName}}-tls"))
+	w.settle()
+	same(t, "listeners", w.sets(), map[string]string{firstHost: "443 1-x-tls at infra/public", secondHost: "443 2-x-tls at infra/public"})
+	same(t, "certificates", w.certificates(), map[string]string{
+		"1-x-tls": "[" + firstHost + "] {ca ClusterIssuer cert-manager.io}", "2-x-tls": "[" + secondHost + "] {ca ClusterIssuer cert-manager.io}",
+	})
+	want(t, "url", w.domain(firstHost).URL, "https://"+firstHost)
+	want(t, "programmed", w.domain(firstHost).Programmed, true)
+	want(t, "Ready", w.condition("Ready"), "True Programmed")
+	for _, route := range w.routes {
+		set := resources.ListenerSetName("shop", "infra/public", string(route.Spec.Hostnames[0]), 443)
+		same(t, "parents", route.Spec.ParentRefs, []gatewayv1.ParentReference{{
+			Group: new(gatewayv1.Group("gateway.networking.k8s.io")), Kind: new(gatewayv1.Kind("ListenerSet")), Name: gatewayv1.ObjectName(set),
+		}})
+	}
+
+	closing := group("2-x", 2, "c 2.0.0 deprecated 0")
+	closing.Phase = v1alpha1.GroupClosing
+	w.ledger(closing, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.pass()
+	same(t, "listener of a route that is there", len(w.sets()), 2)
+	w.settle()
+	same(t, "listeners", w.sets(), map[string]string{firstHost: "443 1-x-tls at infra/public"})
+	want(t, "certificates", len(w.certificates()), 1)
+}
+
+// While its certificate is not there a host is not programmed, and says why; what the
+// group carries is confirmed all the same.
+func TestCertificateNotReady(t *testing.T) {
+	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
+		t.Run(name, func(t *testing.T) {
+			tls := ownListener("{{.ReleaseGroupName}}-tls")
+			if name != "gateway" {
+				tls.Mode = ""
+			}
+			w := encrypted(t, provider, tls)
+			w.uncertain["1-x-tls"] = "DoesNotExist"
+			w.settle()
+			d := w.domain(firstHost)
+			want(t, "programmed", d.Programmed, false)
+			want(t, "reason", d.Reason, ReasonCertificateNotReady)
+			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "1-x-tls" is not ready: DoesNotExist: see the order`)
+			want(t, "url", d.URL, "https://"+firstHost)
+			want(t, "the other", w.domain(secondHost).Programmed, true)
+			want(t, "revision", w.groupTraffic("1-x").Revision, 1)
+			want(t, "Ready", w.condition("Ready"), "False CertificateNotReady")
+			want(t, "Reconciling", w.condition("Reconciling"), "True CertificateNotReady")
+			w.uncertain = nil
+			w.settle()
+			want(t, "programmed", w.domain(firstHost).Programmed, true)
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+		})
+	}
+}
+
+// secrets are the Secrets that serve hosts.
+func (w *world) secrets() map[string]string {
+	out := map[string]string{}
+	for _, o := range w.others {
+		switch o := o.(type) {
+		case *gatewayv1.ListenerSet:
+			out[string(*o.Spec.Listeners[0].Hostname)] = string(o.Spec.Listeners[0].TLS.CertificateRefs[0].Name)
+		case *networkingv1.Ingress:
+			for _, t := range o.Spec.TLS {
+				for _, host := range t.Hosts {
+					out[host] = t.SecretName
+				}
+			}
+		case *apisix.ApisixTls:
+			for _, host := range o.Spec.Hosts {
+				out[host] = o.Spec.Secret.Name
+			}
+		}
+	}
+	return out
+}
+
+// A host keeps the Secret that serves it, with its Certificate, until there is a
+// certificate in the next one: for a typo, for ever.
+func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
+	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
+		t.Run(name, func(t *testing.T) {
+			tls := func(secret string) *v1alpha1.DomainTLS {
+				out := ownListener(secret)
+				if name != "gateway" {
+					out.Mode = ""
+				}
+				return out
+			}
+			w := encrypted(t, provider, tls("shop-tls"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: firstHost, TLS: tls("shop-tls")}, {Domain: secondHost, TLS: tls("shop-tls")}}
+			w.settle()
+			both := "[" + firstHost + " " + secondHost + "] {ca ClusterIssuer cert-manager.io}"
+			first := "[" + firstHost + "] {ca ClusterIssuer cert-manager.io}"
+			second := "[" + secondHost + "] {ca ClusterIssuer cert-manager.io}"
+
+			w.uncertain["shop-tsl"] = "Pending"
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = tls("shop-tsl") })
+			w.settle()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tls", secondHost: "shop-tls"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": both, "shop-tsl": first})
+			d := w.domain(firstHost)
+			want(t, "reason", d.Reason, ReasonCertificateNotReady)
+			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; until it is, Secret "shop-tls" serves the host`)
+			want(t, "the other", w.domain(secondHost).Programmed, true)
+			before := w.writes
+			w.settle()
+			want(t, "writes at rest", w.writes, before)
+
+			w.uncertain = map[string]string{}
+			w.settle()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tls"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": second, "shop-tsl": first})
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+
+			// One that is there and does not name the host yet is not there for it.
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[1].TLS = tls("shop-tsl") })
+			w.pass()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tls"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": second, "shop-tsl": both})
+			w.settle()
+			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tsl"})
+			same(t, "certificates", w.certificates(), map[string]string{"shop-tsl": both})
+		})
+	}
+}
+
+// A domain that moves to a newer group, whose Secret is another one, keeps its
+// certificate meanwhile.
+func TestSecretOfANewerGroup(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "www.example.com", TLS: ownListener("{{.ReleaseGroupName}}-tls")}}
+	w.settle()
+	w.ready["c"] = 1
+	w.uncertain["2-x-tls"] = "Pending"
+	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "traffic", w.split("www.example.com"), "2.0.0=100")
+	same(t, "Secrets", w.secrets(), map[string]string{"www.example.com": "1-x-tls"})
+	want(t, "certificates", len(w.certificates()), 2)
+	w.uncertain = nil
+	w.settle()
+	same(t, "Secrets", w.secrets(), map[string]string{"www.example.com": "2-x-tls"})
+	want(t, "certificates", len(w.certificates()), 1)
+}
+
+// Domains that share a Secret share a Certificate, whose wildcards stand for the hosts
+// below them.
+func TestSharedSecret(t *testing.T) {
+	w := encrypted(t, byGateway, ownListener("shop-tls"))
+	w.settle()
+	same(t, "certificates", w.certificates(), map[string]string{"shop-tls": "[" + firstHost + " " + secondHost + "] {ca ClusterIssuer cert-manager.io}"})
+	without := ownListener("shop-tls")
+	without.IssuerRef = nil
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "shop.example.com", TLS: without}, v1alpha1.Domain{Domain: "*.shop.example.com", TLS: ownListener("shop-tls")})
+	})
+	w.settle()
+	same(t, "certificates", w.certificates(), map[string]string{"shop-tls": "[*.shop.example.com shop.example.com] {ca ClusterIssuer cert-manager.io}"})
+	want(t, "listeners", len(w.sets()), 4)
+	before := w.writes
+	w.settle()
+	want(t, "writes at rest", w.writes, before)
+
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		for i := range s.Domains {
+			s.Domains[i].TLS = without
+		}
+	})
+	w.settle()
+	want(t, "certificates that nobody asks for", len(w.certificates()), 0)
+	want(t, "programmed", w.domain(firstHost).Programmed, true)
+}
+
+// No listener and no certificate is asked for a host that the namespace may not have.
+func TestForbiddenHostHasNoCertificate(t *testing.T) {
+	w := encrypted(t, byGateway, ownListener("shop-tls"))
+	w.settle()
+	rules, err := domains.Parse(map[string]string{"prod": "*.shop.example.com", "infra": secondHost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.owned = &Ownership{Hosts: rules.For("prod", nil)}
+	w.settle()
+	want(t, "reason", w.domain(secondHost).Reason, ReasonDomainNotAllowed)
+	same(t, "listeners", w.sets(), map[string]string{firstHost: "443 shop-tls at infra/public"})
+	same(t, "certificates", w.certificates(), map[string]string{"shop-tls": "[" + firstHost + "] {ca ClusterIssuer cert-manager.io}"})
+}
+
+// A kind that the API server lacks is a condition, and what is live stays.
+func TestKindOfTLSMissing(t *testing.T) {
+	for kind, reason := range map[string]string{"ListenerSet": ReasonGatewayAPIMissing, "Certificate": providers.ReasonProviderAPIMissing} {
+		t.Run(kind, func(t *testing.T) {
+			w := encrypted(t, byGateway, nil)
+			w.settle()
+			w.lacks = map[string]bool{kind: true}
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = ownListener("shop-tls") })
+			w.settle()
+			want(t, "reason", w.domain(firstHost).Reason, reason)
+			if m := w.domain(firstHost).Message; !strings.HasPrefix(m, "spec.domains[0].tls.") || !strings.Contains(m, kind) {
+				t.Errorf("message: %s", m)
+			}
+			want(t, "Accepted", w.condition("Accepted"), "False "+reason)
+			want(t, "what is live", w.split(firstHost), "1.0.0=90 1.1.0=10")
+			w.lacks = nil
+			w.settle()
+			want(t, "url", w.domain(firstHost).URL, "https://"+firstHost)
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+		})
+	}
+}
+
+// Where the Gateway API has its ListenerSets under their former name, these are written.
+func TestFormerListenerSets(t *testing.T) {
+	w := encrypted(t, byGateway, ownListener("shop-tls"))
+	w.served = map[string]providers.Served{"ListenerSet": {Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet", Version: "v1alpha1"}}
+	w.settle()
+	found := 0
+	for _, o := range w.others {
+		if s, ok := o.(*gatewayapi.XListenerSet); ok {
+			found++
+			want(t, "kind", s.APIVersion+" "+s.Kind, "gateway.networking.x-k8s.io/v1alpha1 XListenerSet")
+		}
+	}
+	want(t, "sets", found, 2)
+	for _, route := range w.routes {
+		want(t, "parent", string(*route.Spec.ParentRefs[0].Group)+" "+string(*route.Spec.ParentRefs[0].Kind), "gateway.networking.x-k8s.io XListenerSet")
+	}
+	want(t, "Ready", w.condition("Ready"), "True Programmed")
+}
+
+// A domain that gets a listener of its own is served as before until that has its
+// certificate, and the other way round.
+func TestOwnListenerTakesOver(t *testing.T) {
+	w := encrypted(t, byGateway, nil)
+	w.settle()
+	w.uncertain["shop-tls"] = "Pending"
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = ownListener("shop-tls") })
+	w.settle()
+	toGateway := func() (n int) {
+		for _, route := range w.routes {
+			if *route.Spec.ParentRefs[0].Kind == "Gateway" {
+				n++
+			}
+		}
+		return n
+	}
+	want(t, "routes at the Gateway", toGateway(), 2)
+	want(t, "routes", len(w.routes), 4)
+	// Both carry what is decided in the meantime, such as an abort.
+	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "split", w.split(firstHost), "1.0.0=100 1.0.0=100")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+	w.uncertain = nil
+	w.settle()
+	want(t, "routes at the Gateway", toGateway(), 0)
+	want(t, "routes", len(w.routes), 2)
+
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = nil })
+	w.pass()
+	want(t, "listeners that routes name", len(w.sets()), 2)
+	w.settle()
+	want(t, "routes at the Gateway", toGateway(), 2)
+	want(t, "what is left", len(w.others), 0)
+}
+
+// A Gateway that does not take ListenerSets is named, with the mend.
+func TestListenerSetRefused(t *testing.T) {
+	w := encrypted(t, byGateway, ownListener("shop-tls"))
+	w.pass()
+	w.pass()
+	for _, o := range w.others {
+		if s, ok := o.(*gatewayv1.ListenerSet); ok {
+			s.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "NotAllowed", Message: "not allowed", ObservedGeneration: s.Generation}}
+		}
+	}
+	w.pass()
+	d := w.domain(firstHost)
+	want(t, "reason", d.Reason, ReasonNotAccepted)
+	if !strings.Contains(d.Message, `let spec.allowedListeners of the Gateway admit namespace "prod"`) {
+		t.Errorf("message: %s", d.Message)
+	}
+}
+
+// Two entries that contradict each other are told apart: the first one counts.
+func TestContradictoryTLS(t *testing.T) {
+	for name, tc := range map[string]struct {
+		second v1alpha1.Domain
+		want   string
+	}{
+		"one host, two Secrets":   {v1alpha1.Domain{Domain: "shop.example.com", Path: "/b", TLS: ownListener("b")}, "make the two equal"},
+		"one Secret, two issuers": {v1alpha1.Domain{Domain: "b.example.com", TLS: &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "a", IssuerRef: &v1alpha1.IssuerReference{Name: "other"}}}, "has another issuer in spec.domains[0]"},
+		"a name too long":         {v1alpha1.Domain{Domain: "b.example.com", TLS: ownListener(strings.Repeat("{{.ReleaseGroupName}}", 90))}, "is no name of a Secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := encrypted(t, byGateway, nil)
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com", TLS: ownListener("a")}, tc.second}
+			w.settle()
+			want(t, "first", w.policy.Status.Domains[0].Programmed, true)
+			want(t, "second", w.policy.Status.Domains[1].Reason, ReasonNotSupported)
+			if m := w.policy.Status.Domains[1].Message; !strings.HasPrefix(m, "spec.domains[1].tls") || !strings.Contains(m, tc.want) {
+				t.Errorf("message: %s", m)
+			}
+			want(t, "certificates", len(w.certificates()), 1)
+		})
+	}
+}
+
+// A Certificate of somebody else keeps its name, and the host says so.
+func TestCertificateOfOthers(t *testing.T) {
+	w := encrypted(t, byNginx, &v1alpha1.DomainTLS{SecretName: "shop-tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}})
+	w.foreign["shop-tls"] = true
+	w.settle()
+	want(t, "reason", w.domain(firstHost).Reason, ReasonNameConflict)
+	want(t, "NameConflict", w.condition("NameConflict"), "True NameConflict")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
+}
+
+// Ingresses say which Secret has the certificate of which host.
+func TestIngressTLS(t *testing.T) {
+	w := encrypted(t, byNginx, &v1alpha1.DomainTLS{SecretName: "shop-tls"})
+	w.policy.Spec.Domains[0].RecordTTLSeconds = 300
+	w.settle()
+	for _, o := range w.others {
+		i := o.(*networkingv1.Ingress)
+		var hosts []networkingv1.IngressTLS
+		if !strings.HasSuffix(i.Name, "-canary") {
+			hosts = []networkingv1.IngressTLS{{Hosts: []string{i.Spec.Rules[0].Host}, SecretName: "shop-tls"}}
+		}
+		same(t, "tls of "+i.Name, i.Spec.TLS, hosts)
+		want(t, "ttl", i.Annotations["external-dns.kubernetes.io/ttl"]+" "+i.Annotations["external-dns.alpha.kubernetes.io/ttl"], "300 300")
+	}
+	want(t, "url", w.domain(firstHost).URL, "https://"+firstHost)
+	want(t, "programmed", w.domain(firstHost).Programmed, true)
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS.SecretName = "{{.ReleaseGroupName}}-tls" })
+	w.settle()
+	for _, o := range w.others {
+		if i := o.(*networkingv1.Ingress); len(i.Spec.TLS) > 0 {
+			want(t, "secret of "+i.Name, i.Spec.TLS[0].SecretName, strings.Split(i.Spec.Rules[0].Host, ".")[0]+"-tls")
+		}
+	}
+}
+
+// An IngressClass that does not exist is told as a Gateway that does not.
+func TestIngressClassMissing(t *testing.T) {
+	w := routedBy(t, byNginx)
+	w.classes = nil
+	w.settle()
+	want(t, "ResolvedRefs", w.condition("ResolvedRefs"), "False "+reasonParentNotFound)
+	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
+	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
+	w.lacks = map[string]bool{"IngressClass": true} // The manager may not see any.
+	w.settle()
+	want(t, "Ready", w.condition("Ready"), "True Programmed")
+}
+
+// APISIX has the certificates of all hosts that share a Secret in one object.
+func TestApisixTLS(t *testing.T) {
+	w := encrypted(t, byAPISIX, &v1alpha1.DomainTLS{SecretName: "shop-tls"})
+	w.policy.Spec.Domains[0].RecordTTLSeconds = 300
+	w.settle()
+	tls, ok := w.others[resources.TLSName("shop", "shop-tls")].(*apisix.ApisixTls)
+	if !ok {
+		t.Fatalf("no ApisixTls among %v", SortedKeys(w.others))
+	}
+	same(t, "ApisixTls", tls.Spec, apisix.TLSSpec{Hosts: []string{firstHost, secondHost}, Secret: apisix.Secret{Name: "shop-tls", Namespace: "prod"}})
+	want(t, "url", w.domain(firstHost).URL, "https://"+firstHost)
+	want(t, "SettingsNotApplied", w.condition("SettingsNotApplied"), "True NotSupported")
+	for _, o := range w.others {
+		if r, ok := o.(*apisix.ApisixRoute); ok {
+			want(t, "annotation that nobody reads", r.Annotations["external-dns.kubernetes.io/ttl"], "")
+		}
+	}
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains[0].TLS = &byGateway, nil })
+	w.settle()
+	want(t, "TLS of what still serves", w.others[resources.TLSName("shop", "shop-tls")] != nil, true)
+	w.now = w.now.Add(time.Hour)
+	w.settle()
+	want(t, "what the former provider left", len(w.others), 0)
+}
+
+// Hosts with different times for their records are in routes of their own, since it is
+// said of a route as a whole.
+func TestRecordTTL(t *testing.T) {
+	w := encrypted(t, byGateway, nil)
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "a.example.com", RecordTTLSeconds: 60}, {Domain: "b.example.com"}, {Domain: "c.example.com", RecordTTLSeconds: 60}}
+	w.settle()
+	got := map[string]string{}
+	for _, route := range w.routes {
+		got[fmt.Sprint(route.Spec.Hostnames)] = route.Annotations["external-dns.kubernetes.io/ttl"] + " " + route.Annotations["external-dns.alpha.kubernetes.io/ttl"]
+	}
+	same(t, "records", got, map[string]string{"[a.example.com c.example.com]": "60 60", "[b.example.com]": " "})
+}
+
+// The URL tells how a listener of the Gateway serves a host, and https is not said to be
+// served before the listener has its certificate.
+func TestListenersOfTheGateway(t *testing.T) {
+	https := gatewayv1.Listener{Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType}
+	bad := []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
+		{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef", Message: "no such Secret.", ObservedGeneration: 1},
+	}}}
+	stale := slices.Clone(bad)
+	stale[0].Conditions = slices.Clone(bad[0].Conditions)
+	stale[0].Conditions[0].ObservedGeneration = 0
+	conflicted := []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
+		{Type: "Conflicted", Status: metav1.ConditionTrue, Reason: "HostnameConflict", Message: "taken", ObservedGeneration: 1},
+	}}}
+	for name, tc := range map[string]struct {
+		tls       *v1alpha1.DomainTLS
+		listeners []gatewayv1.Listener
+		status    []gatewayv1.ListenerStatus
+		url       string
+		reason    string
+	}{
+		"http alone":                    {nil, nil, nil, "http://" + firstHost, ""},
+		"http alone, and TLS asked for": {&v1alpha1.DomainTLS{}, nil, nil, "https://" + firstHost, reasonNoMatchingListener},
+		"https":                         {nil, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
+		"https asked for":               {&v1alpha1.DomainTLS{Mode: v1alpha1.TLSGateway}, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
+		"https without a certificate":   {nil, []gatewayv1.Listener{https}, bad, "http://" + firstHost, ""},
+		"the same, and asked for":       {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, bad, "https://" + firstHost, ReasonCertificateNotReady},
+		"of an earlier generation":      {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, stale, "https://" + firstHost, ""},
+		"https in conflict":             {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, conflicted, "https://" + firstHost, ReasonListenerNotReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := encrypted(t, byGateway, tc.tls)
+			g := w.gateways["infra/public"]
+			g.Spec.Listeners = append(g.Spec.Listeners, tc.listeners...)
+			g.Status.Listeners = tc.status
+			w.settle()
+			d := w.domain(firstHost)
+			want(t, "url", d.URL, tc.url)
+			want(t, "reason", d.Reason, tc.reason)
+			want(t, "programmed", d.Programmed, tc.reason == "")
+			want(t, "revision", w.groupTraffic("1-x").Revision, 1)
+		})
+	}
+}
+
+// A gateway that turns routes down because their listener has no certificate is not
+// misread: the certificate is named.
+func TestRouteRefusedForItsCertificate(t *testing.T) {
+	w := encrypted(t, byGateway, &v1alpha1.DomainTLS{})
+	g := w.gateways["infra/public"]
+	g.Spec.Listeners[0] = gatewayv1.Listener{Name: "https", Port: 8443, Protocol: gatewayv1.HTTPSProtocolType}
+	w.settle()
+	want(t, "url", w.domain(firstHost).URL, "https://"+firstHost+":8443")
+	g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
+		{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef", Message: "secret not found", ObservedGeneration: 1},
+	}}}
+	for _, route := range w.routes {
+		for i, p := range route.Status.Parents {
+			route.Status.Parents[i] = answer(p.ParentRef, route.Generation, metav1.ConditionFalse, "NoMatchingParent")
+		}
+	}
+	w.pass()
+	want(t, "reason", w.domain(firstHost).Reason, ReasonCertificateNotReady)
+	if m := w.domain(firstHost).Message; !strings.Contains(m, "secret not found") || strings.Contains(m, "sectionName") {
+		t.Errorf("message: %s", m)
+	}
+}

@@ -1,0 +1,404 @@
+package traffic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// carries is what the route of a row led to when it was programmed last, as far as is known. A
+// row that the last report does not have, in a route that was there, may have been another one
+// before it was edited: then it is what the rows did that are there no more.
+func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
+	if prev := r.before(of); prev != nil {
+		return prev.Backends
+	}
+	if _, there := r.Live[route.Name]; !there {
+		return nil
+	}
+	var out []v1alpha1.DomainBackend
+	for i := range r.Policy.Status.Domains {
+		is := &r.Policy.Status.Domains[i]
+		if slices.ContainsFunc(r.out.rows, func(x *Row) bool { return r.before(x) == is }) {
+			continue
+		}
+		for _, b := range is.Backends {
+			if !slices.ContainsFunc(out, func(x v1alpha1.DomainBackend) bool { return x.Release == b.Release }) {
+				out = append(out, b)
+			}
+		}
+	}
+	return out
+}
+
+// before is what the last report says of a row; nil: nothing.
+func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
+	now := &r.Policy.Status
+	if row.user != "" {
+		for _, p := range now.Routes {
+			if providers.UserRoute(p.Kind, p.Name) == row.user {
+				return &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
+			}
+		}
+		return nil
+	}
+	if row.listener != "" {
+		for _, p := range now.Listeners {
+			if p.Name == row.listener {
+				return &v1alpha1.DomainStatus{Group: p.Group, Backends: p.Backends, Programmed: p.Programmed, Reason: p.Reason, Message: p.Message}
+			}
+		}
+		return nil
+	}
+	path := row.path
+	if path == "/" {
+		path = ""
+	}
+	for i := range now.Domains {
+		p := &now.Domains[i]
+		if p.Domain == row.host && p.Path == path && strings.HasPrefix(p.URL, "tls:") == (row.port.Protocol == v1alpha1.ProtocolTLS) {
+			return p
+		}
+	}
+	return nil
+}
+
+func (r *reporter) routeOf(want *Row) *RouteDecision {
+	for _, route := range r.out.Routes {
+		if slices.Contains(route.rows, want) {
+			return route
+		}
+	}
+	return nil
+}
+
+// formerVerdict is about a route of a former provider. It is waited for while its
+// gateway may still answer: one that is gone must hold nothing up.
+func (r *reporter) formerVerdict(name string) verdict {
+	live, key := r.Live[name], RouteName(name)
+	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Taken && r.fresh(r.Observed.Written[name])) {
+		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s of the former provider is being written", ObjectName(live.Objects[0]))}
+	}
+	return verdict{Accepted: true}
+}
+
+// probesOf are the probes without which a decided route is not accepted.
+func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
+	if p, ok := f.View.(providers.Prober); ok {
+		return p.Probes(route.Route, route.Objects)
+	}
+	return nil
+}
+
+// probes of all routes that this pass left as they were read: what it wrote is probed
+// once it has been read.
+func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
+	var all []providers.Probe
+	for _, route := range out.Routes {
+		if !w.touched(RouteName(route.Name)) {
+			all = append(all, f.probesOf(route)...)
+		}
+	}
+	return all
+}
+
+// asked is since when the addresses that have not answered yet are asked; zero: there
+// are none. What this pass finds first is asked from now on, so that a manager that
+// was just started takes nothing for unanswered that it never asked.
+func (r *reporter) asked(route *RouteDecision) time.Time {
+	var since time.Time
+	for _, p := range r.probesOf(route) {
+		known, ok := r.Probed[p]
+		switch {
+		case !ok:
+			return r.Now
+		case !known.Served:
+			since = later(since, known.Since)
+		}
+	}
+	return since
+}
+
+// reporter turns facts, decision and writes into a status. It is pure.
+type reporter struct {
+	*planner
+	out    *Decision
+	writes Applied
+	// wake is when the report wants to be looked at again; 0: when something changes.
+	wake time.Duration
+}
+
+// carriedSlugs are the groups that live objects were written for.
+func (r *reporter) carriedSlugs() map[string]bool {
+	out := map[string]bool{}
+	for _, s := range r.Services {
+		if slug := s.Labels[v1alpha1.LabelGroup]; slug != "" && !OfRelease(s) {
+			out[slug] = true
+		}
+	}
+	for _, route := range r.Live {
+		if slug := route.Group(); slug != "" {
+			out[slug] = true
+		}
+	}
+	return out
+}
+
+// written are the releases of a group that any object names, as it was read or as
+// it is written in this pass.
+func (r *reporter) written(slug string) []string {
+	var out []string
+	add := func(release, fallback string) {
+		owner := fallback
+		if g := r.ledger.groupOf[release]; g != nil {
+			owner = g.Slug
+		}
+		if release != "" && owner == slug && !slices.Contains(out, release) {
+			out = append(out, release)
+		}
+	}
+	for _, route := range r.Live {
+		for _, release := range r.releasesOf(route.Services) {
+			add(release, route.Group())
+		}
+	}
+	for _, s := range r.Services {
+		if !OfRelease(s) {
+			stamp, _ := resources.StampOf(s)
+			add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
+		}
+	}
+	if s := r.Adopted; s != nil {
+		stamp, _ := resources.StampOf(s)
+		add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
+	}
+	for _, route := range slices.Concat(r.out.Routes, r.out.Former) {
+		for _, release := range r.releasesOf(route.services()) {
+			add(release, route.slug)
+		}
+	}
+	for _, s := range r.out.Services {
+		// A write that failed in passing may have been carried out all the same.
+		if err := r.writes.Refused[ServiceKey(s.Name)]; !s.OfRelease && (err == nil || err.Class == status.Transient) {
+			add(s.Release, s.Stamp.Group)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// groupVerdict says whether every object of a group carries its revision, and is
+// accepted.
+func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
+	if !live(g.group) {
+		if len(written) > 0 || r.carriedSlugs()[g.slug] {
+			return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
+		}
+		return r.leftVerdict(written, prev)
+	}
+	if g.absent && (len(written) > 0 || r.carriedSlugs()[g.slug]) {
+		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, and something still leads to one that was turned down", g.group.Name)}
+	}
+	if g.reason != "" {
+		return verdict{Reason: g.reason, Message: g.message}
+	}
+	for _, release := range g.masked {
+		if v := r.unseen(release); v != nil {
+			return *v
+		}
+	}
+	for _, check := range []func(*groupDecision) verdict{r.routesVerdict, r.servicesVerdict} {
+		if v := check(g); !v.Accepted {
+			return v
+		}
+	}
+	return r.leftVerdict(written, prev)
+}
+
+// unseen is why nothing is known of the endpoints of a release: its Service was not there
+// when this pass began, and is to be. nil: something is.
+func (r *reporter) unseen(release string) *verdict {
+	name := r.ReleaseService(release)
+	if r.Services[name] != nil {
+		return nil
+	}
+	if err := r.writes.Refused[ServiceKey(name)]; err != nil {
+		return &verdict{Reason: err.Reason, Message: err.Error()}
+	}
+	if r.writes.Changed[ServiceKey(name)] {
+		return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q is being made", name)}
+	}
+	return nil
+}
+
+// leftVerdict is about releases that no written object of a group names any more: what
+// moved them to another group has to be accepted first.
+func (r *reporter) leftVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
+	left := difference(prev.References, written)
+	if len(left) == 0 {
+		return verdict{Accepted: true}
+	}
+	return r.sharedVerdict(left)
+}
+
+// routesVerdict is about the routes of a group: those that are to be, and those
+// that are to go.
+func (r *reporter) routesVerdict(g *groupDecision) verdict {
+	wanted := map[string]bool{}
+	for _, route := range r.out.Routes {
+		wanted[route.Name] = true
+		if !route.concerns(g.slug) {
+			continue
+		}
+		if v := r.routeState(route); !v.Accepted {
+			return v
+		}
+		if route.rows[0].newer != nil && !route.answers {
+			return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("nothing that is to have traffic of group %q has a ready endpoint", g.group.Name)}
+		}
+	}
+	for _, name := range SortedKeys(r.Live) {
+		if !wanted[name] && r.Live[name].Group() == g.slug {
+			if row := r.out.held[name]; row != nil {
+				return verdict{Reason: row.reason, Message: row.message}
+			}
+			if r.former(r.Live[name]) {
+				if v := r.formerVerdict(name); !v.Accepted {
+					return v
+				}
+				continue
+			}
+			return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s is being deleted", ObjectName(r.Live[name].Objects[0]))}
+		}
+	}
+	return verdict{Accepted: true}
+}
+
+func (r *reporter) routeState(route *RouteDecision) verdict {
+	if err := r.writes.Refused[RouteName(route.Name)]; err != nil {
+		return verdict{Reason: err.Reason, Message: err.Error()}
+	}
+	v := r.verdict(route)
+	if v.Accepted && r.writes.touched(RouteName(route.Name)) {
+		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s is being written", ObjectName(route.Objects[0]))}
+	}
+	return v
+}
+
+// servicesVerdict is about the Services that follow a group.
+func (r *reporter) servicesVerdict(g *groupDecision) verdict {
+	for _, s := range r.out.Services {
+		if s.OfRelease || s.Stamp.Group != g.slug {
+			continue
+		}
+		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
+			// The rest goes on, unless the Service is all that the group has.
+			if !g.routed && s.Group == g.slug {
+				return verdict{Reason: err.Reason, Message: err.Error()}
+			}
+			continue
+		}
+		v := r.followVerdict(s, g.group)
+		if v.Accepted && r.writes.touched(ServiceKey(s.Name)) {
+			v = verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q is being written", s.Name)}
+		}
+		if !v.Accepted {
+			return v
+		}
+	}
+	return verdict{Accepted: true}
+}
+
+// sharedVerdict is about what moves between groups: releases that it has left are
+// named until it is where it should be.
+func (r *reporter) sharedVerdict(left []string) verdict {
+	for _, route := range r.out.Routes {
+		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.ledTo(route, left) {
+			return v
+		}
+	}
+	for _, s := range r.out.Services {
+		if s.Name != r.Policy.Name && !s.Adopted || r.writes.Refused[ServiceKey(s.Name)] != nil {
+			continue
+		}
+		if v := r.carriedOut(s); !v.Accepted || r.writes.touched(ServiceKey(s.Name)) {
+			return verdict{Pending: true, Reason: ReasonPending, Message: v.Message}
+		}
+	}
+	for _, route := range r.out.Former {
+		if v := r.formerVerdict(route.Name); !v.Accepted {
+			return v
+		}
+	}
+	return verdict{Accepted: true}
+}
+
+// ledTo says whether a route is known to have led to one of some releases when it was
+// programmed last. One that never was leads nowhere, and nothing waits for it.
+func (r *reporter) ledTo(route *RouteDecision, releases []string) bool {
+	return slices.ContainsFunc(route.rows, func(row *Row) bool {
+		return slices.ContainsFunc(r.carries(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
+	})
+}
+
+// inGrace says whether the routes of a group were written so lately that no answer
+// is no fault, and sees to it that somebody looks when that is over.
+func (r *reporter) inGrace(g *groupDecision) bool {
+	at := time.Time{}
+	if g.group.TrafficTime != nil {
+		at = g.group.TrafficTime.Time
+	}
+	for _, route := range r.out.Routes {
+		if route.concerns(g.slug) {
+			at = later(at, r.routeWritten(route))
+		}
+	}
+	return r.fresh(at)
+}
+
+// routeWritten is since when an answer on a route, or of it, is waited for.
+func (r *reporter) routeWritten(route *RouteDecision) time.Time {
+	if r.writes.Changed[RouteName(route.Name)] {
+		return r.Now
+	}
+	return later(r.Observed.Written[route.Name], r.asked(route))
+}
+
+func (r *reporter) fresh(at time.Time) bool { return r.lookAt(at.Add(providers.Grace)) }
+
+// lookAt sees to it that somebody looks at a time, and says whether it is still to come.
+func (r *reporter) lookAt(at time.Time) bool {
+	left := at.Sub(r.Now)
+	if left <= 0 {
+		return false
+	}
+	if r.wake == 0 || left < r.wake {
+		r.wake = left
+	}
+	return true
+}
+
+func (r *reporter) groupDecision(g *v1alpha1.ReleaseGroup) *groupDecision {
+	for _, d := range r.out.groups {
+		if d.group == g {
+			return d
+		}
+	}
+	return nil
+}
+
+// refused is why an object that a host needs could not be written; nil: all were.
+func (r *reporter) refused(host string) *providers.Problem {
+	for _, s := range r.out.Shared {
+		if err := r.writes.Refused[SharedKey(s)]; err != nil && slices.Contains(s.Hosts, host) {
+			return &providers.Problem{Reason: err.Reason, Message: err.Error()}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,703 @@
+package traffic
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// world plays the API server, the endpoint controller and the gateway around the
+// pure parts of the controller: it carries decisions out in memory.
+type world struct {
+	t        fatal
+	policy   *v1alpha1.NetworkPolicy
+	ms       *v1alpha1.Microservice
+	services map[string]*corev1.Service
+	routes   map[string]*gatewayv1.HTTPRoute
+	// others are the objects of other kinds than HTTPRoute that carry routes.
+	others map[string]client.Object
+	// users are routes of somebody else, by name as in providers.UserRoute, and older the
+	// policies that name one of them.
+	users map[string]*unstructured.Unstructured
+	older []*v1alpha1.NetworkPolicy
+	// lacks are kinds that the API server does not know; served says in which version,
+	// and channel, it serves those that it serves in another way than the newest.
+	lacks   map[string]bool
+	served  map[string]providers.Served
+	written map[string]time.Time
+	// pods that are ready, by release; a release without an entry has none.
+	ready    map[string]int
+	gateways map[string]*gatewayv1.Gateway
+	// classes are the IngressClasses that exist.
+	classes map[string]bool
+	// uncertain are the Certificates that are not ready, with the reason.
+	uncertain map[string]string
+	claims    []Claim
+	owned     *Ownership
+	// probed is what gateways answered to probes.
+	probed  map[providers.Probe]providers.Probed
+	foreign map[string]bool
+	// full says that no Service can be created, for a quota that may be raised.
+	full bool
+	// lag keeps EndpointSlices of following Services as they were.
+	lag    map[string]string
+	noAPI  bool
+	now    time.Time
+	writes int
+}
+
+type fatal interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
+	port := intstr.FromInt32(8080)
+	return &world{
+		t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		policy: &v1alpha1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "policy", Generation: 1},
+			Spec: v1alpha1.NetworkPolicySpec{
+				Ports:    []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: &port, Protocol: v1alpha1.ProtocolHTTP}},
+				Provider: &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}}},
+				Domains:  []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}.shop.example.com"}},
+			},
+		},
+		ms: &v1alpha1.Microservice{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
+			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
+		},
+		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
+		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
+		classes:  map[string]bool{"traefik": true, "nginx": true, "nginx-https": true}, uncertain: map[string]string{},
+		foreign: map[string]bool{}, lag: map[string]string{},
+	}
+}
+
+func gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gatewayv1.Gateway {
+	l := gatewayv1.Listener{Name: "web", Port: gatewayv1.PortNumber(port), Protocol: protocol}
+	if hostname != "" {
+		l.Hostname = new(gatewayv1.Hostname(hostname))
+	}
+	return &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "public", Generation: 1},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "traefik", Listeners: []gatewayv1.Listener{l}},
+	}
+}
+
+// openGateway has listeners of all protocols, which take routes from all namespaces.
+func openGateway() *gatewayv1.Gateway {
+	g := gateway(80, gatewayv1.HTTPProtocolType, "")
+	all := &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
+	g.Spec.Listeners[0].AllowedRoutes = all
+	tls := gatewayv1.Listener{Name: "tls", Port: 443, Protocol: gatewayv1.TLSProtocolType, AllowedRoutes: all}
+	tls.TLS = &gatewayv1.ListenerTLSConfig{Mode: new(gatewayv1.TLSModePassthrough)}
+	g.Spec.Listeners = append(g.Spec.Listeners, tls)
+	for i, name := range []gatewayv1.SectionName{"first", "second", "pinned"} {
+		g.Spec.Listeners = append(g.Spec.Listeners, gatewayv1.Listener{
+			Name: name, Port: gatewayv1.PortNumber(9000 + i), Protocol: gatewayv1.TCPProtocolType, AllowedRoutes: all,
+		})
+	}
+	return g
+}
+
+// group of releases; each is "name version status weight", promoted in order of
+// mention from the last.
+func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
+	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
+	for i, text := range releases {
+		var r v1alpha1.Release
+		if _, err := fmt.Sscanf(text, "%s %s %s %d", &r.VersionedMicroservice, &r.SemVer.Version, &r.Status, &r.Weight); err != nil {
+			panic(err)
+		}
+		r.Available = r.Status != v1alpha1.ReleasePending
+		if r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseDeprecated {
+			r.Promoted = int64(len(releases) - i)
+		}
+		g.Releases = append(g.Releases, r)
+	}
+	return g
+}
+
+// ledger replaces the groups by a later state.
+func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
+	w.ms = w.ms.DeepCopy()
+	w.ms.Status.Sequence++
+	w.ms.Status.ReleaseGroups = groups
+}
+
+func (w *world) facts() *Observed {
+	f := &Observed{
+		Policy: w.policy.DeepCopy(), Services: w.services, Written: w.written,
+		Endpoints: map[string]Endpoints{}, Claims: w.claims, Owned: w.owned, Probed: w.probed, Now: w.now,
+	}
+	f.See(w.scene(f.Policy))
+	if w.ms != nil {
+		f.Microservice = w.ms.DeepCopy()
+	}
+	for name, s := range w.services {
+		release := s.Spec.Selector[v1alpha1.LabelRelease]
+		if old, lags := w.lag[name]; lags {
+			release = old
+		}
+		var e Endpoints
+		for i := range w.ready[release] {
+			e.All = append(e.All, fmt.Sprintf("%s-%d", release, i))
+		}
+		e.Ready = e.All
+		f.Endpoints[name] = e
+	}
+	return f
+}
+
+// scene is what the controller reads of the provider's objects.
+func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
+	s := providers.Scene{
+		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+		Probed: w.probed,
+	}
+	if !w.noAPI {
+		for _, kind := range AllKinds() {
+			if w.lacks[kind.Kind] {
+				continue
+			}
+			s.Served[kind.Kind] = providers.Served{Version: kind.Versions[0]}
+			if how, ok := w.served[kind.Kind]; ok {
+				s.Served[kind.Kind] = how
+			}
+		}
+		for _, name := range SortedKeys(w.others) {
+			s.Objects = append(s.Objects, w.others[name])
+		}
+		for _, name := range SortedKeys(w.routes) {
+			s.Objects = append(s.Objects, w.routes[name])
+		}
+		for _, name := range UserNames(policy) {
+			if u := w.users[name]; u != nil {
+				s.Users = append(s.Users, u)
+			}
+		}
+		s.Older, s.Services, s.Releases = w.older, map[string]bool{}, map[string]bool{}
+		for name, service := range w.services {
+			s.Services[name], s.Releases[name] = true, OfRelease(service)
+		}
+		for key, g := range w.gateways {
+			namespace, name, _ := strings.Cut(key, "/")
+			s.Referents[providers.Reference{Kind: "Gateway", Namespace: namespace, Name: name}] = g
+		}
+		for class := range w.classes {
+			s.Referents[providers.Reference{Kind: "IngressClass", Name: class}] = &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: class}}
+		}
+	}
+	return s
+}
+
+// pass makes one pass of the controller, and one more where the first one only foretells.
+func (w *world) pass() (*Decision, v1alpha1.NetworkPolicyStatus) {
+	w.t.Helper()
+	f := w.facts()
+	out := Plan(f)
+	if now, more := Foretell(f, out); more {
+		w.policy.Status = now
+		w.writes++
+		f = w.facts()
+		out = Plan(f)
+	}
+	done := w.carryOut(f, out)
+	now, _ := Status(f, out, done)
+	if mustJSON(now) != mustJSON(w.policy.Status) {
+		w.writes++
+	}
+	w.policy.Status = now
+	w.check()
+	return out, now
+}
+
+// carryOut does what apply.go does, in the same order.
+func (w *world) carryOut(f *Observed, out *Decision) Applied {
+	done, failed := Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}, false
+	w.services, w.routes = maps.Clone(w.services), maps.Clone(w.routes)
+	for _, s := range out.Services {
+		if w.foreign[s.Name] {
+			done.Refused[ServiceKey(s.Name)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("Service %q exists", s.Name)}
+			continue
+		}
+		if w.full && w.services[s.Name] == nil {
+			done.Refused[ServiceKey(s.Name)] = &status.Error{Class: status.Transient, Reason: "QuotaExceeded", Err: fmt.Errorf("Service %q: exceeded quota", s.Name)}
+			failed = true
+			continue
+		}
+		built := s.Build(f.Policy, "shop")
+		if old, ok := w.services[s.Name]; !ok || mustJSON(old) != mustJSON(built) {
+			done.Changed[ServiceKey(s.Name)] = true
+			w.writes++
+		}
+		w.services[s.Name] = built
+	}
+	w.others = maps.Clone(w.others)
+	w.carryShared(out, done)
+	w.users = maps.Clone(w.users)
+	put := func(name string, next *unstructured.Unstructured) {
+		if gatewayapi.Patch(w.users[name], next) == nil {
+			return
+		}
+		if mustJSON(next.Object["spec"]) != mustJSON(w.users[name].Object["spec"]) {
+			next.SetGeneration(next.GetGeneration() + 1)
+		}
+		w.written[name] = w.now
+		done.Changed[RouteName(name)] = true
+		w.writes++
+		w.users[name] = next
+	}
+	for _, name := range out.DeleteRoutes {
+		if f.Live[name].User {
+			next, _ := gatewayapi.GiveBack(w.users[name], w.policy.Name, f.Scene.Releases)
+			put(name, next)
+		}
+	}
+	for _, route := range slices.Concat(out.Routes, out.Former) {
+		if len(route.Objects) == 0 {
+			continue // One of a former provider that is so already.
+		}
+		if cause, missing := f.RestsOnFailed(route, out, done); missing {
+			done.Refused[RouteName(route.Name)] = cause
+			continue
+		}
+		if u, ok := route.Objects[0].(*unstructured.Unstructured); ok {
+			put(route.Name, u.DeepCopy())
+			continue
+		}
+		if _, http := route.Objects[0].(*gatewayv1.HTTPRoute); !http {
+			w.carryOther(route, done)
+			continue
+		}
+		next := route.Objects[0].(*gatewayv1.HTTPRoute).DeepCopy()
+		old, ok := w.routes[route.Name]
+		if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && gatewayapi.Same(old, next) {
+			continue
+		}
+		next.Generation, next.UID = 1, types.UID(route.Name)
+		if ok {
+			next.Generation, next.Status = old.Generation, old.Status
+			if mustJSON(old.Spec) != mustJSON(next.Spec) {
+				next.Generation++
+			}
+		}
+		w.written[route.Name] = w.now
+		done.Changed[RouteName(route.Name)] = true
+		w.writes++
+		w.routes[route.Name] = next
+	}
+	if failed {
+		return done
+	}
+	for _, o := range slices.Concat(Surplus(f, out), out.DeleteShared) {
+		w.writes++
+		delete(w.routes, o.GetName())
+		delete(w.others, o.GetName())
+	}
+	for _, name := range out.DeleteServices {
+		w.writes++
+		delete(w.services, name)
+	}
+	return done
+}
+
+// carryShared writes the objects on which routes rest.
+func (w *world) carryShared(out *Decision, done Applied) {
+	for _, s := range out.Shared {
+		next := s.Object.DeepCopyObject().(client.Object)
+		if w.foreign[next.GetName()] {
+			done.Refused[SharedKey(next)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("%s exists", SharedKey(next))}
+			continue
+		}
+		next.SetGeneration(1)
+		if old := w.others[next.GetName()]; old != nil {
+			if mustJSON(content(old)) == mustJSON(content(next)) {
+				continue
+			}
+			next.SetGeneration(old.GetGeneration() + 1)
+		}
+		done.Changed[SharedKey(next)] = true
+		w.writes++
+		w.others[next.GetName()] = next
+	}
+}
+
+// content of an object that carries no route, without its status.
+func content(o client.Object) any {
+	switch o := o.(type) {
+	case *certmanager.Certificate:
+		return o.Spec
+	case *apisix.ApisixTls:
+		return o.Spec
+	case *gatewayv1.ListenerSet:
+		return o.Spec
+	case *gatewayapi.XListenerSet:
+		return o.Spec
+	}
+	panic(fmt.Sprintf("%T carries a route", o))
+}
+
+// carryOther writes the objects of a route of another kind than HTTPRoute.
+func (w *world) carryOther(route *RouteDecision, done Applied) {
+	for _, built := range route.Objects {
+		next := built.DeepCopyObject().(client.Object)
+		old, ok := w.others[next.GetName()]
+		if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && sameObject(old, next) {
+			continue
+		}
+		next.SetGeneration(1)
+		next.SetUID(types.UID(next.GetName()))
+		if ok {
+			setAnswers(next, answersOf(old))
+			next.SetGeneration(old.GetGeneration() + 1)
+		}
+		w.written[route.Name] = w.now
+		done.Changed[RouteName(route.Name)] = true
+		w.writes++
+		w.others[next.GetName()] = next
+	}
+}
+
+// sameObject asks the provider that writes objects of its kind.
+func sameObject(old, want client.Object) bool {
+	switch want.(type) {
+	case *networkingv1.Ingress:
+		return ingress.Same(old, want)
+	case *apisix.ApisixRoute:
+		return apisix.Same(old, want)
+	}
+	return gatewayapi.Same(old, want)
+}
+
+// accept lets all parents that exist accept all routes.
+func (w *world) accept() {
+	routes := map[string]*gatewayv1.HTTPRoute{}
+	for name, route := range w.routes {
+		route = route.DeepCopy()
+		route.Status.Parents = nil
+		for _, p := range route.Spec.ParentRefs {
+			if w.exists(p, route.Namespace) {
+				route.Status.Parents = append(route.Status.Parents, answer(p, route.Generation, metav1.ConditionTrue, "Accepted"))
+			}
+		}
+		routes[name] = route
+	}
+	w.routes = routes
+	users := map[string]*unstructured.Unstructured{}
+	for name, u := range w.users {
+		users[name] = u.DeepCopy()
+		var route gatewayv1.HTTPRoute
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &route); err != nil {
+			panic(err)
+		}
+		parents := []any{}
+		for _, p := range route.Spec.ParentRefs {
+			if w.gateways[refNamespace(p, route.Namespace)+"/"+string(p.Name)] == nil {
+				continue
+			}
+			a := answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
+			said, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&a)
+			if err != nil {
+				panic(err)
+			}
+			parents = append(parents, said)
+		}
+		users[name].Object["status"] = map[string]any{"parents": parents}
+	}
+	w.users = users
+	others := map[string]client.Object{}
+	for name, o := range w.others {
+		o = o.DeepCopyObject().(client.Object)
+		switch o := o.(type) {
+		case *apisix.ApisixRoute:
+			o.Status.Conditions = []metav1.Condition{taken(o)}
+		case *certmanager.Certificate:
+			ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", ObservedGeneration: o.Generation}
+			if why := w.uncertain[o.Name]; why != "" {
+				ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, why, "see the order."
+			}
+			o.Status.Conditions = []metav1.Condition{ready}
+		case *gatewayv1.ListenerSet:
+			if w.gateways[setGateway(o)] != nil {
+				programSet(o)
+			}
+		case *gatewayapi.XListenerSet:
+			if w.gateways[setGateway((*gatewayv1.ListenerSet)(o))] != nil {
+				programSet((*gatewayv1.ListenerSet)(o))
+			}
+		}
+		var answers []gatewayv1.RouteParentStatus
+		for _, p := range parentsOf(o) {
+			if w.exists(p, o.GetNamespace()) {
+				answers = append(answers, answer(p, o.GetGeneration(), metav1.ConditionTrue, "Accepted"))
+			}
+		}
+		setAnswers(o, answers)
+		others[name] = o
+	}
+	w.others = others
+}
+
+// exists says whether there is a parent to answer.
+func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
+	if deref(p.Kind) == "Gateway" {
+		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
+	}
+	switch set := w.others[string(p.Name)].(type) {
+	case *gatewayv1.ListenerSet:
+		return w.gateways[setGateway(set)] != nil
+	case *gatewayapi.XListenerSet:
+		return w.gateways[setGateway((*gatewayv1.ListenerSet)(set))] != nil
+	}
+	return false
+}
+
+// setGateway is the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the set.
+func setGateway(s *gatewayv1.ListenerSet) string {
+	namespace := s.Namespace
+	if s.Spec.ParentRef.Namespace != nil {
+		namespace = string(*s.Spec.ParentRef.Namespace)
+	}
+	return namespace + "/" + string(s.Spec.ParentRef.Name)
+}
+
+// programSet is how a gateway says that it serves a ListenerSet.
+func programSet(s *gatewayv1.ListenerSet) {
+	var conditions []metav1.Condition
+	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
+		conditions = append(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: s.Generation})
+	}
+	s.Status.Conditions = conditions
+	s.Status.Listeners = nil
+	for _, l := range s.Spec.Listeners {
+		s.Status.Listeners = append(s.Status.Listeners, gatewayv1.ListenerEntryStatus{Name: l.Name, Conditions: conditions})
+	}
+}
+
+// taken is how APISIX says that it took a route over.
+func taken(r *apisix.ApisixRoute) metav1.Condition {
+	return metav1.Condition{
+		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
+		ObservedGeneration: r.Generation, LastTransitionTime: r.CreationTimestamp,
+	}
+}
+
+// parentsOf a route of any kind.
+func parentsOf(o client.Object) []gatewayv1.ParentReference {
+	parents, _ := common(o)
+	return parents.ParentRefs
+}
+
+func answersOf(o client.Object) []gatewayv1.RouteParentStatus { _, s := common(o); return s.Parents }
+
+func setAnswers(o client.Object, answers []gatewayv1.RouteParentStatus) {
+	_, s := common(o)
+	s.Parents = answers
+}
+
+// common are the parts that routes of all kinds have.
+func common(o client.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+	switch r := o.(type) {
+	case *gatewayv1.HTTPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.GRPCRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.TLSRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1alpha2.TLSRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.TCPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1alpha2.TCPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1.UDPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *gatewayv1alpha2.UDPRoute:
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
+		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
+	}
+	panic(fmt.Sprintf("%T is no route", o))
+}
+
+func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {
+	return gatewayv1.RouteParentStatus{ParentRef: p, ControllerName: "example.com/gateway", Conditions: []metav1.Condition{
+		{Type: string(gatewayv1.RouteConditionAccepted), Status: accepted, Reason: reason, ObservedGeneration: generation},
+		{Type: string(gatewayv1.RouteConditionResolvedRefs), Status: metav1.ConditionTrue, Reason: "ResolvedRefs", ObservedGeneration: generation},
+	}}
+}
+
+// settle passes and accepts until nothing is written any more.
+func (w *world) settle() v1alpha1.NetworkPolicyStatus {
+	w.t.Helper()
+	for range 12 {
+		before, unanswered := w.writes, mustJSON(w.routes)+mustJSON(w.others)+mustJSON(w.users)
+		w.pass()
+		w.accept()
+		if w.writes == before && mustJSON(w.routes)+mustJSON(w.others)+mustJSON(w.users) == unanswered {
+			return w.policy.Status
+		}
+	}
+	w.t.Fatalf("still writing after 12 passes")
+	return v1alpha1.NetworkPolicyStatus{}
+}
+
+// check holds what must be true after every pass.
+func (w *world) check() {
+	w.t.Helper()
+	for name, route := range w.routes {
+		for _, rule := range route.Spec.Rules {
+			if slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil }) {
+				continue // It answers probes, and has no backends.
+			}
+			sum := 0
+			for _, b := range rule.BackendRefs {
+				sum += int(deref(b.Weight))
+				if deref(b.Weight) <= 0 {
+					w.t.Fatalf("route %s gives %s weight %d", name, b.Name, deref(b.Weight))
+				}
+			}
+			if sum != 100 {
+				w.t.Fatalf("weights of a rule of route %s add up to %d", name, sum)
+			}
+		}
+		for service := range servicesOf(route) {
+			if w.services[service] == nil {
+				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+			}
+		}
+		if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
+			w.t.Fatalf("route %s has %d hosts", name, n)
+		}
+	}
+	f := &Observed{Policy: w.policy}
+	f.See(w.scene(w.policy))
+	for name, route := range f.Live {
+		if w.routes[name] != nil || route.User && route.Led == nil {
+			continue
+		}
+		sum := 0
+		for _, weight := range route.Weights {
+			sum += weight
+			if weight <= 0 {
+				w.t.Fatalf("route %s gives a Service weight %d", name, weight)
+			}
+		}
+		if sum != 100 {
+			w.t.Fatalf("weights of route %s add up to %d", name, sum)
+		}
+		for _, service := range route.Services {
+			if w.services[service] == nil && !strings.HasPrefix(service, "users-") {
+				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+			}
+		}
+		if n := len(route.Hostnames); n > 16 {
+			w.t.Fatalf("route %s has %d hosts", name, n)
+		}
+	}
+}
+
+// split of a host as it is written: "1.1.0=90 1.2.0=10"; empty where no route has it.
+func (w *world) split(host string) string {
+	w.t.Helper()
+	f := w.facts()
+	var parts []string
+	for _, route := range w.routes {
+		if !slices.Contains(hostsOf(route), host) {
+			continue
+		}
+		for service, weight := range f.Live[route.Name].Weights {
+			parts = append(parts, fmt.Sprintf("%s=%d", versionBehind(f, service), weight))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func (w *world) groupTraffic(slug string) v1alpha1.GroupTraffic {
+	return Find(w.policy.Status.Groups, slug)
+}
+
+func (w *world) condition(kind string) string {
+	for _, c := range w.policy.Status.Conditions {
+		if c.Type == kind {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+// readRoute is an object of a route as its provider reads it.
+func readRoute(route client.Object) *providers.Live {
+	for _, p := range Known {
+		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []client.Object{route}}).Live() {
+			return live
+		}
+	}
+	return nil
+}
+
+func hostsOf(route client.Object) []string { return readRoute(route).Hostnames }
+
+func pinRoute(route client.Object) bool { return readRoute(route).Pinned() }
+
+// servicesOf are the Services that a route names in any way.
+func servicesOf(route client.Object) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range readRoute(route).Services {
+		out[s] = true
+	}
+	return out
+}
+
+func refNamespace(p gatewayv1.ParentReference, fallback string) string {
+	return cmp.Or(string(deref(p.Namespace)), fallback)
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func mustJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func want[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

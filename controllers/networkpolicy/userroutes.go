@@ -1,0 +1,124 @@
+package networkpolicy
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+const (
+	// setBackFree is how often the same is written to a route at once, each time that
+	// somebody sets it back.
+	setBackFree = 3
+	// setBackFirst is the wait after that, which doubles up to setBackMost.
+	setBackFirst = time.Second
+	setBackMost  = time.Minute
+	// setBackForget is after how long without a write the count begins anew.
+	setBackForget = 10 * time.Minute
+)
+
+// setBacks remembers what was last written to routes of others, so that two who set each
+// other back do not do so without end. What is new is written at once.
+type setBacks struct {
+	mu sync.Mutex
+	of map[string]setBack
+}
+
+type setBack struct {
+	wanted string
+	times  int
+	last   time.Time
+}
+
+// wait is how long to leave a route alone before what is wanted is written again.
+func (s *setBacks) wait(route, wanted string, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.of[route]
+	if b.wanted != wanted || b.times < setBackFree {
+		return 0
+	}
+	wait := setBackMost
+	if doubled := b.times - setBackFree; doubled < 6 {
+		wait = min(setBackFirst<<doubled, setBackMost)
+	}
+	return max(0, b.last.Add(wait).Sub(now))
+}
+
+// note that what is wanted was written.
+func (s *setBacks) note(route, wanted string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[string]setBack{}
+	}
+	for other, b := range s.of {
+		if now.Sub(b.last) > setBackForget {
+			delete(s.of, other)
+		}
+	}
+	b := s.of[route]
+	if b.wanted != wanted {
+		b = setBack{wanted: wanted}
+	}
+	b.times++
+	b.last = now
+	s.of[route] = b
+}
+
+// userRoutes watches routes of others for that they change, and no more: they bear no
+// label by which a cache could tell those that matter, and their content is read from
+// the server when it is needed. The watch of a kind begins with the first policy that
+// names a route of it.
+type userRoutes struct {
+	cache cache.Cache
+	watch func(schema.GroupVersionKind) error
+
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// newUserRoutes adds the cache to a manager.
+func newUserRoutes(mgr ctrl.Manager, namespaces []string) (*userRoutes, error) {
+	within := map[string]cache.Config{}
+	for _, name := range namespaces {
+		within[name] = cache.Config{}
+	}
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: within, DefaultTransform: bare,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of routes: %w", err)
+	}
+	return &userRoutes{cache: c, seen: map[string]bool{}}, mgr.Add(c)
+}
+
+// bare leaves of an object what tells it from others, and when it changed.
+func bare(o any) (any, error) {
+	if o, ok := o.(*metav1.PartialObjectMetadata); ok {
+		o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
+	}
+	return o, nil
+}
+
+// follow begins the watch of a kind.
+func (u *userRoutes) follow(gvk schema.GroupVersionKind) error {
+	if u == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seen[gvk.Kind] {
+		return nil
+	}
+	if err := u.watch(gvk); err != nil {
+		return err
+	}
+	u.seen[gvk.Kind] = true
+	return nil
+}

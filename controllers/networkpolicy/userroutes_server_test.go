@@ -1,0 +1,380 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// webRoute is the route of somebody else in a namespace of the server.
+func (p *place) webRoute() *unstructured.Unstructured {
+	u := parse(strings.ReplaceAll(usersRoute, "    fromTheFuture: {keep: me}\n", ""))
+	unstructured.RemoveNestedField(u.Object, "metadata", "generation")
+	u.SetNamespace(p.namespace)
+	return u
+}
+
+// readWeb reads it.
+func (p *place) readWeb() *unstructured.Unstructured {
+	p.t.Helper()
+	u := p.webRoute()
+	p.get("web", u)
+	return u
+}
+
+// refs of a rule: "<release or Service>=<weight>", in order.
+func refs(u *unstructured.Unstructured, name string) string {
+	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+	var parts []string
+	for _, rule := range rules {
+		rule := rule.(map[string]any)
+		if rule["name"] != name {
+			continue
+		}
+		list, _ := rule["backendRefs"].([]any)
+		for _, ref := range list {
+			ref := ref.(map[string]any)
+			service := fmt.Sprint(ref["name"])
+			for _, release := range []string{"a", "b"} {
+				for _, policy := range []string{"shop", "younger"} {
+					if service == resources.ReleaseServiceName(policy, "shop", release) {
+						service = policy + "/" + release
+					}
+				}
+			}
+			parts = append(parts, fmt.Sprintf("%s=%v", service, ref["weight"]))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// eventuallyWeb waits until a rule leads as said.
+func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructured {
+	p.t.Helper()
+	var u *unstructured.Unstructured
+	await.Nil(p.t, func(context.Context) error {
+		if u = p.readWeb(); refs(u, rule) != wanted {
+			return fmt.Errorf("%s: rule %q leads to %q, want %q: %s", what, rule, refs(u, rule), wanted, mustJSON(u))
+		}
+		return nil
+	})
+	return u
+}
+
+// borrows makes a policy that leads rules of the route.
+func (p *place) borrows(name string, deletion v1alpha1.DeletionPolicy, rules ...string) {
+	p.t.Helper()
+	p.policy(name, "", func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Domains, h.Spec.DeletionPolicy = nil, deletion
+		h.Spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: "web", RuleNames: rules}}
+	})
+}
+
+// gatewayHere has the Gateway that the route names.
+func (p *place) gatewayHere() {
+	g := openGateway()
+	g.ObjectMeta = metav1.ObjectMeta{Name: "public"}
+	p.create(g)
+}
+
+// edit changes the route as a client does that reads, changes and writes the whole.
+func (p *place) editWeb(change func(rules []any)) {
+	p.t.Helper()
+	p.updateWeb(func(u *unstructured.Unstructured) {
+		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+		change(rules)
+		if err := unstructured.SetNestedSlice(u.Object, rules, "spec", "rules"); err != nil {
+			p.t.Fatal(err)
+		}
+	})
+}
+
+// updateWeb changes the route as kubectl edit does, again when somebody else was faster.
+func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
+	p.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		u := p.readWeb()
+		change(u)
+		return server.Update(p.t.Context(), u, client.FieldOwner("kubectl-edit"))
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// oldService has a ready pod, as that of what the route led to before.
+func (p *place) oldService() {
+	p.t.Helper()
+	p.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "users-old"}, Spec: corev1.ServiceSpec{Selector: oldSelector, Ports: []corev1.ServicePort{{Port: 8080}}}})
+}
+
+// TestServerLeadsRulesOfAUser plays a canary on a rule of a route that somebody else
+// writes, who goes on editing: all but the backendRefs of that rule survives.
+func TestServerLeadsRulesOfAUser(t *testing.T) {
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventuallyWeb("taken", "main", "shop/a=100")
+	now := p.eventually("shop", "programmed", has("Ready", "Programmed"))
+	want(t, "url", now.Status.URL, "http://first.example.com/shop")
+	want(t, "backends", mustJSON(now.Status.Domains[0].Backends), `[{"release":"a","version":"1.0.0","weight":100}]`)
+	u := p.readWeb()
+	want(t, "the other rule", refs(u, "static"), "users-static=1")
+	want(t, "labels", len(u.GetLabels()), 0)
+	want(t, "owners", len(u.GetOwnerReferences()), 0)
+	p.quiet()
+
+	p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.eventuallyWeb("canary", "main", "shop/a=90 shop/b=10")
+	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
+
+	// Somebody adds a rule before the others, and a filter to ours.
+	p.editWeb(func(rules []any) {
+		rules[1].(map[string]any)["filters"] = append(rules[1].(map[string]any)["filters"].([]any), map[string]any{
+			"type": "RequestHeaderModifier", "requestHeaderModifier": map[string]any{"add": []any{map[string]any{"name": "X-Team", "value": "web"}}},
+		})
+		rules[0].(map[string]any)["matches"] = []any{map[string]any{"path": map[string]any{"type": "Exact", "value": "/robots.txt"}}}
+	})
+	p.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	u = p.eventuallyWeb("next step", "main", "shop/a=50 shop/b=50")
+	p.eventually("shop", "next step", confirmed("1-x", 3, "a", "b"))
+	for _, text := range []string{"X-Team", "/robots.txt", `"Server"`, `"team":"web"`} {
+		want(t, "the route keeps "+text, strings.Contains(mustJSON(u.Object), text), true)
+	}
+
+	// Somebody applies the whole route anew, with the backendRefs of before and a rule
+	// more in front, as a tool that forces its fields does.
+	applied := p.webRoute()
+	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
+	more := map[string]any{"name": "more", "matches": []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/more"}}}, "backendRefs": []any{map[string]any{"name": "users-more", "port": int64(80)}}}
+	if err := unstructured.SetNestedSlice(applied.Object, append([]any{more}, rules...), "spec", "rules"); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("gitops"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	u = p.eventuallyWeb("after an apply", "main", "shop/a=50 shop/b=50")
+	want(t, "the rule that is more", refs(u, "more"), "users-more=1")
+	p.eventually("shop", "after an apply", func(p *v1alpha1.NetworkPolicy) bool {
+		return confirmed("1-x", 3, "a", "b")(p) && has("Ready", "Programmed")(p)
+	})
+
+	// Somebody takes our mark off, and then sets our backendRefs: they are what is given
+	// back, as nothing else is known.
+	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+	p.eventually("shop", "mark", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
+	p.editWeb(func(rules []any) {
+		rules[2].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080), "weight": int64(3)}}
+	})
+	p.eventuallyWeb("after an edit", "main", "shop/a=50 shop/b=50")
+
+	p.ledger(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.eventuallyWeb("promotion", "main", "shop/b=100")
+	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
+	p.quiet()
+
+	// The policy goes when what the rule led to before serves again.
+	p.oldService()
+	p.remove("shop")
+	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	want(t, "while nothing else serves", refs(p.readWeb(), "main"), "shop/b=100")
+	p.oldPod()
+	u = p.eventuallyWeb("given back", "main", "users-old=3")
+	want(t, "annotations", len(u.GetAnnotations()), 0)
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	want(t, "the rule that is more", refs(p.readWeb(), "more"), "users-more=1")
+}
+
+// While a policy that is deleted waits for what its rules led to before, they follow the
+// releases.
+func TestServerFollowsReleasesWhileItLeaves(t *testing.T) {
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventuallyWeb("taken", "main", "shop/a=100")
+	b := p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventuallyWeb("canary", "main", "shop/a=50 shop/b=50")
+	p.oldService() // No pod is ready there.
+	p.remove("shop")
+	p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil })
+
+	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	p.eventuallyWeb("a canary without pods", "main", "shop/a=100")
+	p.eventually("shop", "mask", func(h *v1alpha1.NetworkPolicy) bool {
+		return slices.Equal(traffic.Find(h.Status.Groups, "1-x").Masked, []string{"b"})
+	})
+	p.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	p.eventually("shop", "abort", confirmed("1-x", 3, "a"))
+	p.pod("c") // Its Service is made for nobody any more.
+	p.ledger(group("1-x", 4, "c 1.2.0 canary 50", "a 1.0.0 active 50"))
+	p.eventually("shop", "a new canary", func(h *v1alpha1.NetworkPolicy) bool {
+		return confirmed("1-x", 4, "a")(h) && slices.Equal(traffic.Find(h.Status.Groups, "1-x").Masked, []string{"c"})
+	})
+	want(t, "a new canary", refs(p.readWeb(), "main"), "shop/a=100")
+	p.quiet()
+
+	p.oldPod()
+	p.eventuallyWeb("given back", "main", "users-old=3")
+	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	want(t, "rule at the end", refs(p.readWeb(), "main"), "users-old=3")
+}
+
+// TestServerConflictOnAUsersRoute lets a write meet a route that has changed since it
+// was read.
+func TestServerConflictOnAUsersRoute(t *testing.T) {
+	p := newPlace(t)
+	p.create(p.webRoute())
+	read := p.readWeb()
+	next := read.DeepCopy()
+	rules, _, _ := unstructured.NestedSlice(next.Object, "spec", "rules")
+	rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "ours", "port": int64(80)}}
+	if err := unstructured.SetNestedSlice(next.Object, rules, "spec", "rules"); err != nil {
+		t.Fatal(err)
+	}
+	p.editWeb(func(rules []any) { rules[0], rules[1] = rules[1], rules[0] })
+	r := &Reconciler{Client: server, Live: server, Now: time.Now}
+	_, err := r.patchUser(t.Context(), read, next)
+	want(t, "conflict", apierrors.IsConflict(err), true)
+	want(t, "nothing was written", strings.Contains(mustJSON(p.readWeb()), `"ours"`), false)
+}
+
+// names makes a policy of what is given that leads the only rule of a route.
+func names(route string) func(*v1alpha1.NetworkPolicy) {
+	return func(h *v1alpha1.NetworkPolicy) {
+		h.Spec.Domains, h.Spec.DeletionPolicy, h.Spec.DrainDelay = nil, v1alpha1.DeletionRestore, "1s"
+		h.Spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: route}}
+	}
+}
+
+// A route that a policy writes is led by no other one, nor by itself as that of a user.
+func TestServerRefusesARouteOfAPolicy(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.policy("shop", "written.example.com")
+	p.eventually("shop", "owner", has("Ready", "Programmed"))
+	name := p.route().Name
+	p.policy("thief", "", names(name))
+	now := p.eventually("thief", "refused", has("Accepted", "RuleConflict"))
+	if c := meta.FindStatusCondition(now.Status.Conditions, "Accepted"); !strings.Contains(c.Message, `is written by NetworkPolicy "shop"`) {
+		t.Errorf("message is %q", c.Message)
+	}
+	p.eventually("shop", "owner", has("Ready", "Programmed"))
+	p.quiet()
+
+	var shop v1alpha1.NetworkPolicy
+	p.get("shop", &shop)
+	before := shop.DeepCopy()
+	names(name)(&shop)
+	if err := server.Patch(t.Context(), &shop, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "refused", has("Accepted", "RuleConflict"))
+	p.ledger(group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	time.Sleep(2 * time.Second) // More than the drain delay.
+	p.quiet()
+	if route := p.route(); route.Name != name || route.DeletionTimestamp != nil {
+		t.Errorf("the route is %s", mustJSON(route))
+	}
+}
+
+// Somebody who sets a rule back each time it is led is told of, and not fought with.
+func TestServerLeavesARuleThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	u := p.eventuallyWeb("taken", "main", "shop/a=100")
+	before, began := len(requests.in(p.namespace)), time.Now()
+	wrote := func() (n int) {
+		for _, line := range requests.in(p.namespace)[before:] {
+			if strings.Contains(line, "/httproutes/web") {
+				n++
+			}
+		}
+		return n
+	}
+	var now *v1alpha1.NetworkPolicy
+	await.Nil(t, func(ctx context.Context) error { // The other one is as fast as this is called.
+		if u = p.readWeb(); refs(u, "main") == "shop/a=100" {
+			p.editWeb(func(rules []any) {
+				rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080)}}
+			})
+		}
+		now = &v1alpha1.NetworkPolicy{}
+		p.get("shop", now)
+		if n := wrote(); n <= setBackFree || !has("Ready", "RuleConflict")(now) {
+			return fmt.Errorf("%d writes to the route, status %s", n, mustJSON(now.Status))
+		}
+		return nil
+	})
+	// After the free ones it waits for 1 s, 2 s, 4 s, and so on.
+	if n, took := wrote(), time.Since(began); n > setBackFree+2+bits.Len(uint(took.Seconds())) {
+		t.Errorf("%d writes to the route in %s", n, took)
+	}
+	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" sets the rules of HTTPRoute "web" back`) {
+		t.Errorf("message is %q", c.Message)
+	}
+	p.pod("b")
+	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventuallyWeb("what is new is written at once", "main", "shop/a=50 shop/b=50")
+	p.eventually("shop", "peace", has("Ready", "Programmed"))
+}
+
+// After the deadline a policy goes, although nobody can read the route that has its rules.
+func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventuallyWeb("taken", "main", "shop/a=100")
+	p.remove("shop")
+	policy := p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil && len(h.Status.Routes) > 0 })
+	soon := time.Now().Add(time.Hour)
+	late := &Reconciler{
+		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) },
+		kinds: &kinds{seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
+	}
+	// The running controller writes to it too: a conflict is tried again, as by a queue.
+	await.Nil(t, func(ctx context.Context) error {
+		if err := server.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		_, err := late.leave(ctx, policy)
+		return errors.Join(errors.New("the policy is still there"), err)
+	})
+}

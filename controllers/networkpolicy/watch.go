@@ -1,0 +1,178 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+)
+
+// answered is the source of the controller that tells of probes which were answered.
+// Nobody is asked before it has started.
+func answered(pool *probe.Pool) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		pool.Start(ctx, func(policy types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: policy}) })
+		return nil
+	})
+}
+
+// watchKind returns when the cache holds the objects of a kind: a pass that saw none
+// of them would take them for gone. A kind that cannot be listed does not get into the
+// cache, which would wait for it, and all else with it.
+func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
+	o, err := newObject(mgr.GetScheme(), gvk)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	defer cancel()
+	if err := tryList(ctx, mgr, namespaces, gvk, written); err != nil {
+		return err
+	}
+	if err := fillCache(ctx, mgr, o, written); err != nil {
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next try makes both anew.
+	}
+	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
+	if written {
+		enqueue = handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.NetworkPolicy{}, handler.OnlyControllerOwner())
+		filter = predicate.Funcs{}
+	}
+	if err := c.Watch(source.Kind(mgr.GetCache(), o, enqueue, filter)); err != nil {
+		return fmt.Errorf("watch %ss: %w", gvk.Kind, err)
+	}
+	return nil
+}
+
+// tryFor is how long a list may take that tries whether a kind can be listed.
+const tryFor = 5 * time.Second
+
+// tryList lists what the cache would hold of a kind, past the cache: a watch that is
+// forbidden, or whose objects cannot be converted, would only wait.
+func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
+	namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper())
+	if err != nil {
+		return fmt.Errorf("find scope of %s: %w", gvk.Kind, err)
+	}
+	if !namespaced || len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	for _, namespace := range namespaces {
+		options := []client.ListOption{client.InNamespace(namespace)}
+		if written {
+			options = append(options, client.HasLabels{v1alpha1.LabelPolicy})
+		}
+		some := &metav1.PartialObjectMetadataList{}
+		some.SetGroupVersionKind(gvk)
+		if err := mgr.GetAPIReader().List(ctx, some, options...); err != nil {
+			return fmt.Errorf("list %s: %w", gvk.Kind, err)
+		}
+	}
+	return nil
+}
+
+// fillCache returns when the cache holds the objects of a kind, with an index of the
+// policies of those that are written. One that has not started yet fills itself later.
+func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
+	if written {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
+			return fmt.Errorf("index %T: %w", o, err)
+		}
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {
+		return fmt.Errorf("fill cache of %T: %w", o, err)
+	}
+	return nil
+}
+
+// referentChanged leaves out the counters that each route of a Gateway moves.
+var referentChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
+		now, also := e.ObjectNew.(*gatewayv1.Gateway)
+		return !ok || !also || old.Generation != now.Generation || !equality.Semantic.DeepEqual(old.Status.Conditions, now.Status.Conditions) ||
+			!slices.EqualFunc(old.Status.Listeners, now.Status.Listeners, func(a, b gatewayv1.ListenerStatus) bool {
+				return a.Name == b.Name && equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
+			}) ||
+			!equality.Semantic.DeepEqual(old.Status.Addresses, now.Status.Addresses)
+	},
+}
+
+// claimsChanged lets through what may free or take a host.
+var claimsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
+		return !slices.Equal(claimed(old), claimed(now)) || !equality.Semantic.DeepEqual(old.Spec.Listeners, now.Spec.Listeners) || !equality.Semantic.DeepEqual(old.Spec.Provider, now.Spec.Provider) ||
+			(old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil)
+	},
+}
+
+func claimed(p *v1alpha1.NetworkPolicy) []string {
+	var out []string
+	for _, d := range p.Status.Domains {
+		out = append(out, fmt.Sprint(d.Domain, d.Path, d.Programmed, d.Reason == traffic.ReasonPending))
+	}
+	for _, l := range p.Status.Listeners {
+		out = append(out, fmt.Sprint(l.Name, l.Programmed, l.Reason == traffic.ReasonPending))
+	}
+	return out
+}
+
+// channel of a kind's definition, as its project writes it.
+func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
+	if gvk.Group != gatewayv1.GroupName {
+		return false, nil // Only the Gateway API has channels.
+	}
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	name := strings.ToLower(gvk.Kind) + "s." + gvk.Group
+	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	defer cancel()
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
+	if apierrors.IsForbidden(err) {
+		return false, nil // A manager that may see namespaces only does without.
+	}
+	if err != nil {
+		return false, fmt.Errorf("get CustomResourceDefinition %q: %w", name, err)
+	}
+	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
+}
+
+// watchUsers starts the watch of a kind, which wakes the policies that name one of its
+// objects.
+func (r *Reconciler) watchUsers(c controller.Controller, gvk schema.GroupVersionKind) error {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(gvk)
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexRoute: providers.UserRoute(gvk.Kind, o.GetName())})
+	})
+	if err := c.Watch(source.Kind(r.users.cache, client.Object(o), enqueue)); err != nil {
+		return fmt.Errorf("watch %ss of others: %w", gvk.Kind, err)
+	}
+	return nil
+}
