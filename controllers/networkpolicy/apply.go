@@ -28,133 +28,176 @@ import (
 // that name them, then deletions of routes, then those of what they rested on. What one
 // object is refused does not keep the others from being written: where something that a
 // route rests on could not be, only the weights of what is live change. Nothing is deleted
-// in a pass in which a write failed that may succeed when it is repeated.
+// in a reconcile in which a write failed that may succeed when it is repeated.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
-	w := traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}
-	var failed []error
-	put := func(key string, obj client.Object) {
-		outcome, err := r.Writer.Apply(ctx, f.Policy, obj)
-		if err == nil {
-			if outcome != apply.Unchanged {
-				w.Changed[key] = true
-			}
-			return
-		}
-		class := classify(err, obj)
-		w.Refused[key] = class
-		if class.Class == status.Transient {
-			failed = append(failed, err)
-		}
+	w := &writing{
+		Reconciler: r, observed: f, decision: out,
+		applied: traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}},
 	}
-	adopt := func(next *corev1.Service) {
-		if equality.Semantic.DeepEqual(f.Adopted, next) {
-			return
-		}
-		if err := r.patchAdopted(ctx, f.Adopted, next); err != nil {
-			w.Refused[traffic.ServiceKey(next.Name)] = status.Classify(err)
-			if w.Refused[traffic.ServiceKey(next.Name)].Class == status.Transient {
-				failed = append(failed, err)
-			}
-			return
-		}
-		w.Changed[traffic.ServiceKey(next.Name)] = true
+	w.services(ctx)
+	before := len(w.failed)
+	if err := w.routes(ctx); err != nil {
+		return w.applied, errors.Join(append(w.failed, err)...)
 	}
+	if len(w.failed) > before {
+		return w.applied, errors.Join(w.failed...)
+	}
+	return w.applied, w.deletions(ctx)
+}
+
+// writing is one decision on its way to the API server.
+type writing struct {
+	*Reconciler
+	observed *traffic.Observed
+	decision *traffic.Decision
+	applied  traffic.Applied
+	// failed are the errors of writes that may succeed when they are repeated.
+	failed []error
+}
+
+// refuse notes that an object could not be written.
+func (w *writing) refuse(key string, class *status.Error, err error) {
+	w.applied.Refused[key] = class
+	if class.Class == status.Transient {
+		w.failed = append(w.failed, err)
+	}
+}
+
+// put writes an object of the policy.
+func (w *writing) put(ctx context.Context, key string, obj client.Object) {
+	outcome, err := w.Writer.Apply(ctx, w.observed.Policy, obj)
+	if err != nil {
+		w.refuse(key, classify(err, obj), err)
+		return
+	}
+	if outcome != apply.Unchanged {
+		w.applied.Changed[key] = true
+	}
+}
+
+// adopt writes the Service that the policy adopts.
+func (w *writing) adopt(ctx context.Context, next *corev1.Service) {
+	if equality.Semantic.DeepEqual(w.observed.Adopted, next) {
+		return
+	}
+	key := traffic.ServiceKey(next.Name)
+	if err := w.patchAdopted(ctx, w.observed.Adopted, next); err != nil {
+		w.refuse(key, status.Classify(err), err)
+		return
+	}
+	w.applied.Changed[key] = true
+}
+
+// services writes the Services, and what else routes rest on.
+func (w *writing) services(ctx context.Context) {
+	f, out := w.observed, w.decision
 	if out.Adoption != nil && out.Adoption.Mark != nil {
-		adopt(out.Adoption.Mark)
+		w.adopt(ctx, out.Adoption.Mark)
 	}
 	for _, s := range out.Services {
 		if s.Adopted {
-			adopt(s.Adopt(f.Adopted))
+			w.adopt(ctx, s.Adopt(f.Adopted))
 			continue
 		}
-		put(traffic.ServiceKey(s.Name), s.Build(f.Policy, traffic.MicroserviceName(f.Policy)))
+		w.put(ctx, traffic.ServiceKey(s.Name), s.Build(f.Policy, traffic.MicroserviceName(f.Policy)))
 	}
 	for _, s := range out.Shared {
-		put(traffic.SharedKey(s), s.Object)
+		w.put(ctx, traffic.SharedKey(s), s.Object)
 	}
-	user := func(name string, next client.Object) {
-		wrote, err := r.putUser(ctx, f, name, next)
-		if class := status.Classify(err); class != nil {
-			w.Refused[traffic.RouteName(name)] = class
-			if class.Class == status.Transient {
-				failed = append(failed, err)
-			}
-			return
-		}
-		if wrote {
-			w.Changed[traffic.RouteName(name)] = true
-			r.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: name}, f.Now)
-		}
-	}
-	putRoute := func(name string, objects []client.Object) (refused *status.Error) {
-		for _, want := range objects {
-			obj := want.DeepCopyObject().(client.Object)
-			if old := traffic.LiveObject(f.Live[name], want); old != nil {
-				// A pass that read an older route must not write over a newer one.
-				obj.SetUID(old.GetUID())
-				obj.SetResourceVersion(old.GetResourceVersion())
-			}
-			put(traffic.RouteName(name), obj)
-			if refused = w.Refused[traffic.RouteName(name)]; refused != nil {
-				break // A canary without its route would be that of somebody else's.
-			}
-		}
-		return refused
-	}
-	rests := len(failed)
+}
+
+// routes writes the routes. Of one that cannot be written as decided the weights are.
+func (w *writing) routes(ctx context.Context) error {
+	f, out := w.observed, w.decision
 	for _, route := range slices.Concat(out.Routes, out.Former) {
 		if err := ctx.Err(); err != nil {
-			return w, errors.Join(append(failed, err)...)
+			return err
 		}
-		live := f.Live[route.Name]
-		cause, missing := f.RestsOnFailed(route, out, w)
+		key, live := traffic.RouteName(route.Name), f.Live[route.Name]
+		cause, missing := f.RestsOnFailed(route, out, w.applied)
 		switch {
 		case missing:
 		case live != nil && live.User:
 			if len(route.Objects) > 0 {
-				user(route.Name, route.Objects[0])
+				w.userRoute(ctx, route.Name, route.Objects[0])
 			}
 		case cause != nil:
 			as := *route
 			as.Port = 0 // The Services have the ports that they had.
-			putRoute(route.Name, f.WeightsAlone(&as))
+			w.route(ctx, route.Name, f.WeightsAlone(&as))
 		default:
-			if refused := putRoute(route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
+			if refused := w.route(ctx, route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
 				cause = refused
-				delete(w.Refused, traffic.RouteName(route.Name))
-				putRoute(route.Name, f.WeightsAlone(route))
+				delete(w.applied.Refused, key)
+				w.route(ctx, route.Name, f.WeightsAlone(route))
 			}
 		}
-		if w.Changed[traffic.RouteName(route.Name)] {
-			r.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: route.Name}, f.Now)
+		if w.applied.Changed[key] {
+			w.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: route.Name}, f.Now)
 		}
 		if cause != nil {
-			w.Refused[traffic.RouteName(route.Name)] = cause // What was asked for is not there.
+			w.applied.Refused[key] = cause // What was asked for is not there.
 		}
 	}
-	if len(failed) > rests {
-		return w, errors.Join(failed...)
+	return nil
+}
+
+// route writes the objects of a route, and returns why one of them was refused.
+func (w *writing) route(ctx context.Context, name string, objects []client.Object) *status.Error {
+	key := traffic.RouteName(name)
+	for _, want := range objects {
+		obj := want.DeepCopyObject().(client.Object)
+		if old := traffic.LiveObject(w.observed.Live[name], want); old != nil {
+			// A reconcile that read an older route must not write over a newer one.
+			obj.SetUID(old.GetUID())
+			obj.SetResourceVersion(old.GetResourceVersion())
+		}
+		w.put(ctx, key, obj)
+		if refused := w.applied.Refused[key]; refused != nil {
+			return refused // A canary without its route would be that of another user.
+		}
 	}
+	return nil
+}
+
+// userRoute writes the rules of a user-managed route, or restores them where next is nil.
+func (w *writing) userRoute(ctx context.Context, name string, next client.Object) {
+	f, key := w.observed, traffic.RouteName(name)
+	wrote, err := w.putUser(ctx, f, name, next)
+	if class := status.Classify(err); class != nil {
+		w.refuse(key, class, err)
+		return
+	}
+	if wrote {
+		w.applied.Changed[key] = true
+		w.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: name}, f.Now)
+	}
+}
+
+// deletions restores the rules of user-managed routes, and then, unless a write failed,
+// deletes what the decision has no use for.
+func (w *writing) deletions(ctx context.Context) error {
+	f, out := w.observed, w.decision
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			user(name, nil)
+			w.userRoute(ctx, name, nil)
 		}
 	}
-	if len(failed) > 0 {
-		return w, errors.Join(failed...)
+	if len(w.failed) > 0 {
+		return errors.Join(w.failed...)
 	}
 	for _, o := range slices.Concat(traffic.Surplus(f, out), out.DeleteShared) {
-		if err := r.Writer.Delete(ctx, f.Policy, o.DeepCopyObject().(client.Object)); err != nil {
-			return w, fmt.Errorf("delete %s: %w", traffic.ObjectName(o), err)
+		if err := w.Writer.Delete(ctx, f.Policy, o.DeepCopyObject().(client.Object)); err != nil {
+			return fmt.Errorf("delete %s: %w", traffic.ObjectName(o), err)
 		}
 	}
 	for _, name := range out.DeleteServices {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.Policy.Namespace, Name: name, UID: f.Services[name].UID}}
-		if err := r.Writer.Delete(ctx, f.Policy, s); err != nil {
-			return w, fmt.Errorf("delete Service %q: %w", name, err)
+		if err := w.Writer.Delete(ctx, f.Policy, s); err != nil {
+			return fmt.Errorf("delete Service %q: %w", name, err)
 		}
 	}
-	return w, nil
+	return nil
 }
 
 // classify the error of a write. A definition that was taken away while the manager runs

@@ -14,37 +14,26 @@ import (
 // wanted are accepted elsewhere, or when one of its hosts is not allowed; a Service goes
 // only when its release has no row and no written object names it.
 func (d *planner) obsolete(out *Decision) {
+	d.obsoleteRoutes(out)
+	d.obsoleteServices(out)
+}
+
+// obsoleteRoutes decides which live routes are deleted, which stay because nothing can
+// take their place, and which follow their group until others have taken it.
+func (d *planner) obsoleteRoutes(out *Decision) {
 	out.held = map[string]*Row{}
 	wanted := map[string]*RouteDecision{}
-	byHost := map[string][]*RouteDecision{}
 	for _, r := range out.Routes {
 		wanted[r.Name] = r
-		for _, host := range r.Hostnames {
-			byHost[host] = append(byHost[host], r)
-		}
 	}
-	refused := map[string]bool{}
-	for _, r := range out.rows {
-		if r.reason == ReasonDomainNotAllowed && r.group != nil {
-			refused[r.group.Slug+"/"+r.host] = true
-		}
-	}
+	refused := refusedHosts(out.rows)
 	vanished := d.vanished()
-	named := map[string]bool{}
-	for _, r := range slices.Concat(out.Routes, out.Former) {
-		for _, service := range r.services() {
-			named[service] = true
-		}
-	}
-	kept := map[string]bool{}
+	stays := map[string]bool{}
 	for _, r := range out.Former {
-		kept[r.Name] = !d.drained(out)
+		stays[r.Name] = !d.drained(out)
 	}
 	for _, name := range SortedKeys(d.Live) {
 		route := d.Live[name]
-		for _, service := range route.Services {
-			named[service] = true
-		}
 		if wanted[name] != nil || route.Leaving || route.User && route.Led == nil {
 			continue
 		}
@@ -58,21 +47,14 @@ func (d *planner) obsolete(out *Decision) {
 		if d.former(route) {
 			if r := d.stuck(out.rows, route); r != nil {
 				out.held[name] = r
-			} else if !kept[name] {
+			} else if !stays[name] {
 				out.DeleteRoutes = append(out.DeleteRoutes, name)
 			}
 			continue
 		}
-		replaced := true
-		for _, host := range route.Hostnames {
-			// Whatever the path: one that was edited is a route that goes and one that comes.
-			for _, by := range byHost[host] {
-				replaced = replaced && d.verdict(by).Accepted
-			}
-		}
 		if r := d.stuck(out.rows, route); r != nil {
 			out.held[name] = r
-		} else if replaced {
+		} else if d.replaced(route, out) {
 			out.DeleteRoutes = append(out.DeleteRoutes, name)
 			continue
 		}
@@ -80,23 +62,59 @@ func (d *planner) obsolete(out *Decision) {
 			out.Former = append(out.Former, r)
 		}
 	}
+}
+
+// refusedHosts are the hosts that a group may not have, as "slug/host".
+func refusedHosts(rows []*Row) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range rows {
+		if r.reason == ReasonDomainNotAllowed && r.group != nil {
+			out[r.group.Slug+"/"+r.host] = true
+		}
+	}
+	return out
+}
+
+// replaced reports whether all decided routes for hosts of a live one are accepted,
+// whatever their paths: a path that was edited is a route that goes and one that comes.
+func (d *planner) replaced(route *providers.Live, out *Decision) bool {
+	for _, by := range out.Routes {
+		for _, host := range route.Hostnames {
+			if slices.Contains(by.Hostnames, host) && !d.verdict(by).Accepted {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// obsoleteServices decides which Services are deleted.
+func (d *planner) obsoleteServices(out *Decision) {
 	keep := map[string]bool{}
 	for _, s := range out.Services {
 		keep[s.Name] = true
 	}
-	selected := d.referenced()
+	for _, r := range slices.Concat(out.Routes, out.Former) {
+		for _, service := range r.services() {
+			keep[service] = true
+		}
+	}
+	for _, route := range d.Live {
+		for _, service := range route.Services {
+			keep[service] = true
+		}
+	}
+	vanished, referenced := d.vanished(), d.referenced()
 	for _, name := range SortedKeys(d.Services) {
 		s := d.Services[name]
-		if keep[name] || named[name] || s.DeletionTimestamp != nil {
-			continue
+		switch {
+		case keep[name] || s.DeletionTimestamp != nil:
+		case OfRelease(s) && referenced[s.Spec.Selector[v1alpha1.LabelRelease]]:
+		case !OfRelease(s) && vanished[s.Labels[v1alpha1.LabelGroup]]:
+		case name == d.Policy.Name && len(d.ledger.groups) == 0:
+		default:
+			out.DeleteServices = append(out.DeleteServices, name)
 		}
-		if OfRelease(s) && selected[s.Spec.Selector[v1alpha1.LabelRelease]] || !OfRelease(s) && vanished[s.Labels[v1alpha1.LabelGroup]] {
-			continue
-		}
-		if name == d.Policy.Name && len(d.ledger.groups) == 0 {
-			continue
-		}
-		out.DeleteServices = append(out.DeleteServices, name)
 	}
 }
 
