@@ -35,7 +35,7 @@ var indexes = map[string]client.IndexerFunc{
 	indexReferent: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
 		var keys []string
-		for _, ref := range traffic.ProviderOf(p).Refers(p) {
+		for _, ref := range providers.Refers(traffic.ProviderOf(p), p) {
 			keys = append(keys, referenceKey(ref))
 		}
 		return traffic.Union(keys, nil)

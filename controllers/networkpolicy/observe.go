@@ -238,7 +238,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 }
 
 func (r *Reconciler) readReferents(ctx context.Context, f *traffic.Observed, scene *providers.Scene, seen []seenKind) error {
-	for _, ref := range traffic.ProviderOf(f.Policy).Refers(f.Policy) {
+	for _, ref := range providers.Refers(traffic.ProviderOf(f.Policy), f.Policy) {
 		if err := r.readReferent(ctx, ref, scene, seen); err != nil {
 			return err
 		}

@@ -1,6 +1,11 @@
-// Package providers says what it takes to route the traffic of a policy: which
+// Package providers defines what it takes to route the traffic of a policy: which
 // objects carry a decided route, what live objects carry, and how far a gateway is
-// with them. Each provider is a package below this one.
+// with them. Each provider is a package below this one; docs/guides/add-a-provider.md
+// shows how to write one. Its files, each of which refers only to those after it:
+//
+//	services.go   the provider of policies that name none
+//	abilities.go  what only some providers can do
+//	providers.go  what every provider needs
 package providers
 
 import (
@@ -22,77 +27,51 @@ import (
 )
 
 // Provider routes to the Services of a policy by objects of kinds of its own. All of
-// its methods are pure: the controller reads and writes for it.
+// its methods are pure: the controller reads and writes for it. What some providers can do
+// besides is in abilities.go.
 type Provider interface {
 	// Name in the policy's status, such as "gateway".
 	Name() string
 	// Writes are the kinds of objects that carry routes. The controller owns and
 	// watches those that the API server knows.
 	Writes() []Kind
-	// Reads are the kinds of objects that Refers names.
-	Reads() []Kind
-	// Chosen says whether a policy asks for this provider.
+	// Chosen reports whether a policy asks for this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
-	// Needs are those of the kinds without which it cannot serve what a policy asks for.
-	Needs(policy *v1alpha1.NetworkPolicy) []Kind
-	// Refers are the objects of others on which the policy's routes depend. A change
-	// of one of them brings a pass.
-	Refers(policy *v1alpha1.NetworkPolicy) []Reference
-	// See gives the view of one pass.
+	// See gives the view of one reconcile.
 	See(Scene) View
 }
 
-// View is a provider in one pass over one policy. It is pure, and the same for any
+// View is a provider in one reconcile of one policy. It is pure, and the same for any
 // order in which objects were listed.
 type View interface {
-	// Missing says which kind the API server lacks to route a protocol; nil: none.
+	Builder
+	Observer
+}
+
+// Builder makes the objects of routes.
+type Builder interface {
+	// Missing reports which kind the API server lacks to route a protocol, or that the
+	// provider has none for it; nil: none.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported says which matches of a route this provider cannot express; nil: none.
-	// Such a route is not written, because it would lead requests astray. The message
-	// begins with the field below the domain or listener.
+	// Unsupported reports which matches of a route this provider cannot express; nil: none.
+	// Such a route is not written, because it would route requests to the wrong release.
+	// The message begins with the field below the domain or listener.
 	Unsupported(Route) *Problem
-	// Unapplied says which setting of the specification has no effect on these routes,
-	// which are written without it; nil: none.
-	Unapplied([]Route) *Problem
-	// Live are the routes that the scene's objects carry, by name.
-	Live() map[string]*Live
 	// Build gives the objects of a route as they are applied, in the order of writing.
 	// What the API server would fill in is spelled out.
 	Build(Route) []client.Object
-	// Shared gives the objects on which these routes rest beside their own, such as
-	// listeners, as they are applied and in the order of writing. They are written before
-	// routes, and go after them.
-	Shared([]Route) []Shared
-	// Holds says whether a live object that carries no route has to stay for the sake of
-	// live routes which these, the decided ones, do not replace.
-	Holds(o client.Object, decided []Route) bool
-	// Carry gives the objects of a live route, led to the Services of a decided one: what
-	// serves it, and what else its rules say, stays. A hostname that the decided one lacks
-	// goes; no hostnames, no path and no port stand for those that it has. None: it is so
-	// already. It is asked of routes whose provider the policy has left, so that nothing of
-	// what the specification says of a provider may be used.
-	Carry(live *Live, route Route) []client.Object
-	// Verdict tells how far a route is that Build made these objects of: written as
-	// decided, and taken over by whatever serves it.
+}
+
+// Observer reads what live objects carry.
+type Observer interface {
+	// Live are the routes that the scene's objects carry, by name.
+	Live() map[string]*Live
+	// Verdict reports how far a route is that Build made these objects of: written as
+	// decided, and programmed by whatever serves it.
 	Verdict(route Route, built []client.Object) Verdict
-	// Serves says where a host can be opened, and what is wrong where a route with it
+	// Serves reports where a host can be opened, and what is wrong where a route with it
 	// would be accepted and yet serve nothing.
 	Serves(route Route, host string) (url string, problem *Problem)
-	// Secret that live objects serve a host with; "": none does, or none is named.
-	Secret(host string) string
-	// Referent names what is wrong with an object that the policy names; nil: nothing.
-	Referent() *Problem
-	// Health names what serves no traffic although all is accepted; nil: nothing.
-	Health() *Problem
-	// Apart says that each host and path has a route of its own, which changes in place
-	// whatever it leads to: that two routes never hold the same host and path.
-	Apart() bool
-	// Splits says whether weights have an effect. Where they have none, the traffic of a
-	// group moves as a whole, and routes lead to its active release alone.
-	Splits() bool
-	// Shares says whether the policy's routes could meet those of another policy, so
-	// that both must not hold the same host.
-	Shares(other *v1alpha1.NetworkPolicy) bool
 }
 
 // Kind of objects.
@@ -354,14 +333,6 @@ type Verdict struct {
 	Reason, Message string
 	// Late is the reason once nobody has answered for too long; empty: the same.
 	Late string
-}
-
-// Prober is a View that tells by probes whether a route is served.
-type Prober interface {
-	View
-	// Probes are those without which the verdict on a route does not accept it; none
-	// while it has something else to wait for.
-	Probes(route Route, built []client.Object) []Probe
 }
 
 // Probe is a request that one address of a gateway answers by itself, and rightly only

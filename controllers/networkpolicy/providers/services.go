@@ -17,17 +17,8 @@ func (Services) Name() string { return "services" }
 // Writes no kind.
 func (Services) Writes() []Kind { return nil }
 
-// Reads no kind.
-func (Services) Reads() []Kind { return nil }
-
 // Chosen is true: it is asked last.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
-
-// Needs nothing.
-func (Services) Needs(*v1alpha1.NetworkPolicy) []Kind { return nil }
-
-// Refers to nothing.
-func (Services) Refers(*v1alpha1.NetworkPolicy) []Reference { return nil }
 
 // See gives a view in which there are no routes.
 func (Services) See(Scene) View { return noRoutes{} }
@@ -37,19 +28,12 @@ type noRoutes struct{}
 
 func (noRoutes) Missing(v1alpha1.PortProtocol) *Problem { return nil }
 func (noRoutes) Unsupported(Route) *Problem             { return nil }
-func (noRoutes) Unapplied([]Route) *Problem             { return nil }
 func (noRoutes) Live() map[string]*Live                 { return nil }
 func (noRoutes) Build(Route) []client.Object            { return nil }
-func (noRoutes) Shared([]Route) []Shared                { return nil }
-func (noRoutes) Holds(client.Object, []Route) bool      { return false }
-func (noRoutes) Carry(*Live, Route) []client.Object     { return nil }
 func (noRoutes) Apart() bool                            { return false }
 func (noRoutes) Verdict(Route, []client.Object) Verdict { return Verdict{Accepted: true} }
 func (noRoutes) Serves(Route, string) (string, *Problem) {
 	return "", nil
 }
-func (noRoutes) Secret(string) string                { return "" }
-func (noRoutes) Referent() *Problem                  { return nil }
-func (noRoutes) Health() *Problem                    { return nil }
 func (noRoutes) Splits() bool                        { return false }
 func (noRoutes) Shares(*v1alpha1.NetworkPolicy) bool { return false }

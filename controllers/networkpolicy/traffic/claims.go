@@ -96,7 +96,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	p := f.Policy
 	for i := range others {
 		o := &others[i]
-		if o.UID == p.UID || !f.View.Shares(o) {
+		if o.UID == p.UID || !f.shares(o) {
 			continue
 		}
 		younger := !Older(o, p)

@@ -104,7 +104,7 @@ func (r *reporter) idle() bool {
 }
 
 func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
-	if p := r.View.Referent(); p != nil && MissingKind(p.Reason) {
+	if p := providers.Referent(r.View); p != nil && MissingKind(p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
 	for _, key := range SortedKeys(r.writes.Refused) {
@@ -119,7 +119,7 @@ func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
 		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", MicroserviceName(r.Policy))}
 	}
-	if p := r.View.Referent(); p != nil && slices.Contains(refReasons, p.Reason) {
+	if p := providers.Referent(r.View); p != nil && slices.Contains(refReasons, p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
 	if p := domainProblem(now, refReasons); p != nil {
@@ -188,7 +188,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if !active && !idle {
 		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", MicroserviceName(r.Policy))}
 	}
-	if p := r.View.Health(); p != nil {
+	if p := providers.Health(r.View); p != nil {
 		return &problem{p.Reason, p.Message}
 	}
 	return nil
@@ -319,7 +319,7 @@ func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
 	for _, route := range r.out.Routes {
 		routes = append(routes, route.Route)
 	}
-	if p := r.View.Unapplied(routes); p != nil {
+	if p := providers.Unapplied(r.View, routes); p != nil {
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionSettingsNotApplied, metav1.ConditionTrue, p.Reason, p.Message)
 		return
 	}

@@ -153,6 +153,15 @@ func (f *Observed) former(route *providers.Live) bool {
 	return route.Provider != ProviderOf(f.Policy).Name()
 }
 
+// shares reports whether the policy's routes could meet those of another policy: where the
+// provider does not know better, those of the same provider could.
+func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
+	if s, ok := f.View.(providers.Sharer); ok {
+		return s.Shares(other)
+	}
+	return ProviderOf(other).Name() == ProviderOf(f.Policy).Name()
+}
+
 // viewOf a provider by its name.
 func (f *Observed) viewOf(name string) providers.View {
 	return f.views[slices.IndexFunc(Known, func(p providers.Provider) bool { return p.Name() == name })]
@@ -177,7 +186,7 @@ func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 func AllKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
-		out = slices.Concat(out, p.Reads(), p.Writes())
+		out = slices.Concat(out, providers.Reads(p), p.Writes())
 	}
 	return append(out, certmanager.Kind)
 }
@@ -209,7 +218,7 @@ func OfAnother(policy *v1alpha1.NetworkPolicy, kind string) bool {
 
 // needs are the kinds without which a policy cannot have what it asks for.
 func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
-	out := ProviderOf(p).Needs(p)
+	out := providers.Needs(ProviderOf(p), p)
 	if certmanager.Needed(p) {
 		out = append(out, certmanager.Kind)
 	}

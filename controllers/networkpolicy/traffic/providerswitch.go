@@ -70,7 +70,7 @@ func (d *planner) addFormer(out *Decision, groups map[string]*groupDecision) {
 	if len(out.Former) == 0 {
 		return
 	}
-	if p := d.View.Referent(); p != nil {
+	if p := providers.Referent(d.View); p != nil {
 		out.unreplaced(p.Message)
 	}
 	if !routed(d.Policy) {
@@ -139,7 +139,7 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
 	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // What was said of them stays.
-	out.Objects = d.viewOf(live.Provider).Carry(live, out.Route)
+	out.Objects = providers.Carry(d.viewOf(live.Provider), live, out.Route)
 	return out
 }
 

@@ -34,7 +34,7 @@ func (d *planner) addRoutes(out *Decision) {
 		}
 		for _, r := range append([]*Row{r}, d.meanwhile(r)...) {
 			key := keyOf(r)
-			if d.View.Apart() {
+			if providers.Apart(d.View) {
 				key = RouteKey{Target: r.host, Path: r.path}
 			}
 			if p := ProviderOf(d.Policy); p != gatewayProvider {
@@ -229,5 +229,5 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []client.Object {
 	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was said of them stays.
 	scene.Policy = f.Policy.DeepCopy()
 	scene.Policy.Spec.Provider = nil // As where the policy has left the provider.
-	return ProviderOf(f.Policy).See(scene).Carry(live, alone)
+	return providers.Carry(ProviderOf(f.Policy).See(scene), live, alone)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -34,7 +35,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 		// A domain that cannot be routed does not turn a split into a whole move:
 		// then nothing of the group may count as programmed.
 		out.routed = true
-		if d.View.Splits() {
+		if providers.Splits(d.View) {
 			out.mode = v1alpha1.SplitWeighted
 		}
 		if r.routable() {
@@ -124,12 +125,12 @@ func (d *planner) addMoves(out *Decision) {
 func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	out := &groupDecision{group: base, slug: base.Slug, mode: v1alpha1.SplitWeighted}
 	both := *base
-	if !d.View.Splits() {
+	if !providers.Splits(d.View) {
 		both, out.mode = *moved(base), v1alpha1.SplitWhole
 	}
 	last := d.carriedBetween(base.Slug)
 	shares := d.shares(&both, last)
-	if canary := mainOf(newer); d.View.Splits() {
+	if canary := mainOf(newer); providers.Splits(d.View) {
 		one := *newer
 		one.Releases = []v1alpha1.Release{*canary}
 		shares = release.Joined(shares, d.shares(&one, last)[0])

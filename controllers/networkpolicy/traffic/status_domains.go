@@ -38,7 +38,7 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 			is.Group = row.group.Slug
 		}
 		is = r.routed(row, is, nil)
-		if p := r.View.Referent(); p != nil && is.Reason == "" {
+		if p := providers.Referent(r.View); p != nil && is.Reason == "" {
 			is.Reason, is.Message = p.Reason, status.Line(p.Message)
 		}
 		now.Routes = append(now.Routes, v1alpha1.RouteStatus{

@@ -67,7 +67,7 @@ func (d *planner) keepSecrets(rows []*Row) {
 		if r.tls == nil || certmanager.Unready(d.Scene, r.host, *r.tls) == nil {
 			continue
 		}
-		if now := d.View.Secret(r.host); now != r.tls.Secret {
+		if now := providers.Secret(d.View, r.host); now != r.tls.Secret {
 			r.tls.Until = now
 		}
 	}
@@ -112,7 +112,7 @@ func (d *planner) addShared(out *Decision) {
 			}
 		}
 	}
-	out.Shared = append(certmanager.Shared(d.Scene, routes, staying), d.View.Shared(routes)...)
+	out.Shared = append(certmanager.Shared(d.Scene, routes, staying), providers.SharedOf(d.View, routes)...)
 	for _, o := range d.Rest {
 		wanted := slices.ContainsFunc(out.Shared, func(s providers.Shared) bool { return SharedKey(s) == SharedKey(o) })
 		held := certmanager.Holds(o, routes, staying) || certmanager.Holds(o, nil, former)
@@ -121,7 +121,7 @@ func (d *planner) addShared(out *Decision) {
 			if v != d.View {
 				decided = nil // What another provider left rests on what it has.
 			}
-			held = held || v.Holds(o, decided)
+			held = held || providers.Holds(v, o, decided)
 		}
 		if !wanted && !held && o.GetDeletionTimestamp() == nil {
 			out.DeleteShared = append(out.DeleteShared, o)

@@ -90,10 +90,7 @@ func (r *reporter) formerVerdict(name string) verdict {
 
 // probesOf are the probes without which a decided route is not accepted.
 func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
-	if p, ok := f.View.(providers.Prober); ok {
-		return p.Probes(route.Route, route.Objects)
-	}
-	return nil
+	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
 // probes of all routes that this pass left as they were read: what it wrote is probed

@@ -1,4 +1,8 @@
-// Package apisix routes by ApisixRoutes of apisix.apache.org/v2.
+// Package apisix routes by ApisixRoutes of apisix.apache.org/v2. Its
+// files, each of which refers only to those after it:
+//
+//	apisix.go  the provider
+//	types.go   what it reads and writes of the API
 package apisix
 
 import (
@@ -34,8 +38,19 @@ const (
 type Provider struct{}
 
 var (
-	_ providers.Provider = Provider{}
-	_ providers.View     = (*view)(nil)
+	_ interface {
+		providers.Provider
+		providers.Selective
+	} = Provider{}
+	_ interface {
+		providers.View
+		providers.Switcher
+		providers.Certificates
+		providers.Sharing
+		providers.Configurable
+		providers.Dependent
+		providers.Sharer
+	} = (*view)(nil)
 )
 
 // Name is "apisix".
@@ -43,9 +58,6 @@ func (Provider) Name() string { return "apisix" }
 
 // Writes are ApisixRoutes and ApisixTlses.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind, tlsKind} }
-
-// Reads no kind.
-func (Provider) Reads() []providers.Kind { return nil }
 
 // Chosen says whether spec.provider.apisix is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
@@ -57,9 +69,6 @@ func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	}
 	return []providers.Kind{kind}
 }
-
-// Refers to nothing.
-func (Provider) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
 
 // settings of the provider; nil where it is not chosen.
 func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.APISIXProvider {
@@ -115,9 +124,6 @@ type view struct {
 
 // Live are the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
-
-// Splits is true: backends have weights.
-func (v *view) Splits() bool { return true }
 
 // Missing names the kind that the API server lacks, or a protocol that is not routed.
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
@@ -279,9 +285,6 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 	}
 	return []client.Object{next}
 }
-
-// Apart is false: an ApisixRoute has many hosts, and APISIX takes two for one.
-func (v *view) Apart() bool { return false }
 
 // chosen are the requests of a route that a match chooses. Its path takes the place of
 // the route's.

@@ -285,16 +285,16 @@ func TestProblems(t *testing.T) {
 	}
 	none := Provider{}.See(providers.Scene{Policy: policy("")})
 	tell(t, none.Missing("HTTP"), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
-	tell(t, none.Referent(), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
+	tell(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
 	mirrored := route()
 	mirrored.Mirror = "shop-b"
-	tell(t, see(policy("")).Unapplied([]providers.Route{route()}), "", "")
-	tell(t, see(policy("")).Unapplied([]providers.Route{mirrored}), providers.ReasonNotSupported, "mirrorPercent")
+	tell(t, providers.Unapplied(see(policy("")), []providers.Route{route()}), "", "")
+	tell(t, providers.Unapplied(see(policy("")), []providers.Route{mirrored}), providers.ReasonNotSupported, "mirrorPercent")
 	p := policy("")
 	p.Spec.Timeouts = &v1alpha1.RouteTimeouts{Request: "1s"}
-	tell(t, see(p).Unapplied([]providers.Route{route()}), providers.ReasonNotSupported, "spec.timeouts")
+	tell(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.timeouts")
 	p.Spec.SessionAffinity = &v1alpha1.SessionAffinity{Cookie: &v1alpha1.AffinityCookie{}}
-	tell(t, see(p).Unapplied([]providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
+	tell(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
 }
 
 // tell says whether a problem of that reason tells of text; "": there is none.
@@ -315,13 +315,13 @@ func TestShares(t *testing.T) {
 	}{
 		"one class": {"a", "a", true}, "two classes": {"a", "b", false}, "any and one": {"", "b", true}, "one and any": {"a", "", true},
 	} {
-		if got := see(policy(tc.class)).Shares(policy(tc.other)); got != tc.want {
+		if got := see(policy(tc.class)).(providers.Sharer).Shares(policy(tc.other)); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	other := policy("a")
 	other.Spec.Provider = nil
-	if see(policy("")).Shares(other) {
+	if see(policy("")).(providers.Sharer).Shares(other) {
 		t.Error("a policy without a provider shares")
 	}
 }
@@ -371,7 +371,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 
 	r.Hostnames = append(r.Hostnames, "*.example.com")
 	r.TLS = map[string]providers.TLS{"*.example.com": {Secret: "a"}, r.Hostnames[0]: {Secret: "a"}}
-	shared := see(p).Shared([]providers.Route{r})
+	shared := providers.SharedOf(see(p), []providers.Route{r})
 	if len(shared) != 1 {
 		t.Fatalf("%d ApisixTlses are made", len(shared))
 	}

@@ -3,7 +3,11 @@
 //
 // Certificates are written, and no annotations from which cert-manager would make them:
 // those of one Ingress or ListenerSet cannot speak for the hosts of another one that
-// shares the Secret, and ListenerSets are read by few versions.
+// shares the Secret, and ListenerSets are read by few versions. Its
+// files, each of which refers only to those after it:
+//
+//	certmanager.go  Certificates of domains, and how far they are
+//	types.go        what is read and written of the API
 package certmanager
 
 import (

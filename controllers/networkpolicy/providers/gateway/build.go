@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"cmp"
-	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +8,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
@@ -45,13 +42,6 @@ func (v *view) Build(r providers.Route) []client.Object {
 func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
 	namespace := v.Policy.Namespace
 	return !ofSet(p) && !ofSet(q) && keyOf(p, namespace) == keyOf(q, namespace) && (deref(p.SectionName) == "" || deref(q.SectionName) == "")
-}
-
-// noListener says whether a parent is a listener that its Gateway does not have.
-func (v *view) noListener(a attachment) bool {
-	g := v.gateway(a.ParentReference)
-	return g != nil && a.set == "" && a.SectionName != "" &&
-		!slices.ContainsFunc(g.Spec.Listeners, func(l gatewayv1.Listener) bool { return string(l.Name) == a.SectionName })
 }
 
 // build makes the route in the version that the API server serves.
@@ -97,11 +87,6 @@ func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) client
 	return v.httpRoute(r, common, about)
 }
 
-func (v *view) meta(r providers.Route) metav1.ObjectMeta {
-	labels, annotations := r.Metadata(v.Policy, v.Microservice)
-	return metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: r.Name, Labels: labels, Annotations: annotations}
-}
-
 // parentsToKeep are Gateways, and listeners, that serve a route and are no longer named:
 // they go when all that are named have accepted it, so that a wrong name takes nothing
 // away.
@@ -123,52 +108,6 @@ func (v *view) parentsToKeep(r providers.Route, old client.Object) []gatewayv1.P
 		}
 	}
 	return kept
-}
-
-func hostnames(r providers.Route) []gatewayv1.Hostname {
-	var out []gatewayv1.Hostname
-	for _, h := range r.Hostnames {
-		out = append(out, gatewayv1.Hostname(h))
-	}
-	return out
-}
-
-// headers that a request must have, its cookie included, in order of their names.
-func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
-	var out []v1alpha1.MatchValue
-	for _, h := range m.Headers {
-		h.Type = providers.MatchType(h.Type)
-		out = append(out, h)
-	}
-	if c := m.Cookie; c != nil {
-		out = append(out, v1alpha1.MatchValue{Name: "Cookie", Value: cookiePattern(c.Name, c.Value), Type: v1alpha1.MatchRegularExpression})
-	}
-	slices.SortFunc(out, func(a, b v1alpha1.MatchValue) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
-// cookiePattern finds one cookie among those of a Cookie header (RFC 6265, 4.2.1).
-func cookiePattern(name, value string) string {
-	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
-}
-
-func backends(r providers.Route) []gatewayv1.BackendRef {
-	out := make([]gatewayv1.BackendRef, 0, len(r.Backends))
-	for _, b := range r.Backends {
-		out = append(out, backend(r, b.Service, b.Weight))
-	}
-	return out
-}
-
-func backend(r providers.Route, service string, weight int32) gatewayv1.BackendRef {
-	return gatewayv1.BackendRef{BackendObjectReference: object(r, service), Weight: new(weight)}
-}
-
-func object(r providers.Route, service string) gatewayv1.BackendObjectReference {
-	return gatewayv1.BackendObjectReference{
-		Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")),
-		Name: gatewayv1.ObjectName(service), Port: new(gatewayv1.PortNumber(r.Port)),
-	}
 }
 
 // parentRef is how a route names what it is attached to.

@@ -122,11 +122,11 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				left := Provider{}.See(providers.Scene{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []client.Object{live}})
 				r := fullRoute(protocol)
 				seen := left.Live()[r.Name]
-				if again := left.Carry(seen, r); again != nil {
+				if again := providers.Carry(left, seen, r); again != nil {
 					t.Errorf("%s: carried as it is, it is written: %s", protocol, cmp.Diff(specOf(t, live), specOf(t, again[0])))
 				}
 				r.Backends = []providers.Backend{{Service: "shop-a", Weight: 50}, {Service: "shop-b", Weight: 50}}
-				carried := left.Carry(seen, r)
+				carried := providers.Carry(left, seen, r)
 				if len(carried) != 1 {
 					t.Fatalf("%s: %d objects are carried", protocol, len(carried))
 				}
@@ -176,7 +176,7 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 		host: {Mode: v1alpha1.TLSListenerSet, Secret: "shop-tls", Port: 8443},
 	}}
 	scene := providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served}
-	want := Provider{}.See(scene).Shared([]providers.Route{r})
+	want := providers.SharedOf(Provider{}.See(scene), []providers.Route{r})
 	if len(want) != 1 {
 		t.Fatalf("%d ListenerSets are made", len(want))
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -244,4 +245,21 @@ func equalFunc[T any](a, b []T, same func(a, b T) bool) bool {
 		}
 	}
 	return true
+}
+
+// key of a Gateway for people: namespace and name.
+func key(namespace string, p v1alpha1.ParentReference) string {
+	return cmp.Or(p.Namespace, namespace) + "/" + p.Name
+}
+
+// keyOf is the key of a route's own reference.
+func keyOf(p gatewayv1.ParentReference, namespace string) string {
+	return cmp.Or(string(deref(p.Namespace)), namespace) + "/" + string(p.Name)
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }

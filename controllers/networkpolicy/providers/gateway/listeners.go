@@ -54,13 +54,6 @@ func (l *XListenerSetList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// AddToScheme adds the kinds that the Gateway API has no types for any more to a scheme.
-func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(formerGroupVersion, &XListenerSet{}, &XListenerSetList{})
-	metav1.AddToGroupVersion(s, formerGroupVersion)
-	return nil
-}
-
 // listenerSet is an object as a ListenerSet, whatever its name; nil: it is none.
 func listenerSet(o client.Object) *gatewayv1.ListenerSet {
 	switch s := o.(type) {

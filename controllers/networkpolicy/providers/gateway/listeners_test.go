@@ -46,7 +46,7 @@ func TestParentsFit(t *testing.T) {
 	for _, ref := range parents {
 		named[ref.Name] = true
 	}
-	for _, s := range see(p).Shared([]providers.Route{r}) {
+	for _, s := range providers.SharedOf(see(p), []providers.Route{r}) {
 		if !named[gatewayv1.ObjectName(s.GetName())] {
 			t.Errorf("ListenerSet %s is not named", s.GetName())
 		}

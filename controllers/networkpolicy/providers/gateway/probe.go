@@ -282,3 +282,7 @@ func (v *view) askedHost(l gatewayv1.Listener, r providers.Route) string {
 	}
 	return wild
 }
+
+func pathMatch(p v1alpha1.MatchPath) *gatewayv1.HTTPPathMatch {
+	return &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchType(cmp.Or(p.Type, v1alpha1.PathPrefix))), Value: new(p.Value)}
+}

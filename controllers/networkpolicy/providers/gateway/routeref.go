@@ -33,9 +33,6 @@ func (RouteRef) Name() string { return "route" }
 // Writes no object of its own.
 func (RouteRef) Writes() []providers.Kind { return nil }
 
-// Reads nothing that the policy names by itself: Gateways are those of the route.
-func (RouteRef) Reads() []providers.Kind { return nil }
-
 // Chosen says whether spec.provider.routeRef is set.
 func (RouteRef) Chosen(p *v1alpha1.NetworkPolicy) bool { return UserRef(p) != nil }
 
@@ -51,9 +48,6 @@ func UserRef(p *v1alpha1.NetworkPolicy) *v1alpha1.RouteReference {
 func (RouteRef) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return slices.DeleteFunc(slices.Clone(routeKinds), func(k providers.Kind) bool { return k.Kind != UserRef(p).Kind })
 }
-
-// Refers is empty: routes of somebody else have a watch of their own.
-func (RouteRef) Refers(*v1alpha1.NetworkPolicy) []providers.Reference { return nil }
 
 // See gives the view of one pass.
 func (RouteRef) See(s providers.Scene) providers.View {

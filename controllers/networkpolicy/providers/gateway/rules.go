@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,10 +86,6 @@ func httpMatch(r providers.Route, m v1alpha1.CanaryMatch) gatewayv1.HTTPRouteMat
 	}
 	slices.SortFunc(match.QueryParams, func(a, b gatewayv1.HTTPQueryParamMatch) int { return cmp.Compare(a.Name, b.Name) })
 	return match
-}
-
-func pathMatch(p v1alpha1.MatchPath) *gatewayv1.HTTPPathMatch {
-	return &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchType(cmp.Or(p.Type, v1alpha1.PathPrefix))), Value: new(p.Value)}
 }
 
 func (v *view) grpcRoute(r providers.Route, common gatewayv1.CommonRouteSpec, about metav1.TypeMeta) client.Object {
@@ -212,4 +209,55 @@ func some(text string) *string {
 		return nil
 	}
 	return &text
+}
+
+func (v *view) meta(r providers.Route) metav1.ObjectMeta {
+	labels, annotations := r.Metadata(v.Policy, v.Microservice)
+	return metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: r.Name, Labels: labels, Annotations: annotations}
+}
+
+func hostnames(r providers.Route) []gatewayv1.Hostname {
+	var out []gatewayv1.Hostname
+	for _, h := range r.Hostnames {
+		out = append(out, gatewayv1.Hostname(h))
+	}
+	return out
+}
+
+// headers that a request must have, its cookie included, in order of their names.
+func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
+	var out []v1alpha1.MatchValue
+	for _, h := range m.Headers {
+		h.Type = providers.MatchType(h.Type)
+		out = append(out, h)
+	}
+	if c := m.Cookie; c != nil {
+		out = append(out, v1alpha1.MatchValue{Name: "Cookie", Value: cookiePattern(c.Name, c.Value), Type: v1alpha1.MatchRegularExpression})
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.MatchValue) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// cookiePattern finds one cookie among those of a Cookie header (RFC 6265, 4.2.1).
+func cookiePattern(name, value string) string {
+	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
+}
+
+func backends(r providers.Route) []gatewayv1.BackendRef {
+	out := make([]gatewayv1.BackendRef, 0, len(r.Backends))
+	for _, b := range r.Backends {
+		out = append(out, backend(r, b.Service, b.Weight))
+	}
+	return out
+}
+
+func backend(r providers.Route, service string, weight int32) gatewayv1.BackendRef {
+	return gatewayv1.BackendRef{BackendObjectReference: object(r, service), Weight: new(weight)}
+}
+
+func object(r providers.Route, service string) gatewayv1.BackendObjectReference {
+	return gatewayv1.BackendObjectReference{
+		Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")),
+		Name: gatewayv1.ObjectName(service), Port: new(gatewayv1.PortNumber(r.Port)),
+	}
 }

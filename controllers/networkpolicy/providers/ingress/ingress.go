@@ -58,8 +58,19 @@ var managed = []string{canary, canaryWeight, canaryTotal, canaryHeader, canaryVa
 type Provider struct{}
 
 var (
-	_ providers.Provider = Provider{}
-	_ providers.View     = (*view)(nil)
+	_ interface {
+		providers.Provider
+		providers.Referrer
+	} = Provider{}
+	_ interface {
+		providers.View
+		providers.Switcher
+		providers.Certificates
+		providers.Limited
+		providers.Configurable
+		providers.Dependent
+		providers.Sharer
+	} = (*view)(nil)
 )
 
 // Name is "ingress".
@@ -73,9 +84,6 @@ func (Provider) Reads() []providers.Kind { return []providers.Kind{classKind} }
 
 // Chosen says whether spec.provider.ingress is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
-
-// Needs are Ingresses.
-func (Provider) Needs(*v1alpha1.NetworkPolicy) []providers.Kind { return []providers.Kind{kind} }
 
 // Refers is to the IngressClass.
 func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
@@ -515,12 +523,6 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	}
 	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
-
-// Shared is nothing: an Ingress has all that it needs.
-func (v *view) Shared([]providers.Route) []providers.Shared { return nil }
-
-// Holds nothing.
-func (v *view) Holds(client.Object, []providers.Route) bool { return false }
 
 // Referent tells where the API server does not know Ingresses, or the class does not exist.
 func (v *view) Referent() *providers.Problem {

@@ -315,7 +315,7 @@ func TestMissing(t *testing.T) {
 	}
 	none := Provider{}.See(providers.Scene{Policy: policy(nginx)})
 	tell(t, none.Missing(v1alpha1.ProtocolHTTP), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
-	tell(t, none.Referent(), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
+	tell(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
 }
 
 func TestUnapplied(t *testing.T) {
@@ -339,7 +339,7 @@ func TestUnapplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policy(nginx)
 			tc.edit(&p.Spec)
-			tell(t, see(p).Unapplied([]providers.Route{tc.route}), providers.ReasonNotSupported, tc.want)
+			tell(t, providers.Unapplied(see(p), []providers.Route{tc.route}), providers.ReasonNotSupported, tc.want)
 		})
 	}
 }
@@ -356,26 +356,26 @@ func TestMissingClass(t *testing.T) {
 		}
 		return Provider{}.See(s)
 	}
-	tell(t, seeing().Referent(), providers.ReasonParentNotFound, `IngressClass "nginx" does not exist`)
+	tell(t, providers.Referent(seeing()), providers.ReasonParentNotFound, `IngressClass "nginx" does not exist`)
 	if v := seeing().Verdict(route(), nil); v.Reason != providers.ReasonParentNotFound {
 		t.Errorf("verdict: %+v", v)
 	}
-	tell(t, seeing(Provider{}.Refers(p)...).Referent(), "", "")
+	tell(t, providers.Referent(seeing(Provider{}.Refers(p)...)), "", "")
 	delete(served, "IngressClass")
-	tell(t, seeing().Referent(), "", "")
+	tell(t, providers.Referent(seeing()), "", "")
 }
 
 func TestShares(t *testing.T) {
 	other := policy("")
-	if !see(policy(nginx)).Shares(other) {
+	if !see(policy(nginx)).(providers.Sharer).Shares(other) {
 		t.Error("policies of one class do not share")
 	}
 	other.Spec.Provider.Ingress.ClassName = "traefik"
-	if see(policy(nginx)).Shares(other) {
+	if see(policy(nginx)).(providers.Sharer).Shares(other) {
 		t.Error("policies of two classes share")
 	}
 	other.Spec.Provider = nil
-	if see(policy(nginx)).Shares(other) {
+	if see(policy(nginx)).(providers.Sharer).Shares(other) {
 		t.Error("a policy without a provider shares")
 	}
 }

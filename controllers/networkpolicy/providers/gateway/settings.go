@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// Missing names the kind that the API server lacks.
+func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
+	for _, kind := range []providers.Kind{gatewayKind, kindOf(protocol)} {
+		if _, served := v.Served[kind.Kind]; !served {
+			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
+				"spec.provider.gateway: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), mendMissing(kind))}
+		}
+	}
+	return nil
+}
+
+// Unsupported names matches that gRPC does not have, and listeners that the API server
+// does not know.
+func (v *view) Unsupported(r providers.Route) *providers.Problem {
+	for _, t := range r.TLS {
+		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
+			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
+				"tls.mode: the API server does not know %s of %s/v1, nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
+				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Former.Kind, formerGroupVersion)}
+		}
+	}
+	for i, m := range r.Matches {
+		field := ""
+		switch grpc := r.Protocol == v1alpha1.ProtocolGRPC; {
+		case grpc && len(m.QueryParams) > 0:
+			field = "queryParams"
+		case grpc && m.Path != nil:
+			field = "path"
+		case grpc && m.Method != "":
+			field = "method"
+		case !grpc && m.GRPC != nil:
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].grpc goes with a port of protocol GRPC: use path", i)}
+		}
+		if field != "" {
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].%s does not go with a port of protocol GRPC: use headers or grpc", i, field)}
+		}
+	}
+	return nil
+}
+
+// Unapplied names a setting for which these routes have no field.
+func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
+	spec := v.Policy.Spec
+	for _, r := range routes {
+		kind := kindOf(r.Protocol)
+		text := ""
+		switch requests := kind.Kind == httpKind.Kind || kind.Kind == grpcKind.Kind; {
+		case spec.SessionAffinity != nil && spec.SessionAffinity.ClientIP != nil:
+			text = fmt.Sprintf("spec.sessionAffinity.clientIP holds for callers of the Services only: %ss have no affinity by address; use cookie for domains", kind.Kind)
+		case requests && spec.SessionAffinity != nil && !v.Served[kind.Kind].Experimental:
+			text = fmt.Sprintf("spec.sessionAffinity.cookie: this %s has no sessionPersistence: install the experimental channel of the Gateway API, or take the field out", kind.Kind)
+		case kind.Kind != httpKind.Kind && v.probes(v1alpha1.ProtocolHTTP):
+			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are counted by their status: only HTTPRoutes have an answer for probes", kind.Kind)
+		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
+			text = "spec.timeouts: GRPCRoutes have none: set deadlines in the callers"
+		case kind.Kind == grpcKind.Kind && slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool { return f.URLRewrite != nil }):
+			text = "spec.provider.gateway.filters[].urlRewrite: GRPCRoutes have none: give HTTP and GRPC policies of their own"
+		}
+		if text != "" {
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+type view struct {
+	providers.Scene
+	live map[string]*providers.Live
+}
+
+func mendMissing(kind providers.Kind) string {
+	if len(kind.Versions) == 1 {
+		return "install the Gateway API, or leave spec.provider out"
+	}
+	return "install it from the experimental channel of the Gateway API, or from a release that has it in the standard channel, or take what needs it out of the specification"
+}
+
+func (v *view) filters() []v1alpha1.RouteFilter {
+	if p := v.Policy.Spec.Provider; p != nil && p.Gateway != nil {
+		return p.Gateway.Filters
+	}
+	return nil
+}
+
+func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
+	for _, p := range parents {
+		if v.gateway(p.ParentReference) == nil {
+			return &providers.Problem{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf(
+				"%s: Gateway %q does not exist: create it, or name one that does", p.Field, key(v.Policy.Namespace, p.ParentReference))}
+		}
+	}
+	return nil
+}
+
+// parents of a route.
+func (v *view) parents(r providers.Route) []providers.Parent {
+	if len(r.Parents) > 0 {
+		return r.Parents
+	}
+	return ownParents(v.Policy)
+}
+
+// chosen reports whether spec.provider.gateway is set.
+func chosen(p *v1alpha1.NetworkPolicy) bool {
+	return p.Spec.Provider != nil && p.Spec.Provider.Gateway != nil
+}
+
+// ownParents are those of the provider.
+func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
+	if !chosen(p) {
+		return nil
+	}
+	var out []providers.Parent
+	for i, ref := range p.Spec.Provider.Gateway.ParentRefs {
+		out = append(out, providers.Parent{Field: fmt.Sprintf("spec.provider.gateway.parentRefs[%d]", i), ParentReference: ref})
+	}
+	return out
+}
+
+// allParents are those of the provider and those of single domains and listeners. Where
+// there are listeners alone, those of the provider serve nothing, and still are named.
+func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
+	out := ownParents(p)
+	for i := range p.Spec.Domains {
+		out = append(out, providers.DomainParents(p, i)...)
+	}
+	for i := range p.Spec.Listeners {
+		out = append(out, providers.ListenerParent(p, i))
+	}
+	return out
+}
+
+// gateway that a parent names; nil where it does not exist.
+func (v *view) gateway(p v1alpha1.ParentReference) *gatewayv1.Gateway {
+	g, _ := v.Referents[reference(v.Policy.Namespace, p)].(*gatewayv1.Gateway)
+	return g
+}
+
+func reference(namespace string, p v1alpha1.ParentReference) providers.Reference {
+	return providers.Reference{Kind: gatewayKind.Kind, Namespace: cmp.Or(p.Namespace, namespace), Name: p.Name}
+}
