@@ -1,0 +1,140 @@
+package networkpolicy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// maxFiles and maxLines bound what a reader has to hold in the head: the files of a
+	// package, and the lines of a function.
+	maxFiles = 20
+	maxLines = 80
+)
+
+// TestLayers computes the references between the files of this package and of those below
+// it: each package comment lists the files in their order, and a file refers only to those
+// after it.
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	exports := exportData(t)
+	checked := 0
+	err := filepath.WalkDir(".", func(dir string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if entry.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+		if err == nil && len(names) > 0 {
+			checked++
+			t.Run(dir, func(t *testing.T) { checkLayers(t, dir, names, exports) })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "there are packages", checked > 5, true)
+}
+
+// exportData are the files of export data of what the packages import.
+func exportData(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Export", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		var p struct{ ImportPath, Export string }
+		if err := d.Decode(&p); err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		out[p.ImportPath] = p.Export
+	}
+}
+
+// listed matches a file in a package comment.
+var listed = regexp.MustCompile(`(?m)^\t([a-z_]+\.go) `)
+
+func checkLayers(t *testing.T, dir string, names []string, exports map[string]string) {
+	fset := token.NewFileSet()
+	var files []*ast.File
+	var order []string
+	for _, name := range names {
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+		for _, match := range listed.FindAllStringSubmatch(f.Doc.Text(), -1) {
+			order = append(order, match[1])
+		}
+		for _, d := range f.Decls {
+			if lines := fset.Position(d.End()).Line - fset.Position(d.Pos()).Line + 1; lines > maxLines && isFunc(d) {
+				t.Errorf("%s: a function has %d lines, and %d are the most: split it", fset.Position(d.Pos()), lines, maxLines)
+			}
+		}
+	}
+	if len(names) > maxFiles {
+		t.Errorf("%d files, and %d are the most: split the package", len(names), maxFiles)
+	}
+	if len(names) == 1 {
+		return
+	}
+	var bases []string
+	for _, name := range names {
+		bases = append(bases, filepath.Base(name))
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(order)), slices.Sorted(slices.Values(bases))) {
+		t.Fatalf("the package comment lists %q, and the files are %q: list each file once, with what it holds, before those that it refers to", order, bases)
+	}
+	for _, problem := range upward(t, fset, files, order, exports) {
+		t.Error(problem)
+	}
+}
+
+func isFunc(d ast.Decl) bool { _, ok := d.(*ast.FuncDecl); return ok }
+
+// upward are the references to files that come earlier in an order.
+func upward(t *testing.T, fset *token.FileSet, files []*ast.File, order []string, exports map[string]string) []string {
+	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", lookup)}
+	pkg, err := conf.Check(files[0].Name.Name, fset, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for id, o := range info.Uses {
+		if _, imported := o.(*types.PkgName); imported || o.Pkg() != pkg {
+			continue
+		}
+		from, to := filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(o.Pos()).Filename)
+		if slices.Index(order, from) > slices.Index(order, to) {
+			found[fmt.Sprintf("%s refers to %s of %s, which comes before it: move one of the two", fset.Position(id.Pos()), id.Name, to)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
