@@ -27,6 +27,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/testdata/weighted"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -391,6 +392,8 @@ func sameObject(old, want client.Object) bool {
 		return ingress.Same(old, want)
 	case *apisix.ApisixRoute:
 		return apisix.Same(old, want)
+	case *weighted.WeightedRoute:
+		return weighted.Same(old, want)
 	}
 	return gatewayapi.Same(old, want)
 }
@@ -437,6 +440,8 @@ func (w *world) accept() {
 		switch o := o.(type) {
 		case *apisix.ApisixRoute:
 			o.Status.Conditions = []metav1.Condition{taken(o)}
+		case *weighted.WeightedRoute:
+			o.Status.ObservedGeneration = o.Generation
 		case *certmanager.Certificate:
 			ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", ObservedGeneration: o.Generation}
 			if why := w.uncertain[o.Name]; why != "" {
@@ -540,7 +545,7 @@ func common(o client.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
+	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *weighted.WeightedRoute, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
 		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
 	}
 	panic(fmt.Sprintf("%T is no route", o))
