@@ -49,6 +49,27 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies,verbs=patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=networkpolicies/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;grpcroutes;tlsroutes;tcproutes;udproutes,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=listenersets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.x-k8s.io,resources=xlistenersets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apisix.apache.org,resources=apisixroutes;apisixtlses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io;grpcroutes.gateway.networking.k8s.io;tlsroutes.gateway.networking.k8s.io;tcproutes.gateway.networking.k8s.io;udproutes.gateway.networking.k8s.io;listenersets.gateway.networking.k8s.io,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
 // Options of the controller. The zero value has defaults.
 type Options struct {
 	// Concurrency is the number of policies that are looked at at a time. Default: 2.
