@@ -35,6 +35,7 @@ func main() {
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl to apply and show with")
 	flag.Float64Var(&o.rate, "rate", 50, "requests per second")
 	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "how long a single step may take")
+	record := flag.String("record", "", "file to write weights and answers of each second to, from which hack/picture draws")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Plays a story of Heighliner on the local cluster, and ends with a verdict.\n\nUsage: demo [flags]\n\n")
 		flag.PrintDefaults()
@@ -42,7 +43,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, name, o); err != nil {
+	if err := run(ctx, name, *record, o); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -50,7 +51,7 @@ func main() {
 
 var errVerdict = errors.New("the verdict is: failed")
 
-func run(ctx context.Context, name string, o options) error {
+func run(ctx context.Context, name, record string, o options) error {
 	script, ok := scripts[name]
 	if !ok {
 		return fmt.Errorf("check -story %q: it is main, analysis, previews or traffic", name)
@@ -67,10 +68,11 @@ func run(ctx context.Context, name string, o options) error {
 		return err
 	}
 	drawing, stopDrawing := context.WithCancel(ctx)
-	s := &story{options: o, script: script, cluster: cluster, out: harness.NewPicture(os.Stdout), began: time.Now()}
+	s := &story{options: o, script: script, cluster: cluster, out: harness.NewPicture(os.Stdout), began: time.Now(), recorder: recorder{file: record}}
 	drawn := make(chan struct{})
 	go func() { defer close(drawn); s.out.Run(drawing) }()
 	err = s.play(ctx)
+	err = errors.Join(err, s.recorder.write())
 	reports := s.stopLoads()
 	stopDrawing()
 	<-drawn

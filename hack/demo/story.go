@@ -105,14 +105,15 @@ var scripts = map[string]script{
 // story is the demo under way: what it has seen, and what it found wanting.
 type story struct {
 	options
-	script  script
-	cluster *harness.Cluster
-	out     *harness.Picture
-	began   time.Time
-	loads   []*harness.Load
-	checks  []check
-	ends    []end
-	hub     *standIn
+	script   script
+	cluster  *harness.Cluster
+	out      *harness.Picture
+	began    time.Time
+	loads    []*harness.Load
+	checks   []check
+	ends     []end
+	hub      *standIn
+	recorder recorder
 }
 
 // check is one line of the verdict.
@@ -198,11 +199,13 @@ func (s *story) load(ctx context.Context, domain, phase string) error {
 	}
 	s.loads = append(s.loads, load)
 	s.out.Show(load.Frame)
+	s.recorder.start(ctx, s.cluster.Client, domain, load)
 	s.say("   %g requests per second to %s", s.rate, s.cluster.URL(domain))
 	return nil
 }
 
 func (s *story) mark(phase string) {
+	s.recorder.mark(phase)
 	for _, l := range s.loads {
 		l.Mark(phase)
 	}
