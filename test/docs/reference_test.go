@@ -3,6 +3,7 @@ package docs
 import (
 	"go/ast"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,4 +100,24 @@ func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
 		})
 	}
 	return found
+}
+
+// TestIndexed: the README of each folder of documents links each page of the folder.
+func TestIndexed(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"tutorials", "how-to", "reference", "explanation"} {
+		listed := map[string]bool{}
+		for _, p := range files(t, "docs/"+folder, ".md") {
+			if path.Base(p.name) == "README.md" {
+				for _, link := range links(p.text) {
+					listed[link] = true
+				}
+			}
+		}
+		for _, p := range files(t, "docs/"+folder, ".md") {
+			if name := path.Base(p.name); name != "README.md" && !listed[name] {
+				t.Errorf("docs/%s/README.md does not link %s", folder, name)
+			}
+		}
+	}
 }
