@@ -5,36 +5,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NetworkPolicySpec says how the releases of a Microservice are reached.
+// NetworkPolicySpec describes how clients reach the releases of a Microservice.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains need a spec.provider that routes them"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be left out only when there is one port"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be omitted only when there is one port"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP, HTTPS, GRPC or TLS: TCP and UDP have no hosts, use spec.listeners"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: a port of protocol TLS takes neither path nor canaryMatches: nobody but the pods can read what is encrypted"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: a port of protocol TLS takes neither path nor canaryMatches: only the pods can read what is encrypted"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path goes with ports of protocol HTTP or HTTPS: use canaryMatches[].grpc to choose calls"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners need a spec.provider that routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners need spec.provider.gateway: no other provider has listeners"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs need spec.provider.gateway: no other provider has Gateways"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || (d.tls.mode in ['Gateway', 'ListenerSet'] ? has(self.provider.gateway) : d.tls.mode == 'Ingress' ? has(self.provider.ingress) : has(self.provider.apisix)))",message="spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with spec.provider.apisix"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is needed: only the listeners of a Gateway have certificates of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required: only listeners of a Gateway have their own certificates"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName goes with mode ListenerSet: the default of spec.provider.gateway is mode Gateway, whose certificate is that of the Gateway's listener"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet goes with at most 2 parentRefs: every host has a ListenerSet for each, and a route names no more than 32"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls does not go with a port of protocol TLS, whose pods decrypt and have the certificate: leave it out, or give the port another protocol"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix, or absent, beside urlRewrite.replacePrefixMatch in spec.provider.gateway.filters: a whole path has no prefix to replace"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet goes with at most 2 parentRefs: each host has a ListenerSet for each of them, and a route can name at most 32"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls does not go with a port of protocol TLS, whose pods decrypt and have the certificate: omit it, or give the port another protocol"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix, or omitted, together with urlRewrite.replacePrefixMatch in spec.provider.gateway.filters: a whole path has no prefix to replace"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
-// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the policy would leave the Service without pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out, because its Service would lead to a release that goes: delete the policy, with deletionPolicy Restore or Orphan, and make another"
+// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise the deletion of the policy would leave the Service without pods"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed, because its Service would route to a release that is deleted: delete the policy, with deletionPolicy Restore or Orphan, and create another"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains do not go with spec.provider.routeRef: the hosts are those of the route, and canaryMatches are rules that you write there"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.provider.routeRef.port) ? self.ports.exists(p, p.name == self.provider.routeRef.port) : size(self.ports) == 1)",message="spec.provider.routeRef.port must be the name of one of spec.ports; it may be left out only when there is one port"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and of another one for all other kinds"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: else the deletion of the policy would leave rules of your route that lead to Services which are gone"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.provider.routeRef.port) ? self.ports.exists(p, p.name == self.provider.routeRef.port) : size(self.ports) == 1)",message="spec.provider.routeRef.port must be the name of one of spec.ports; it may be omitted only when there is one port"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and of another protocol for all other kinds"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: otherwise the deletion of the policy would leave rules in your route that route to deleted Services"
 type NetworkPolicySpec struct {
-	// microserviceRef names the Microservice. Absent: the one that has the policy's
-	// own name.
+	// microserviceRef names the Microservice. Defaults to the Microservice with the name
+	// of the policy.
 	// +optional
 	MicroserviceRef *Reference `json:"microserviceRef,omitempty"`
 
-	// ports of the Services that the policy makes.
+	// ports of the Services that the policy creates.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -43,15 +43,15 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (all protocols but UDP), and once over UDP"
 	Ports []NetworkPort `json:"ports"`
 
-	// provider that routes domains and splits traffic. Absent: Services only,
-	// which move as a whole.
+	// provider that routes domains and splits traffic. Defaults to Services only,
+	// whose traffic moves as a whole.
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
-	// drainDelay between the moment at which another provider serves all that the former
-	// one served, and the deletion of the former one's routes: callers that know its
-	// address still come to them. Choose it above the TTL of DNS records. Absent: the
-	// Microservice's updateStrategy.drainDelay, at least 5s.
+	// drainDelay is the time between the moment at which a new provider serves all that the
+	// previous one served, and the deletion of the previous provider's routes, which clients
+	// may still use. Choose it longer than the TTL of DNS records. Defaults to the
+	// Microservice's updateStrategy.drainDelay, but at least 5s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.drainDelay must be at most 24h"
 	DrainDelay Duration `json:"drainDelay,omitempty"`
@@ -70,19 +70,19 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []Listener `json:"listeners,omitempty"`
 
-	// timeouts of requests to domains. Absent: the gateway's own.
+	// timeouts of requests to domains. Defaults to those of the gateway.
 	// +optional
 	Timeouts *RouteTimeouts `json:"timeouts,omitempty"`
 
-	// sessionAffinity keeps a caller with the release, or pod, that answered it first.
+	// sessionAffinity keeps a client with the release, or pod, that answered it first.
 	// +optional
 	SessionAffinity *SessionAffinity `json:"sessionAffinity,omitempty"`
 
-	// adoptFrom takes over a Service that callers use now.
+	// adoptFrom takes over a Service that clients already use.
 	// +optional
 	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy says what the deletion of the policy leaves: nothing (Delete,
+	// deletionPolicy is what remains when the policy is deleted: nothing (Delete,
 	// the default), its Services and routes (Orphan), or the adopted Service as it
 	// was (Restore).
 	// +optional
@@ -119,17 +119,17 @@ type NetworkPort struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// targetPort of the pods, by number or name. Absent: the same as port.
+	// targetPort of the pods, by number or name. Defaults to port.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, of at most 15 characters and no mere number"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, of at most 15 characters and not only digits"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
-	// protocol that is spoken. Default: HTTP.
+	// protocol of the port. Defaults to HTTP.
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
-	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Default:
-	// "https" with protocol HTTPS, "kubernetes.io/h2c" with GRPC, else none.
+	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Defaults to
+	// "https" with protocol HTTPS, to "kubernetes.io/h2c" with GRPC, and to none otherwise.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -152,17 +152,16 @@ type NetworkProvider struct {
 	// +optional
 	APISIX *APISIXProvider `json:"apisix,omitempty"`
 
-	// routeRef leads rules of a route that somebody else writes, and leaves all else of
-	// it alone.
+	// routeRef sets the backendRefs of rules in a user-managed route, and changes nothing
+	// else in it.
 	// +optional
 	RouteRef *RouteReference `json:"routeRef,omitempty"`
 }
 
-// RouteReference names rules of a route of the Gateway API that somebody else writes,
-// in the policy's namespace. Their backendRefs are the policy's; every other field of
-// the route is not.
+// RouteReference names rules of a user-managed route of the Gateway API, in the policy's
+// namespace. The policy owns their backendRefs, and no other field of the route.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
-// +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule leads to one group at a time"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule routes to one group at a time"
 type RouteReference struct {
 	// kind of the route.
 	// +required
@@ -175,8 +174,8 @@ type RouteReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// ruleNames are the names of the rules. Absent: the only rule of the route, or the
-	// only one that has no name.
+	// ruleNames are the names of the rules. Defaults to the only rule of the route, or to
+	// the only rule without a name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -185,13 +184,13 @@ type RouteReference struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	RuleNames []string `json:"ruleNames,omitempty"`
 
-	// port is the name of the port in spec.ports; needed when there are several.
+	// port is the name of the port in spec.ports; required when there are several.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port,omitempty"`
 
-	// groups of which one gets the rules: the newest, or the first of those that are
-	// named. Absent: the newest.
+	// groups from which one gets the rules: the newest, or the first of those that are
+	// named. Defaults to the newest.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
@@ -209,9 +208,9 @@ type IngressProvider struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.className must be the name of an IngressClass: lower-case letters, digits, '-' and '.'"
 	ClassName string `json:"className"`
 
-	// annotationPrefix says that the class understands the canary annotations of
-	// ingress-nginx, and under which prefix: nginx.ingress.kubernetes.io there. Absent:
-	// it understands none, and the traffic of a group moves as a whole.
+	// annotationPrefix is the prefix under which the class understands the canary
+	// annotations of ingress-nginx, for example nginx.ingress.kubernetes.io. Without it no
+	// annotations are written, and the traffic of a group moves as a whole.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -221,7 +220,7 @@ type IngressProvider struct {
 
 // APISIXProvider writes ApisixRoutes.
 type APISIXProvider struct {
-	// className of the ApisixRoutes. Absent: every APISIX takes them.
+	// className of the ApisixRoutes. Without it every APISIX serves them.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -237,44 +236,44 @@ type GatewayProvider struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: a Gateway that is named more than once needs a sectionName each time, and another one"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: a Gateway that is named more than once needs a different sectionName each time"
 	ParentRefs []ParentReference `json:"parentRefs"`
 
-	// confirm says when a route counts as programmed: when every parent accepted it
+	// confirm is when a route counts as programmed: when every parent has accepted it
 	// (Status, the default), or when the addresses of the Gateways also serve it as it
-	// was written (Probe), which goes for HTTPRoutes only.
+	// was written (Probe), which applies to HTTPRoutes only.
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
-	// filters that every request to a domain goes through, in this order. They are
+	// filters that every request to a domain passes, in this order. They are
 	// those of HTTPRoute and GRPCRoute.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.filter(f, has(f.requestHeaderModifier)).size() <= 1 && self.filter(f, has(f.responseHeaderModifier)).size() <= 1 && self.filter(f, has(f.urlRewrite)).size() <= 1",message="spec.provider.gateway.filters: only extensionRef may be there more than once"
+	// +kubebuilder:validation:XValidation:rule="self.filter(f, has(f.requestHeaderModifier)).size() <= 1 && self.filter(f, has(f.responseHeaderModifier)).size() <= 1 && self.filter(f, has(f.urlRewrite)).size() <= 1",message="spec.provider.gateway.filters: only extensionRef may be set more than once"
 	Filters []RouteFilter `json:"filters,omitempty"`
 }
 
-// ConfirmMode says what proves that a route is served.
+// ConfirmMode is what proves that a route is served.
 // +kubebuilder:validation:Enum=Status;Probe
 type ConfirmMode string
 
 const (
-	// ConfirmStatus believes the status of the route.
+	// ConfirmStatus relies on the status of the route.
 	ConfirmStatus ConfirmMode = "Status"
 	// ConfirmProbe also asks the addresses of the Gateways, by a request that they
 	// answer themselves.
 	ConfirmProbe ConfirmMode = "Probe"
 )
 
-// RouteFilter changes requests or answers: exactly one member is set.
+// RouteFilter changes requests or responses: exactly one member is set.
 // +kubebuilder:validation:XValidation:rule="[has(self.requestHeaderModifier), has(self.responseHeaderModifier), has(self.urlRewrite), has(self.extensionRef)].filter(x, x).size() == 1",message="spec.provider.gateway.filters[]: set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"
 type RouteFilter struct {
 	// requestHeaderModifier changes headers of requests.
 	// +optional
 	RequestHeaderModifier *HeaderModifier `json:"requestHeaderModifier,omitempty"`
 
-	// responseHeaderModifier changes headers of answers.
+	// responseHeaderModifier changes headers of responses.
 	// +optional
 	ResponseHeaderModifier *HeaderModifier `json:"responseHeaderModifier,omitempty"`
 
@@ -282,7 +281,7 @@ type RouteFilter struct {
 	// +optional
 	URLRewrite *URLRewrite `json:"urlRewrite,omitempty"`
 
-	// extensionRef names an object of the gateway's own kinds, in the policy's
+	// extensionRef names an object of one of the gateway's own kinds, in the policy's
 	// namespace.
 	// +optional
 	ExtensionRef *ExtensionReference `json:"extensionRef,omitempty"`
@@ -291,7 +290,7 @@ type RouteFilter struct {
 // HeaderModifier changes headers.
 // +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
 type HeaderModifier struct {
-	// set headers, whatever they were.
+	// set headers to these values, replacing present ones.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -375,7 +374,7 @@ type ExtensionReference struct {
 	Name string `json:"name"`
 }
 
-// RouteTimeouts bound requests. "0s" is no bound.
+// RouteTimeouts limit requests. "0s" is no limit.
 // +kubebuilder:validation:XValidation:rule="!has(self.request) || !has(self.backendRequest) || duration(self.request) == duration('0s') || duration(self.backendRequest) <= duration(self.request)",message="spec.timeouts: backendRequest must not be above request"
 type RouteTimeouts struct {
 	// request is the time that a whole request may take.
@@ -384,14 +383,14 @@ type RouteTimeouts struct {
 	// +kubebuilder:validation:MaxLength=32
 	Request string `json:"request,omitempty"`
 
-	// backendRequest is the time that one try of a pod may take; at most request.
+	// backendRequest is the time that one attempt at a pod may take; at most request.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
 	BackendRequest string `json:"backendRequest,omitempty"`
 }
 
-// SessionAffinity keeps callers where they were: exactly one member is set.
+// SessionAffinity keeps clients where they were: exactly one member is set.
 // +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
 type SessionAffinity struct {
 	// cookie that the gateway sets. It needs the experimental channel of the Gateway
@@ -399,31 +398,31 @@ type SessionAffinity struct {
 	// +optional
 	Cookie *AffinityCookie `json:"cookie,omitempty"`
 
-	// clientIP is the caller's address, at the Services: gateways pick pods
-	// themselves.
+	// clientIP is affinity by the client's address, at the Services. It has no effect on
+	// requests through gateways, which choose pods themselves.
 	// +optional
 	ClientIP *AffinityClientIP `json:"clientIP,omitempty"`
 }
 
 // AffinityCookie is a cookie that a gateway sets.
 type AffinityCookie struct {
-	// name of the cookie. Absent: the gateway's own.
+	// name of the cookie. Defaults to the gateway's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as SESSION"
 	Name string `json:"name,omitempty"`
 
-	// lifetime of the cookie. Absent: until the browser ends.
+	// lifetime of the cookie. Defaults to the session of the browser.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
 	Lifetime string `json:"lifetime,omitempty"`
 }
 
-// AffinityClientIP is affinity by a caller's address.
+// AffinityClientIP is affinity by a client's address.
 type AffinityClientIP struct {
-	// timeoutSeconds after the last connection. Default: 10800.
+	// timeoutSeconds after the last connection. Defaults to 10800.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -432,7 +431,7 @@ type AffinityClientIP struct {
 
 // ParentReference names a Gateway, or one of its listeners.
 type ParentReference struct {
-	// namespace of the Gateway. Absent: the policy's own.
+	// namespace of the Gateway. Defaults to the policy's namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -446,7 +445,7 @@ type ParentReference struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="name of a Gateway has lower-case letters, digits, '-' and '.', such as public"
 	Name string `json:"name"`
 
-	// sectionName is the name of a listener. Absent: all that fit.
+	// sectionName is the name of a listener. Defaults to all listeners that match.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -454,10 +453,10 @@ type ParentReference struct {
 	SectionName string `json:"sectionName,omitempty"`
 }
 
-// Domain is a host, and the releases that it leads to.
+// Domain is a host, and the releases that it routes to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
-// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release leads nowhere else"
+// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other"
 type Domain struct {
 	// domain is a host name, or a template of one with the bare fields
 	// {{.ReleaseGroupName}} (the group's slug), {{.StreamName}}, {{.Version}},
@@ -469,60 +468,60 @@ type Domain struct {
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Number', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the fields are ReleaseGroupName, StreamName, FullName, Name, Version, Number, Microservice and Namespace"
 	Domain string `json:"domain"`
 
-	// port is the name of the port in spec.ports; needed when there are several.
+	// port is the name of the port in spec.ports; required when there are several.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port,omitempty"`
 
-	// path prefix. Default: "/".
+	// path prefix. Defaults to "/".
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
-	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': leave it out, /shop takes /shop/ and all below it too"
+	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': omit it: /shop matches /shop/ and all paths below it too"
 	Path string `json:"path,omitempty"`
 
-	// parentRefs are the Gateways, or listeners, that serve this domain. Absent: those
+	// parentRefs are the Gateways, or listeners, that serve this domain. Defaults to those
 	// of spec.provider.gateway.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.domains[].parentRefs: a Gateway that is named more than once needs a sectionName each time, and another one"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.domains[].parentRefs: a Gateway that is named more than once needs a different sectionName each time"
 	ParentRefs []ParentReference `json:"parentRefs,omitempty"`
 
-	// groups that the domain leads to. Absent: each group its own domain where the
-	// template holds a field of the group, else the newest group.
+	// groups that the domain routes to. Defaults to each group with its own domain where the
+	// template has a field of the group, and to the newest group otherwise.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release leads the domain to one release: that of a version, or the canary of each
-	// group where the template holds a field of the group, else of the newest group.
+	// release routes the domain to one release: that of a version, or the canary of each
+	// group where the template has a field of the group, and of the newest group otherwise.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
 	// canaryMatches choose the requests that go to the canary, whatever its weight,
-	// while a step of the Microservice says match: true. A request that fits any
+	// while a step of the Microservice has match: true. A request that matches any
 	// entry is chosen.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	CanaryMatches []CanaryMatch `json:"canaryMatches,omitempty"`
 
-	// tls says how the domain is served by TLS. Absent: as the gateway does; url says
-	// https where a listener of the Gateway with protocol HTTPS takes the host.
+	// tls is how the domain is served with TLS. Defaults to what the gateway does; url begins
+	// with https where a listener of the Gateway with protocol HTTPS serves the host.
 	// +optional
 	TLS *DomainTLS `json:"tls,omitempty"`
 
-	// recordTTLSeconds is the time for which the DNS record that external-dns makes of
-	// the host may be kept, in seconds. Absent: its own default.
+	// recordTTLSeconds is the TTL, in seconds, of the DNS record that external-dns creates
+	// for the host. Defaults to that of external-dns.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RecordTTLSeconds int32 `json:"recordTTLSeconds,omitempty"`
 }
 
-// CanaryMatch chooses requests: all that it names must fit.
+// CanaryMatch chooses requests: all that it names must match.
 // +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set headers, queryParams, cookie, path, method or grpc"
 // +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
 type CanaryMatch struct {
@@ -530,7 +529,7 @@ type CanaryMatch struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name.lowerAscii() == h.name.lowerAscii()))",message="spec.domains[].canaryMatches[].headers: names must differ, and case makes no difference"
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name.lowerAscii() == h.name.lowerAscii()))",message="spec.domains[].canaryMatches[].headers: names must differ in more than case"
 	Headers []MatchValue `json:"headers,omitempty"`
 
 	// queryParams that a request must have.
@@ -559,7 +558,7 @@ type CanaryMatch struct {
 	GRPC *MatchGRPC `json:"grpc,omitempty"`
 }
 
-// PathType says how a path is compared.
+// PathType is how a path is compared.
 // +kubebuilder:validation:Enum=Exact;PathPrefix
 type PathType string
 
@@ -579,7 +578,7 @@ type MatchPath struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
 	Value string `json:"value"`
 
-	// type of the comparison. Default: PathPrefix.
+	// type of the comparison. Defaults to PathPrefix.
 	// +optional
 	Type PathType `json:"type,omitempty"`
 }
@@ -602,14 +601,14 @@ type MatchGRPC struct {
 	Method string `json:"method,omitempty"`
 }
 
-// MatchType says how a value is compared.
+// MatchType is how a value is compared.
 // +kubebuilder:validation:Enum=Exact;RegularExpression
 type MatchType string
 
 const (
 	// MatchExact compares the whole value.
 	MatchExact MatchType = "Exact"
-	// MatchRegularExpression is what the gateway takes for one.
+	// MatchRegularExpression matches a regular expression, in the syntax of the gateway.
 	MatchRegularExpression MatchType = "RegularExpression"
 )
 
@@ -628,7 +627,7 @@ type MatchValue struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 
-	// type of the comparison. Default: Exact.
+	// type of the comparison. Defaults to Exact.
 	// +optional
 	Type MatchType `json:"type,omitempty"`
 }
@@ -655,12 +654,12 @@ type MatchCookie struct {
 type GroupsPolicy string
 
 const (
-	// GroupsEach gives every group a domain of its own.
+	// GroupsEach gives each group its own domain.
 	GroupsEach GroupsPolicy = "Each"
-	// GroupsNewest leads to the newest group that has an active release with ready
+	// GroupsNewest routes to the newest group that has an active release with ready
 	// endpoints.
 	GroupsNewest GroupsPolicy = "Newest"
-	// GroupsNamed leads to the groups that are named.
+	// GroupsNamed routes to the groups that are named.
 	GroupsNamed GroupsPolicy = "Named"
 )
 
@@ -671,7 +670,7 @@ type DomainGroups struct {
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
-	// names or slugs of groups, for policy Named. Where the template holds no field
+	// names or slugs of groups, for policy Named. Where the template has no field
 	// of the group, the first of them that has an active release gets the domain.
 	// +optional
 	// +listType=set
@@ -681,25 +680,25 @@ type DomainGroups struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// DomainRelease leads a domain to one release: that of a version, or the canary.
+// DomainRelease routes a domain to one release: that of a version, or the canary.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent goes with release.status: a version that is absent has no route"
 type DomainRelease struct {
-	// version that the domain leads to: any release of it that is active, canary or
-	// kept. A version is never deployed by this.
+	// version that the domain routes to: a release of it that is active, canary or
+	// retained. This never deploys a version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// status of the release that the domain leads to: the canary of the group, whatever
+	// status of the release that the domain routes to: the canary of the group, whatever
 	// its weight, while it has a ready endpoint; before that, the release that hooks of
-	// type PreRollout are to try.
+	// type PreRollout are to test.
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
-	// whenAbsent says what the domain leads to while there is no such release. Default:
+	// whenAbsent is what the domain routes to while there is no such release. Defaults to
 	// Active.
 	// +optional
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
@@ -712,7 +711,7 @@ type DomainReleaseStatus string
 // DomainCanary chooses the canary of a group.
 const DomainCanary DomainReleaseStatus = "canary"
 
-// WhenAbsent says what stands in for a release that is not there.
+// WhenAbsent is what takes the place of a release that does not exist.
 // +kubebuilder:validation:Enum=Active;NotFound
 type WhenAbsent string
 
@@ -726,7 +725,7 @@ const (
 // Listener is a listener of a Gateway, and the releases that its connections or
 // datagrams go to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.listeners[]: set at most one of groups and release"
-// +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.listeners[].groups.policy must be Newest or Named: a listener leads to one group at a time"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.listeners[].groups.policy must be Newest or Named: a listener routes to one group at a time"
 type Listener struct {
 	// name of the entry.
 	// +required
@@ -742,15 +741,15 @@ type Listener struct {
 
 	// parentRef is the listener: a Gateway and its sectionName.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is needed: the name of the Gateway's listener"
+	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is required: the name of the Gateway's listener"
 	ParentRef ParentReference `json:"parentRef"`
 
-	// groups of which one gets the listener: the newest, or the first of those that
-	// are named. Absent: the newest.
+	// groups from which one gets the listener: the newest, or the first of those that
+	// are named. Defaults to the newest.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release leads the listener to one release: that of a version, or the canary of the
+	// release routes the listener to one release: that of a version, or the canary of the
 	// newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
@@ -781,7 +780,7 @@ type DomainStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	URL string `json:"url,omitempty"`
-	// group that the domain leads to, by slug.
+	// group that the domain routes to, by slug.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -790,13 +789,13 @@ type DomainStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed says that every parent accepted the route as written.
+	// programmed is true when every parent has accepted the route as written.
 	Programmed bool `json:"programmed"`
 	// reason in one CamelCase word, where it is not programmed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message in words: names the field or the parent, and the mend.
+	// message for people: it names the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -807,7 +806,7 @@ type ListenerStatus struct {
 	// name of the entry.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// group that the listener leads to, by slug.
+	// group that the listener routes to, by slug.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -816,19 +815,19 @@ type ListenerStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed says that the parent accepted the route as written.
+	// programmed is true when the parent has accepted the route as written.
 	Programmed bool `json:"programmed"`
 	// reason in one CamelCase word, where it is not programmed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message in words: names the field or the parent, and the mend.
+	// message for people: it names the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// RouteStatus is a route of somebody else in which the policy has rules, or is to have.
+// RouteStatus is a user-managed route in which the policy has rules, or is to have rules.
 type RouteStatus struct {
 	// kind of the route.
 	// +kubebuilder:validation:MaxLength=63
@@ -836,7 +835,7 @@ type RouteStatus struct {
 	// name of the route.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// group that the rules lead to, by slug.
+	// group that the rules route to, by slug.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -845,27 +844,27 @@ type RouteStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed says that every parent accepted the route as written.
+	// programmed is true when every parent has accepted the route as written.
 	Programmed bool `json:"programmed"`
 	// reason in one CamelCase word, where it is not programmed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message in words: names the field or the parent, and the mend.
+	// message for people: it names the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// SplitMode says whether a group's traffic can be split.
+// SplitMode is whether the traffic of a group can be split.
 // +kubebuilder:validation:Enum=Weighted;Whole
 type SplitMode string
 
 const (
-	// SplitWeighted is split by weight.
+	// SplitWeighted is traffic that is split by weight.
 	SplitWeighted SplitMode = "Weighted"
-	// SplitWhole moves as a whole: there are Services only, or Ingresses of a class
-	// that knows no weights.
+	// SplitWhole is traffic that moves as a whole: there are Services only, or Ingresses of
+	// a class that does not support weights.
 	SplitWhole SplitMode = "Whole"
 )
 
@@ -874,8 +873,8 @@ type GroupTraffic struct {
 	// slug of the group.
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
-	// revision of the Microservice's status that is carried by every object of the
-	// group, as accepted.
+	// revision of the Microservice's status that all objects of the group have, and that is
+	// accepted.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 	// confirmedTime is when that revision, with these references, was confirmed.
@@ -887,11 +886,11 @@ type GroupTraffic struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	References []string `json:"references,omitempty"`
-	// masked releases have weight and no ready endpoint, and get nothing.
+	// withheld releases have a weight, but no ready endpoint: they get no traffic.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
-	Masked []string `json:"masked,omitempty"`
+	Withheld []string `json:"withheld,omitempty"`
 	// pinned releases are named by a domain with a version.
 	// +optional
 	// +listType=set
@@ -901,31 +900,31 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
-	// newest says that domains or listeners which lead to the newest group lead to this
+	// newest is true when domains or listeners that route to the newest group route to this
 	// one. While the first release of a newer group is a canary, it gets its weight of
-	// them.
+	// their traffic.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
-	// canaryDomains says that there are domains or listeners with release.status canary
-	// which belong to the canary of this group.
+	// canaryDomains is true when there are domains or listeners with release.status canary
+	// that belong to the canary of this group.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
 	// canary is the release of this group to which all of them route, as accepted: the
-	// canary, or the release about which hooks of type PreRollout are to be asked.
+	// canary, or the release that hooks of type PreRollout are to test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Canary string `json:"canary,omitempty"`
-	// unrouted says that no domain, listener or route of the group is programmed any more,
-	// as without its Gateway: what was confirmed is served nowhere.
+	// unrouted is true when no domain, listener or route of the group is programmed any more,
+	// for example because its Gateway was deleted: what was confirmed is not served.
 	// +optional
 	Unrouted bool `json:"unrouted,omitempty"`
-	// split says whether weights are applied.
+	// split is whether weights are applied.
 	Split SplitMode `json:"split"`
 	// reason in one CamelCase word, where the revision is not confirmed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message in words.
+	// message for people.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -942,20 +941,20 @@ type NetworkPolicySummary struct {
 	Split string `json:"split,omitempty"`
 }
 
-// ProviderSwitch is the way from one provider to the next. Until it ends, the routes of
-// both lead to the same releases.
+// ProviderSwitch is a change from one provider to another. Until it ends, the routes of
+// both route to the same releases.
 type ProviderSwitch struct {
-	// from are the providers that the policy has left, and whose routes still serve.
+	// from are the previous providers, whose routes still serve.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	From []string `json:"from"`
-	// replacedTime is since when the present provider serves all that they serve. Absent:
-	// it does not yet.
+	// replacedTime is when the present provider began to serve all that they serve. It is
+	// not set before that.
 	// +optional
 	ReplacedTime *metav1.MicroTime `json:"replacedTime,omitempty"`
 }
 
-// NetworkPolicyStatus says what is routed, and whether it is true.
+// NetworkPolicyStatus is what is routed, and whether gateways have it programmed.
 type NetworkPolicyStatus struct {
 	// conditions: Accepted, ResolvedRefs, Programmed, Ready; Reconciling and
 	// Stalled while they hold.
@@ -965,12 +964,12 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status speaks of.
+	// observedGeneration is the generation that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// url of the first domain that is programmed and leads to a group with an active
-	// release; where none does, of the first that is programmed.
+	// url of the first domain that is programmed and routes to a group with an active
+	// release; where none does, of the first domain that is programmed.
 	// +optional
 	URL string `json:"url,omitempty"`
 
@@ -982,8 +981,8 @@ type NetworkPolicyStatus struct {
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// providerSwitch is the way from one provider to the next, while routes of both are
-	// there.
+	// providerSwitch is a change from one provider to another, while routes of both
+	// exist.
 	// +optional
 	ProviderSwitch *ProviderSwitch `json:"providerSwitch,omitempty"`
 
@@ -1004,8 +1003,8 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
 
-	// routes of somebody else in which the policy has rules: that of
-	// spec.provider.routeRef, and earlier ones that have not got theirs back.
+	// routes are the user-managed routes in which the policy has rules: that of
+	// spec.provider.routeRef, and earlier ones whose rules are not restored yet.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -1013,7 +1012,7 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Routes []RouteStatus `json:"routes,omitempty"`
 
-	// adopted is how far the policy is with the Service that it adopts.
+	// adopted is the progress of the adoption of a Service.
 	// +optional
 	Adopted *AdoptedService `json:"adopted,omitempty"`
 
@@ -1031,17 +1030,17 @@ const (
 	ConditionProgrammed   = "Programmed"
 	ConditionDomainShared = "DomainShared"
 	ConditionNameConflict = "NameConflict"
-	// ConditionCanaryUnmatched says that a step asks for chosen requests, and no
-	// domain says which.
+	// ConditionCanaryUnmatched: a step asks for chosen requests, and no domain chooses
+	// any.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
-	// ConditionSettingsNotApplied says that a setting of the specification has no field
-	// in what the API server knows of the routes.
+	// ConditionSettingsNotApplied: a setting of the specification has no field in the
+	// routes as the API server knows them.
 	ConditionSettingsNotApplied = "SettingsNotApplied"
-	// ConditionServiceAdopted says that the Service which the policy adopts follows
-	// the active release.
+	// ConditionServiceAdopted: the Service that the policy adopts follows the active
+	// release.
 	ConditionServiceAdopted = "ServiceAdopted"
-	// ConditionProviderSwitching says that routes of a provider which the policy has left
-	// still serve, and what they wait for.
+	// ConditionProviderSwitching: routes of a previous provider still serve. The message
+	// names what they wait for.
 	ConditionProviderSwitching = "ProviderSwitching"
 )
 
@@ -1052,7 +1051,7 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=networkpolicies,shortName=hnp,categories=hlnr
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold lower-case letters, digits and '-' only, and have at most 40 characters, because Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lower-case letters, digits and '-', and have at most 40 characters, because Services are named after it"
 // +kubebuilder:printcolumn:name="Microservice",type=string,JSONPath=`.status.microservice`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Domains",type=string,JSONPath=`.status.summary.domains`
@@ -1067,11 +1066,11 @@ type NetworkPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how releases are reached.
+	// spec describes how clients reach releases.
 	// +required
 	Spec NetworkPolicySpec `json:"spec"`
 
-	// status says what is routed, and whether it is true.
+	// status is what is routed, and whether gateways have it programmed.
 	// +optional
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }

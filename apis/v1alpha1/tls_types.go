@@ -7,34 +7,34 @@ type TLSMode string
 // The modes, each named after a kind. The first two go with spec.provider.gateway, the
 // others with spec.provider.ingress and spec.provider.apisix.
 const (
-	// TLSGateway: an HTTPS listener of the Gateway, with the certificate of whoever owns
-	// the Gateway. Nothing is written.
+	// TLSGateway: an HTTPS listener of the Gateway, with the certificate of the
+	// Gateway's owner. Nothing is written.
 	TLSGateway TLSMode = "Gateway"
-	// TLSListenerSet: a ListenerSet of the policy's own, one for each host, which the
+	// TLSListenerSet: a ListenerSet that the policy creates for each host, and that the
 	// Gateway must allow.
 	TLSListenerSet TLSMode = "ListenerSet"
 	// TLSIngress: spec.tls of the Ingress.
 	TLSIngress TLSMode = "Ingress"
-	// TLSApisix: an ApisixTls of the policy's own.
+	// TLSApisix: an ApisixTls that the policy creates.
 	TLSApisix TLSMode = "ApisixTls"
 )
 
-// DomainTLS asks that a domain is served by TLS.
+// DomainTLS requests that a domain is served with TLS.
 // +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || has(self.secretName)",message="spec.domains[].tls.issuerRef needs secretName: the Secret into which the certificate is put"
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: mode Gateway takes neither secretName nor issuerRef: the certificate is that of the Gateway's listener; use mode ListenerSet for one of your own"
-// +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port goes with mode ListenerSet: the others have the ports of what serves them"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: mode Gateway takes neither secretName nor issuerRef: the certificate is that of the Gateway's listener; use mode ListenerSet for your own certificate"
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed with mode ListenerSet only: the other modes use the ports of what serves them"
 type DomainTLS struct {
 	// mode is the kind of the object in which TLS ends: Gateway or ListenerSet with
 	// spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with
-	// spec.provider.apisix. Default: Gateway, Ingress and ApisixTls.
+	// spec.provider.apisix. Defaults to Gateway, Ingress or ApisixTls, by the provider.
 	// +optional
 	Mode TLSMode `json:"mode,omitempty"`
 
 	// secretName is the Secret of type kubernetes.io/tls, in the policy's namespace, with
 	// the certificate: a name, or a template of one with the fields
 	// {{.ReleaseGroupName}}, {{.FullName}}, {{.Name}}, {{.Microservice}} and
-	// {{.Namespace}}. It is needed for all modes but Gateway. Nobody reads it here: the
-	// gateway does. Domains may share one.
+	// {{.Namespace}}. It is required for all modes but Gateway. The controller does not read
+	// it: the gateway does. Domains may share one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -43,12 +43,11 @@ type DomainTLS struct {
 	SecretName string `json:"secretName,omitempty"`
 
 	// issuerRef asks cert-manager for the certificate: a Certificate named as the Secret
-	// is written for all hosts that share it. Absent: the Secret is somebody else's
-	// business.
+	// is written for all hosts that share it. Without it you provide the Secret.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 
-	// port of the listener in a ListenerSet. Default: 443.
+	// port of the listener in a ListenerSet. Defaults to 443.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -64,14 +63,14 @@ type IssuerReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// kind of the issuer: Issuer, of the policy's namespace, or ClusterIssuer; another
-	// one with the group of its API. Default: Issuer.
+	// kind of the issuer: Issuer, in the policy's namespace, or ClusterIssuer; another
+	// kind with the group of its API. Defaults to Issuer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][A-Za-z0-9]*$")`,message="kind is one word in CamelCase, such as ClusterIssuer"
 	Kind string `json:"kind,omitempty"`
 
-	// group of the issuer's API. Default: cert-manager.io.
+	// group of the issuer's API. Defaults to cert-manager.io.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

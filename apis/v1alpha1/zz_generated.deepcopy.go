@@ -1137,8 +1137,8 @@ func (in *GroupTraffic) DeepCopyInto(out *GroupTraffic) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
-	if in.Masked != nil {
-		in, out := &in.Masked, &out.Masked
+	if in.Withheld != nil {
+		in, out := &in.Withheld, &out.Withheld
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}

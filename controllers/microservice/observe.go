@@ -273,7 +273,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {
 		p := release.Policy{Name: list.Items[i].Name}
 		for _, g := range list.Items[i].Status.Groups {
 			report := release.Report{
-				Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned,
+				Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Withheld, Pinned: g.Pinned,
 				Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message,
 			}
 			if g.ConfirmedTime != nil {

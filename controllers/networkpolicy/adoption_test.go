@@ -74,7 +74,7 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	status := p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted)).Status
 	want(t, "release", status.Adopted.Release, "a")
 	want(t, "selector", p.selector()[v1alpha1.LabelRelease], "a")
-	want(t, "former selector", p.selector()["app"], "")
+	want(t, "previous selector", p.selector()["app"], "")
 	var s corev1.Service
 	p.get("web", &s)
 	want(t, "label of the user", s.Labels["team"], "shop")
@@ -84,9 +84,9 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	p.eventually("shop", "programmed", has("Ready", "Programmed"))
 	p.quiet()
 
-	// It follows a promotion, and the former release is named until it has moved.
+	// It follows a promotion, and the previous release is named until it has moved.
 	p.pod("b")
-	p.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.eventually("shop", "confirmed", confirmed("1-x", 2, "b"))
 	want(t, "selector after the promotion", p.selector()[v1alpha1.LabelRelease], "b")
 
@@ -107,18 +107,18 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 	p.policy("shop", "{{.ReleaseGroupName}}.keep.example.com", adopting(v1alpha1.DeletionRestore))
 	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 
-	// The former pods are gone: the Service stays where something answers.
+	// The previous pods are gone: the Service stays where something answers.
 	if err := server.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 	p.remove("shop")
 	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
-	want(t, "selector while there are no former pods", p.selector()[v1alpha1.LabelRelease], "a")
+	want(t, "selector while there are no previous pods", p.selector()[v1alpha1.LabelRelease], "a")
 
 	var policy v1alpha1.NetworkPolicy
 	p.get("shop", &policy)
-	late := &Reconciler{Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) }}
-	if _, err := late.leave(t.Context(), &policy); err != nil {
+	late := &Reconciler{Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) }}
+	if _, err := late.finalize(t.Context(), &policy); err != nil {
 		t.Fatal(err)
 	}
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
@@ -145,8 +145,8 @@ func TestServerOrphansWhatServes(t *testing.T) {
 	want(t, "owners of the route", len(routes.Items[0].OwnerReferences), 0)
 }
 
-// What is left behind in the middle of a canary leads to the active release alone:
-// nobody takes a share of a canary back any more.
+// What remains in the middle of a canary routes to the active release alone:
+// no one takes a share of a canary back any more.
 func TestServerOrphansTheActiveRelease(t *testing.T) {
 	orphan := func(h *v1alpha1.NetworkPolicy) { h.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }
 	for name, tc := range map[string]struct {
@@ -181,11 +181,11 @@ func TestServerOrphansTheActiveRelease(t *testing.T) {
 			p.pod("b")
 			tc.make(p)
 			p.eventually("shop", "programmed", confirmed("1-x", 1, "a"))
-			p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 			p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 			p.remove("shop")
 			p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-			want(t, "what is left", tc.carries(p), "shop/a=100")
+			want(t, "what remains", tc.carries(p), "shop/a=100")
 		})
 	}
 }
@@ -257,11 +257,11 @@ func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 }
 
-// A Service that four pods carry is not led back to the first that is ready.
+// A Service that four pods carry is not routed back to the first that is ready.
 func TestServerRestoresToAsManyPods(t *testing.T) {
 	p := newPlace(t)
 	p.create(webService())
-	former := []*corev1.Pod{p.oldPod()}
+	previous := []*corev1.Pod{p.oldPod()}
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	for range 4 {
 		p.pod("a")
@@ -278,12 +278,12 @@ func TestServerRestoresToAsManyPods(t *testing.T) {
 	for range 3 {
 		pod := p.oldPod()
 		ready(pod, corev1.ConditionFalse)
-		former = append(former, pod)
+		previous = append(previous, pod)
 	}
 	p.remove("shop")
 	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
 	want(t, "selector with one of four", p.selector()[v1alpha1.LabelRelease], "a")
-	for _, pod := range former[1:] {
+	for _, pod := range previous[1:] {
 		ready(pod, corev1.ConditionTrue)
 	}
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})

@@ -45,7 +45,7 @@ func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffi
 	return w.applied, w.deletions(ctx)
 }
 
-// writing is one decision on its way to the API server.
+// writing is one decision moving to the API server.
 type writing struct {
 	*Reconciler
 	observed *traffic.Observed
@@ -109,7 +109,7 @@ func (w *writing) services(ctx context.Context) {
 // routes writes the routes. Of one that cannot be written as decided the weights are.
 func (w *writing) routes(ctx context.Context) error {
 	f, out := w.observed, w.decision
-	for _, route := range slices.Concat(out.Routes, out.Former) {
+	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func classify(err error, o client.Object) *status.Error {
 	return status.Classify(err)
 }
 
-// takenAway says whether an error is that the definition of a kind is gone, or about to go.
+// takenAway reports whether an error is that the definition of a kind is gone, or about to go.
 func takenAway(err error) bool {
 	switch {
 	case apierrors.IsNotFound(err): // Not of an object or a namespace, but of the address.
@@ -230,12 +230,12 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 	return nil
 }
 
-// carryOut decides, writes and reports, and says when to look again without being woken,
+// carryOut decides, writes and reports, and reports when to polls again without being woken,
 // with an error too.
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
-	if now, more := traffic.Foretell(f, out); more {
-		return 0, r.save(ctx, f.Policy, now) // The event of our own write brings the next pass.
+	if now, more := traffic.Reserve(f, out); more {
+		return 0, r.save(ctx, f.Policy, now) // The event of our own write brings the next reconcile.
 	}
 	w, failed := r.write(ctx, f, out)
 	now, wake := traffic.Status(f, out, w)
@@ -267,28 +267,28 @@ func (r *Reconciler) again(f *traffic.Observed, out *traffic.Decision, w traffic
 		earlier(r.kinds.every)
 	}
 	if f.Owned != nil {
-		earlier(f.Owned.Until.Sub(f.Now)) // No watch tells of the labels of namespaces.
+		earlier(f.Owned.Until.Sub(f.Now)) // No watch reports the labels of namespaces.
 	}
 	if a := out.Adoption; a != nil && (a.Reason == traffic.ReasonAdoptedMissing || a.Reason == traffic.ReasonAdoptedUnsuitable) {
-		earlier(lookAgain) // No watch knows of a Service that is not marked.
+		earlier(pollInterval) // No watch knows of a Service that is not marked.
 	}
 	return wake
 }
 
-// setBackError says who sets a route back, as far as the server knows.
-func setBackError(read *unstructured.Unstructured, after time.Duration) *status.Error {
-	who, at := "somebody else", metav1.Time{}
+// revertedError reports who sets a route back, as far as the server knows.
+func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
+	who, at := "another user", metav1.Time{}
 	for _, m := range read.GetManagedFields() {
 		if m.Manager != fieldOwner && m.Subresource == "" && m.Time != nil && at.Before(m.Time) {
 			who, at = fmt.Sprintf("field manager %q", m.Manager), *m.Time
 		}
 	}
 	return status.NewWaiting(providers.ReasonRuleConflict, after, fmt.Errorf(
-		"spec.provider.routeRef: %s sets the rules of %s back each time that they are led: let it leave backendRefs and annotations of the route alone, or name a rule that nobody else leads", who, traffic.ObjectName(read)))
+		"spec.provider.routeRef: %s reverts the rules of %s each time that they are written: let it ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
 }
 
-// patchUser makes a route of somebody else what it is to be: only what differs is
-// written, and only onto the state that was read. It says whether anything was.
+// patchUser makes a route of another user what it is to be: only what differs is
+// written, and only onto the state that was read. It reports whether anything was.
 func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Unstructured) (bool, error) {
 	patch := gatewayapi.Patch(read, next)
 	if patch == nil {
@@ -305,34 +305,34 @@ func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Uns
 }
 
 // putUser writes the rules of a decided route, or gives them back where next is nil. Where
-// somebody sets the same back again and again it waits longer each time.
+// a user sets the same back again and again it waits longer each time.
 func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name string, next client.Object) (bool, error) {
 	read := f.Live[name].Objects[0].(*unstructured.Unstructured)
 	if next == nil {
-		return r.giveBack(ctx, f, read)
+		return r.restoreRules(ctx, f, read)
 	}
 	to := next.(*unstructured.Unstructured)
-	route, wanted := client.ObjectKeyFromObject(f.Policy).String()+" "+name, gatewayapi.Led(to, f.Policy.Name, f.Scene.Releases)
-	if wait := r.setBacks.wait(route, wanted, f.Now); wait > 0 && gatewayapi.Patch(read, to) != nil {
-		return false, setBackError(read, wait)
+	route, wanted := client.ObjectKeyFromObject(f.Policy).String()+" "+name, gatewayapi.Managed(to, f.Policy.Name, f.Scene.Releases)
+	if wait := r.reverts.wait(route, wanted, f.Now); wait > 0 && gatewayapi.Patch(read, to) != nil {
+		return false, revertedError(read, wait)
 	}
 	wrote, err := r.patchUser(ctx, read, to)
 	if wrote && err == nil {
-		r.setBacks.note(route, wanted, f.Now)
+		r.reverts.note(route, wanted, f.Now)
 	}
 	return wrote, err
 }
 
-// giveBack gives a route its rules back as they were.
-func (r *Reconciler) giveBack(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
-	next, missing := gatewayapi.GiveBack(read, f.Policy.Name, f.Scene.Releases)
+// restoreRules gives a route its rules back as they were.
+func (r *Reconciler) restoreRules(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
+	next, missing := gatewayapi.Restore(read, f.Policy.Name, f.Scene.Releases)
 	wrote, err := r.patchUser(ctx, read, next)
 	if !wrote || err != nil {
 		return wrote, err
 	}
-	r.Events.Normal(f.Policy, "RouteGivenBack", "Route", fmt.Sprintf("the rules of %s have their former backendRefs", traffic.ObjectName(read)))
+	r.Events.Normal(f.Policy, "RouteRestored", "Route", fmt.Sprintf("the rules of %s have their previous backendRefs", traffic.ObjectName(read)))
 	if len(missing) > 0 {
-		r.Events.Warning(f.Policy, "RuleNotGivenBack", "Route", fmt.Sprintf("%s has no rules %q any more: see that no other one leads to Services of networkpolicies.hlnr.io %q, which go", traffic.ObjectName(read), missing, f.Policy.Name))
+		r.Events.Warning(f.Policy, "RuleNotRestored", "Route", fmt.Sprintf("%s has no rules %q any more: see that no other one routes to Services of networkpolicies.hlnr.io %q, which go", traffic.ObjectName(read), missing, f.Policy.Name))
 	}
 	return true, nil
 }

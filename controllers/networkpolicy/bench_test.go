@@ -48,7 +48,7 @@ type fleet struct {
 
 const fleetNamespace = "shops"
 
-// newFleet has n policies with five domains each, routed and at rest.
+// newFleet has n policies with five domains each, routed and stable.
 func newFleet(t testing.TB, n int) *fleet {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
@@ -62,7 +62,7 @@ func newFleet(t testing.TB, n int) *fleet {
 		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind}, meta.RESTScopeNamespace)
 	}
 	known, _ := watched(mapper, time.Hour)
-	known.look(traffic.AllKinds())
+	known.discover(traffic.AllKinds())
 	f.reconciler = &Reconciler{Client: f, Live: f, Writer: fleetWriter{f}, Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }, kinds: known}
 	f.put(openGateway())
 	for i := range n {
@@ -74,14 +74,14 @@ func newFleet(t testing.TB, n int) *fleet {
 			policy.Spec.Domains = append(policy.Spec.Domains, v1alpha1.Domain{Domain: fmt.Sprintf("d%d.%s.example.com", j, name)})
 		}
 		f.put(policy)
-		f.ledger(i, 1, 10)
+		f.rollout(i, 1, 10)
 	}
 	f.run()
 	return f
 }
 
-// ledger gives the canary of the i-th Microservice a weight.
-func (f *fleet) ledger(i int, revision int64, weight int) {
+// rollout gives the canary of the i-th Microservice a weight.
+func (f *fleet) rollout(i int, revision int64, weight int) {
 	name := fmt.Sprintf("shop-%03d", i)
 	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("ledger-" + name)}}
 	m.Status.Sequence = revision
@@ -271,7 +271,7 @@ func (s fleetStatus) Apply(context.Context, runtime.ApplyConfiguration, ...clien
 	panic("no pass applies a status")
 }
 
-// Patch writes the status of a policy, whose event goes where its watches lead it.
+// Patch writes the status of a policy, whose event goes where its watches route it.
 func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 	s.writes++
 	_, key := s.key(o, o.GetNamespace(), o.GetName())
@@ -287,8 +287,8 @@ func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch,
 	return nil
 }
 
-// BenchmarkStep is a canary step of one Microservice among many, from the ledger until the
-// policy has confirmed it: the passes that it brings, what they ask of the cache and how
+// BenchmarkStep is a canary step of one Microservice among many, from the rollout state until the
+// policy has confirmed it: the reconciles that it brings, what they ask of the cache and how
 // many objects are looked at for that, and what is written. Nothing of it grows with the
 // number of policies and domains.
 func BenchmarkStep(b *testing.B) {
@@ -301,7 +301,7 @@ func BenchmarkStep(b *testing.B) {
 				if i%n == 0 {
 					revision++
 				}
-				f.ledger(i%n, revision, 10+int(revision%2)*10)
+				f.rollout(i%n, revision, 10+int(revision%2)*10)
 				f.run()
 			}
 			for unit, count := range map[string]int{"passes/step": f.passes, "reads/step": f.reads, "objects-seen/step": f.seen, "writes/step": f.writes} {
@@ -316,7 +316,7 @@ func TestCostGrowsWithWhatChanges(t *testing.T) {
 	cost := func(n int) string {
 		f := newFleet(t, n)
 		f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
-		f.ledger(0, 2, 20)
+		f.rollout(0, 2, 20)
 		f.run()
 		key := client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}
 		var policy v1alpha1.NetworkPolicy

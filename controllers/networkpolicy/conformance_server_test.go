@@ -38,7 +38,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	})
 	now := p.eventually("shop", "without UDPRoute", has("Accepted", traffic.ReasonGatewayAPIMissing))
 	want(t, "reason", now.Status.Listeners[0].Reason, traffic.ReasonGatewayAPIMissing)
-	p.eventually("shop", "the domain beside it", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.Domains[0].Programmed })
+	p.eventually("shop", "the domain next to it", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.Domains[0].Programmed })
 
 	p.policy("other", p.namespace+".apisix.example.com", func(h *v1alpha1.NetworkPolicy) {
 		h.Spec.Provider = &v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{}}
@@ -130,7 +130,7 @@ func (s *onServer) confirmed(slug string, revision int64, references ...string) 
 	})
 }
 
-// observed is the server as a pass sees it.
+// observed is the server as a reconcile sees it.
 func (s *onServer) observed() *traffic.Observed {
 	s.t.Helper()
 	r := &Reconciler{Client: indexed(), Live: server, Now: time.Now, kinds: allKnown()}

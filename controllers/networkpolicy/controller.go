@@ -72,25 +72,25 @@ import (
 
 // Options of the controller. The zero value has defaults.
 type Options struct {
-	// Concurrency is the number of policies that are looked at at a time. Default: 2.
+	// Concurrency is the number of policies that are looked at at a time. Defaults to 2.
 	Concurrency int
-	// Namespace of the manager, in which the list of domains is looked for. Default:
+	// Namespace of the manager, in which the list of domains is looked for. Defaults to
 	// none is looked for, and every namespace may have every host.
 	Namespace string
-	// Namespaces that the manager watches. Default: all.
+	// Namespaces that the manager watches. Defaults to all.
 	Namespaces []string
-	// Now is the clock. Default: time.Now.
+	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Outbound says which addresses of Gateways may be probed; nil: what is not refused
+	// Outbound reports which addresses of Gateways may be probed; nil: what is not refused
 	// by default.
 	Outbound *outbound.Policy
-	// UserAgent of probes. Default: heighliner.
+	// UserAgent of probes. Defaults to heighliner.
 	UserAgent string
-	// Metrics to register with. Default: those that the manager serves.
+	// Metrics to register with. Defaults to those that the manager serves.
 	Metrics prometheus.Registerer
 
-	// lookAgain is when to look for what no watch tells of. Default: lookAgain.
-	lookAgain time.Duration
+	// pollInterval is when to look for what no watch reports. Defaults to lookAgain.
+	pollInterval time.Duration
 }
 
 // SetupWithManager registers the controller. Where the API server does not know a kind
@@ -134,7 +134,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		WatchesRawSource(&r.wakes).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})
 	if opts.Namespace != "" {
-		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.lookAgain, lookAgain)); err != nil {
+		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.pollInterval, pollInterval)); err != nil {
 			return err
 		}
 		b = b.WatchesRawSource(source.Kind(r.list.cache, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.byList)))
@@ -149,14 +149,14 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
 	users.watch = func(gvk schema.GroupVersionKind) error { return r.watchUsers(c, gvk) }
-	r.kinds = &kinds{every: cmp.Or(opts.lookAgain, lookAgain), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
+	r.kinds = &kinds{every: cmp.Or(opts.pollInterval, pollInterval), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
 		return r.watchKind(mgr, c, opts.Namespaces, gvk, written)
 	}}
-	r.kinds.look(traffic.AllKinds())
+	r.kinds.discover(traffic.AllKinds())
 	return nil
 }
 
-// Reconcile makes one pass over a policy.
+// Reconcile makes one reconcile over a policy.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.NetworkPolicy
 	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil {
@@ -166,13 +166,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
 	}
 	if policy.DeletionTimestamp != nil {
-		return r.leave(ctx, &policy)
+		return r.finalize(ctx, &policy)
 	}
-	if changed, err := r.holdBack(ctx, &policy); err != nil || changed {
-		return status.Again(ctx, err) // The event of our own write brings the next pass.
+	if changed, err := r.ensureFinalizer(ctx, &policy); err != nil || changed {
+		return status.Again(ctx, err) // The event of our own write brings the next reconcile.
 	}
 	if r.journal.Behind(&policy) {
-		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next pass.
+		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next reconcile.
 	}
 	if unread := r.unread(&policy); unread != nil {
 		if err := r.save(ctx, &policy, blind(&policy, unread)); err != nil {
@@ -185,7 +185,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	wake, failed := r.carryOut(ctx, f)
-	if givesBack(f) {
+	if restoresService(f) {
 		left, err := r.restore(ctx, f)
 		wake, failed = cmp.Or(min(wake, left), wake, left), errors.Join(failed, err)
 	}

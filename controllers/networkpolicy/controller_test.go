@@ -43,16 +43,16 @@ func TestServerRollout(t *testing.T) {
 	unnamed := p.watchServices()
 
 	b := p.pod("b")
-	p.ledger(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.rollout(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
 	before := len(requests.in(p.namespace))
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 	p.quiet()
 	// The route, the report that the canary is named, the report that it is accepted.
 	p.atMost(before, 3)
 	before = len(requests.in(p.namespace))
-	p.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "second step", confirmed("1-x", 3, "a", "b"))
 	p.quiet()
 	// A step costs a route and a status (and their ledger, which others write).
@@ -61,9 +61,9 @@ func TestServerRollout(t *testing.T) {
 	if got := p.route().Annotations[v1alpha1.AnnotationRevision]; got != "1-x=3" {
 		t.Errorf("stamp of the route: %q", got)
 	}
-	p.ledger(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.rollout(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
-	p.ledger(group("1-x", 4, "b 1.1.0 active 100"))
+	p.rollout(group("1-x", 4, "b 1.1.0 active 100"))
 	p.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: resources.ReleaseServiceName("shop", "shop", "a")}})
 	unnamed()
 
@@ -72,7 +72,7 @@ func TestServerRollout(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("shop", "lost pod", func(p *v1alpha1.NetworkPolicy) bool {
-		return slices.Equal(traffic.Find(p.Status.Groups, "1-x").Masked, []string{"b"})
+		return slices.Equal(traffic.Find(p.Status.Groups, "1-x").Withheld, []string{"b"})
 	})
 	if n := len(p.route().Spec.Rules[0].BackendRefs); n != 1 {
 		t.Errorf("the route has %d backends", n)
@@ -189,7 +189,7 @@ func TestServerDomainConflictAcrossNamespaces(t *testing.T) {
 	}
 	first.policy("shop", host)
 	first.eventually("shop", "older", has("Ready", "Programmed"))
-	time.Sleep(1100 * time.Millisecond) // Ages are told apart by the second.
+	time.Sleep(1100 * time.Millisecond) // Ages are reported apart by the second.
 	second.policy("shop", host)
 	second.eventually("shop", "younger", has("Ready", "DomainConflict"))
 	first.eventually("shop", "older", has("Ready", "Programmed"))
@@ -230,10 +230,10 @@ func TestServerLeavesWhatOthersSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.quiet()
-	p.ledger(group("1-x", 2, "a 1.0.0 active 100"))
+	p.rollout(group("1-x", 2, "a 1.0.0 active 100"))
 	p.eventually("shop", "next revision", confirmed("1-x", 2, "a"))
 	if p.route().Annotations["example.com/note"] != "mine" {
-		t.Error("the annotation of somebody else is gone")
+		t.Error("the annotation of another user is gone")
 	}
 	if err := server.Delete(t.Context(), p.route()); err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 	p.microservice(group("1-x", 1, "b 1.0.0 active 100"))
 	p.eventually("shop", "a new ledger", confirmed("1-x", 1, "b"))
 	if p.route().UID != uid {
-		t.Error("the route was made anew: its age is lost")
+		t.Error("the route was made again: its age is lost")
 	}
 }
 
@@ -275,7 +275,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	p.eventually("shop", "ready", has("Ready", "Programmed"))
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
 
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 	late := &Reconciler{
 		Client: indexed(), Live: server, Now: time.Now, kinds: allKnown(),
@@ -291,7 +291,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	}
 	f.Microservice.Status.ReleaseGroups[0] = group("1-x", 3, "b 1.1.0 canary 90", "a 1.0.0 active 10")
 
-	p.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	p.rollout(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	p.eventually("shop", "abort", confirmed("1-x", 4, "a"))
 	if _, err := late.write(t.Context(), f, traffic.Plan(f)); !apierrors.IsConflict(err) {
 		t.Errorf("the late write: %v", err)
@@ -307,7 +307,7 @@ func allKnown() *kinds {
 		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
 		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
 	}
-	if k.look(traffic.AllKinds()); k.problem(traffic.AllKinds()) != nil {
+	if k.discover(traffic.AllKinds()); k.problem(traffic.AllKinds()) != nil {
 		panic(k.problem(traffic.AllKinds()).Message)
 	}
 	return k
@@ -321,7 +321,7 @@ func TestServerRefusedRoute(t *testing.T) {
 	p.policy("shop", "refused.example.com", func(h *v1alpha1.NetworkPolicy) {
 		h.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "public", SectionName: refusedSection}}
 	})
-	// Until the gateway answers, the policy says that there is no such listener.
+	// Until the gateway answers, the policy reports that there is no such listener.
 	now := p.eventually("shop", "refusal", func(h *v1alpha1.NetworkPolicy) bool {
 		c := meta.FindStatusCondition(h.Status.Conditions, "Ready")
 		return c != nil && c.Reason == traffic.ReasonNotAccepted && !slices.ContainsFunc([]string{"spec.provider.gateway.parentRefs[0]", "infra/public", "NotAllowedByListeners", "allowedRoutes"},
@@ -355,8 +355,8 @@ func TestServerRefusedEdit(t *testing.T) {
 	p.get(live.Name, &gatewayv1.HTTPRoute{})
 }
 
-// Where the server refuses what the specification says of a route, traffic leaves a
-// release without pods all the same, and what is refused is told.
+// Where the server refuses what the specification asks for of a route, traffic leaves a
+// release without pods all the same, and what is refused is reported.
 func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -364,7 +364,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	p.policy("shop", p.namespace+".example.com")
 	p.eventually("shop", "served", has("Ready", "Programmed"))
 	b := p.pod("b")
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "split", confirmed("1-x", 2, "a", "b"))
 
 	const name, header = "no-such-header", "X-Refused"
@@ -429,7 +429,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		return nil
 	})
 	p.eventually("shop", "masked", func(h *v1alpha1.NetworkPolicy) bool {
-		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(traffic.Find(h.Status.Groups, "1-x").Masked, "b")
+		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(traffic.Find(h.Status.Groups, "1-x").Withheld, "b")
 	})
 	time.Sleep(time.Second) // The pass that its own report wakes tries what is refused once more.
 	p.quiet()

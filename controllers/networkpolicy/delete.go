@@ -23,31 +23,31 @@ import (
 )
 
 const (
-	// leaveDeadline bounds how long a policy that is deleted is held back: after it
-	// the finalizer goes, whatever is left undone.
-	leaveDeadline = 10 * time.Minute
-	// orphanDeadline bounds how long Orphan waits until what it leaves leads to active
+	// deletionDeadline bounds how long a policy that is deleted is held back: after it
+	// the finalizer goes, whatever remains undone.
+	deletionDeadline = 10 * time.Minute
+	// orphanDeadline bounds how long Orphan waits until what it leaves routes to active
 	// releases alone. It is less than what hack/uninstall.sh waits for finalizers.
 	orphanDeadline = time.Minute
-	// leaveDrain is how long gateways and kube-proxies get to see that a Service was
-	// given back, before what it led to may go.
-	leaveDrain = 5 * time.Second
-	// leaveLook is when to look again for pods, which no watch tells of here.
-	leaveLook = 2 * time.Second
+	// restoreDrain is how long gateways and kube-proxies get to see that a Service was
+	// restored back, before what it routed to may go.
+	restoreDrain = 5 * time.Second
+	// podInterval is when to polls again for pods, which no watch reports here.
+	podInterval = 2 * time.Second
 )
 
-// holdBack gives a policy the finalizer that its deletionPolicy needs, or takes it
-// off. It says whether it wrote.
-func (r *Reconciler) holdBack(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
+// ensureFinalizer gives a policy the finalizer that its deletionPolicy needs, or takes it
+// off. It reports whether it wrote.
+func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
 		len(policy.Status.Routes) > 0 // An earlier route has not got its rules back.
 	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
-// leave does what the deletionPolicy says, and lets the policy go. It never holds it
+// finalize does what the deletionPolicy asks for, and lets the policy go. It never holds it
 // for longer than leaveDeadline, and not at all in a namespace that goes as a whole.
 // Until then its routes follow the releases.
-func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
+func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
 		r.forget(client.ObjectKeyFromObject(policy))
 		return ctrl.Result{}, nil // What it owned is collected.
@@ -55,7 +55,7 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 	if r.journal.Behind(policy) {
 		return ctrl.Result{}, nil // The event of our own last report comes.
 	}
-	late := r.Now().Sub(policy.DeletionTimestamp.Time) > leaveDeadline
+	late := r.Now().Sub(policy.DeletionTimestamp.Time) > deletionDeadline
 	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)
 	if err != nil {
 		return status.Again(ctx, err)
@@ -70,7 +70,7 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 		if err != nil {
 			return status.Again(ctx, err)
 		}
-		wait, err := r.giveUp(ctx, f, late)
+		wait, err := r.reconcileDelete(ctx, f, late)
 		if err != nil {
 			return r.wakes.Again(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(policy)}, wait, err)
 		}
@@ -79,31 +79,31 @@ func (r *Reconciler) leave(ctx context.Context, policy *v1alpha1.NetworkPolicy) 
 		}
 	}
 	if late {
-		r.Events.Warning(policy, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within %s: the policy goes without", policy.Spec.DeletionPolicy, leaveDeadline))
+		r.Events.Warning(policy, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s was not carried out within %s: the policy is deleted without it", policy.Spec.DeletionPolicy, deletionDeadline))
 	}
 	_, err = apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, false)
 	return status.Again(ctx, err)
 }
 
-// giveUp carries the deletionPolicy out, and returns how long to wait before the next
-// look, with an error as well; 0 without one: it is done. Where it is late, only routes of others are given back, which
-// would lead nowhere else.
-func (r *Reconciler) giveUp(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
+// reconcileDelete carries the deletionPolicy out, and returns how long to wait before the next
+// look, with an error as well; 0 without one: it is done. Where it is late, only routes of others are restored, which
+// would route nowhere else.
+func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {
 	case late:
-		_, err := r.leaveUsers(ctx, f, true)
+		_, err := r.restoreUserRoutes(ctx, f, true)
 		return 0, err
 	case traffic.Orphans(f.Policy):
 		if wait, err := r.settle(ctx, f); err != nil || wait > 0 {
 			return wait, err
 		}
-		if wait, err := r.leaveUsers(ctx, f, false); err != nil {
+		if wait, err := r.restoreUserRoutes(ctx, f, false); err != nil {
 			return wait, err
 		}
 		return 0, r.orphan(ctx, f)
 	}
 	_, failed := r.carryOut(ctx, f)
-	wait, err := r.leaveUsers(ctx, f, false)
+	wait, err := r.restoreUserRoutes(ctx, f, false)
 	if err != nil {
 		return wait, err
 	}
@@ -115,7 +115,7 @@ func (r *Reconciler) giveUp(ctx context.Context, f *traffic.Observed, late bool)
 	return wait, err
 }
 
-// settle leads what is to stay to active releases (rule 20), and says how long to wait
+// settle routes what is to stay to active releases (rule 20), and reports how long to wait
 // before the next look; 0: it does, or there is no more time for it. Nothing is reported:
 // the planner must not take for a step that a canary has lost its traffic.
 func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
@@ -130,9 +130,9 @@ func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Dura
 	case waits == "":
 		return 0, nil
 	case r.Now().Sub(f.Policy.DeletionTimestamp.Time) < orphanDeadline:
-		return leaveLook, err
+		return podInterval, err
 	}
-	r.Events.Warning(f.Policy, "OrphanedUnconfirmed", "Delete", fmt.Sprintf("after %s what is left behind is not known to lead to active releases alone: %s", orphanDeadline, waits))
+	r.Events.Warning(f.Policy, "OrphanedUnconfirmed", "Delete", fmt.Sprintf("after %s what remains is not known to route to active releases alone: %s", orphanDeadline, waits))
 	return 0, nil
 }
 
@@ -180,49 +180,49 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 	return nil
 }
 
-// restore gives the adopted Service back once the pods that it led to are ready
+// restore gives the adopted Service back once the pods that it routed to are ready
 // again, and lets that be seen everywhere.
 func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	s := f.Adopted
 	if s == nil || !resources.Marked(s, f.Policy.Name) {
 		return r.drainLeft(f), nil
 	}
-	next, err := resources.GiveBack(s)
+	next, err := resources.Restore(s)
 	if err != nil {
 		r.Events.Warning(f.Policy, traffic.ReasonAdoptedUnsuitable, "Delete", err.Error())
-		return 0, nil // Nobody but a person can mend it: nothing waits for that.
+		return 0, nil // No one but a person can fix it: nothing waits for that.
 	}
 	ready, err := r.readyPods(ctx, f.Policy.Namespace, next.Spec.Selector)
 	if err != nil {
 		return 0, err
 	}
 	if ready < r.enough(f) {
-		return leaveLook, nil
+		return podInterval, nil
 	}
 	if err := r.patchAdopted(ctx, s, next); err != nil {
 		return 0, err
 	}
-	r.given.note(client.ObjectKeyFromObject(f.Policy), r.Now())
-	r.Events.Normal(f.Policy, "ServiceRestored", "Delete", fmt.Sprintf("Service %q leads to its former pods again", s.Name))
-	return leaveDrain, nil
+	r.restored.note(client.ObjectKeyFromObject(f.Policy), r.Now())
+	r.Events.Normal(f.Policy, "ServiceRestored", "Delete", fmt.Sprintf("Service %q routes to its previous pods again", s.Name))
+	return restoreDrain, nil
 }
 
-// drainLeft is how long callers still get to see that the Service was given back. A
+// drainLeft is how long callers still get to see that the Service was restored. A
 // manager that has just begun does not know, and gives the whole time.
 func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	if traffic.AdoptedName(f.Policy) == "" && len(traffic.UserNames(f.Policy)) == 0 {
 		return 0
 	}
 	key := client.ObjectKeyFromObject(f.Policy)
-	at := r.given.last(key)
+	at := r.restored.last(key)
 	if at.IsZero() {
-		r.given.note(key, r.Now())
-		return leaveDrain
+		r.restored.note(key, r.Now())
+		return restoreDrain
 	}
-	return max(0, leaveDrain-r.Now().Sub(at))
+	return max(0, restoreDrain-r.Now().Sub(at))
 }
 
-// enough is how many ready pods the adopted Service must have before it is led back
+// enough is how many ready pods the adopted Service must have before it is routed back
 // to them: as many as carry its traffic now, and, after half of the time that there
 // is, one.
 func (r *Reconciler) enough(f *traffic.Observed) int {
@@ -230,7 +230,7 @@ func (r *Reconciler) enough(f *traffic.Observed) int {
 	if began == nil && f.Microservice != nil {
 		began = f.Microservice.DeletionTimestamp
 	}
-	if began == nil || r.Now().Sub(began.Time) > leaveDeadline/2 {
+	if began == nil || r.Now().Sub(began.Time) > deletionDeadline/2 {
 		return 1
 	}
 	return max(1, len(f.Endpoints[f.Adopted.Name].Ready))
@@ -254,58 +254,58 @@ func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector m
 	return ready, nil
 }
 
-// givesBack says that the Microservice is being deleted, and that its Deployment of
+// restoresService reports that the Microservice is being deleted, and that its Deployment of
 // before comes back: then the adopted Service follows.
-func givesBack(f *traffic.Observed) bool {
+func restoresService(f *traffic.Observed) bool {
 	return f.Microservice != nil && f.Microservice.DeletionTimestamp != nil && f.Microservice.Spec.DeletionPolicy == v1alpha1.DeletionRestore &&
 		f.Adopted != nil && resources.Marked(f.Adopted, f.Policy.Name)
 }
 
-// leaveUsers gives all routes of others back as the deletionPolicy says, and says how
+// restoreUserRoutes gives all routes of others back as the deletionPolicy asks for, and reports how
 // long to wait before the next look. With Restore it waits, unless forced, for a ready
-// endpoint of what the rules led to before, then for the parents of the route, and then
+// endpoint of what the rules routed to before, then for the parents of the route, and then
 // for the gateways to see it.
-func (r *Reconciler) leaveUsers(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
+func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)
 	for _, name := range traffic.SortedKeys(f.Live) {
 		live := f.Live[name]
-		if !live.User || live.Leaving {
+		if !live.User || live.Deleting {
 			continue
 		}
 		read := live.Objects[0].(*unstructured.Unstructured)
 		if f.Policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
-			if _, err := r.patchUser(ctx, read, gatewayapi.Leave(read, f.Policy.Name)); client.IgnoreNotFound(err) != nil {
+			if _, err := r.patchUser(ctx, read, gatewayapi.Disown(read, f.Policy.Name)); client.IgnoreNotFound(err) != nil {
 				return 0, err
 			}
 			continue
 		}
-		if live.Led == nil {
+		if live.Managed == nil {
 			if !forced && !gatewayapi.Settled(read) {
-				wait = max(wait, leaveLook)
+				wait = max(wait, podInterval)
 			}
 			continue
 		}
 		if !forced {
-			ready, err := r.formerReady(ctx, f, read)
+			ready, err := r.previousReady(ctx, f, read)
 			if err != nil {
 				return 0, err
 			}
 			if !ready {
-				wait = max(wait, leaveLook)
+				wait = max(wait, podInterval)
 				continue
 			}
 		}
-		_, err := r.giveBack(ctx, f, read)
+		_, err := r.restoreRules(ctx, f, read)
 		if class := status.Classify(err); class != nil && class.Class == status.Terminal {
-			r.Events.Warning(f.Policy, "RuleNotGivenBack", "Delete", err.Error())
-			continue // Nobody but a person can mend it: nothing waits for that.
+			r.Events.Warning(f.Policy, "RuleNotRestored", "Delete", err.Error())
+			continue // No one but a person can fix it: nothing waits for that.
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return 0, err
 		}
-		r.given.note(key, r.Now())
-		wait = max(wait, leaveDrain)
+		r.restored.note(key, r.Now())
+		wait = max(wait, restoreDrain)
 	}
 	if f.Policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || len(traffic.UserNames(f.Policy)) == 0 {
 		return 0, nil
@@ -313,11 +313,11 @@ func (r *Reconciler) leaveUsers(ctx context.Context, f *traffic.Observed, forced
 	return max(wait, r.drainLeft(f)), nil
 }
 
-// formerReady says whether any Service that rules led to before has a ready endpoint,
-// where they led to Services at all.
-func (r *Reconciler) formerReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
-	former := gatewayapi.Former(read, f.Policy.Name)
-	for _, name := range former {
+// previousReady reports whether any Service that rules routed to before has a ready endpoint,
+// where they routed to Services at all.
+func (r *Reconciler) previousReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
+	previous := gatewayapi.Previous(read, f.Policy.Name)
+	for _, name := range previous {
 		var list discoveryv1.EndpointSliceList
 		if err := r.Live.List(ctx, &list, client.InNamespace(f.Policy.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
 			return false, fmt.Errorf("list EndpointSlices of Service %q: %w", name, err)
@@ -328,5 +328,5 @@ func (r *Reconciler) formerReady(ctx context.Context, f *traffic.Observed, read 
 			}
 		}
 	}
-	return len(former) == 0, nil
+	return len(previous) == 0, nil
 }

@@ -63,7 +63,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	return cache.New(config, opts)
 }
 
-// served finds the version in which the API server serves a kind, or the former one;
+// served finds the version in which the API server serves a kind, or the previous one;
 // none: it is "".
 func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
 	for _, version := range kind.Versions { // One by one: a mapper may not know that a later one is gone.
@@ -76,8 +76,8 @@ func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKin
 			return schema.GroupVersionKind{}, fmt.Errorf("look for %s of %s/%s: %w", kind.Kind, kind.Group, version, err)
 		}
 	}
-	if kind.Former != nil {
-		return served(mapper, *kind.Former)
+	if kind.Previous != nil {
+		return served(mapper, *kind.Previous)
 	}
 	return schema.GroupVersionKind{}, nil
 }
@@ -102,7 +102,7 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 
 // kinds knows which kinds of the providers the API server has, and starts a watch of
 // each when it has it. A kind that is missing, or that cannot be listed, is looked for
-// again while a policy needs it, so that nothing waits for a restart. It holds up nobody
+// again while a policy needs it, so that nothing waits for a restart. It holds up no one
 // who does not need it: no lock is held while the API server is asked.
 type kinds struct {
 	mapper meta.RESTMapper
@@ -128,20 +128,20 @@ type seenKind struct {
 	providers.Served
 }
 
-// look for those of the kinds that are not known yet, each at most once in half of
-// every, whether it was missing or could not be listed. Where somebody is at it, the
+// discover for those of the kinds that are not known yet, each at most once in half of
+// every, whether it was missing or could not be listed. Where a user is at it, the
 // kind is what it was before.
-func (k *kinds) look(needed []providers.Kind) {
+func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {
-		if k.turn(kind) {
+		if k.due(kind) {
 			found, err := k.find(kind)
 			k.note(kind, found, err)
 		}
 	}
 }
 
-// turn says whether it is time to look for a kind.
-func (k *kinds) turn(kind providers.Kind) bool {
+// due reports whether it is time to look for a kind.
+func (k *kinds) due(kind providers.Kind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.seen[kind.Kind]; ok || time.Now().Before(k.next[kind.Kind]) {
@@ -198,7 +198,7 @@ func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	for _, kind := range rests {
 		if err := k.unread[kind.Kind]; err != nil {
 			return &providers.Problem{Reason: reasonMissing(kind.Group), Message: fmt.Sprintf(
-				"%ss of %s cannot be read: %v: give the manager the right to list and watch them, or mend what the message names; what is live stays as it is until then", kind.Kind, kind.Group, err)}
+				"%ss of %s cannot be read: %v: give the manager the right to list and watch them, or fix what the message names; what is live stays as it is until then", kind.Kind, kind.Group, err)}
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func reasonMissing(group string) string {
 	return providers.ReasonProviderAPIMissing
 }
 
-// lacks says whether one of the kinds is not known yet.
+// lacks reports whether one of the kinds is not known yet.
 func (k *kinds) lacks(needed []providers.Kind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -71,7 +71,7 @@ func (a *alone) manage(user string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := SetupWithManager(mgr, Options{Metrics: prometheus.NewRegistry(), lookAgain: 2 * time.Second}); err != nil {
+	if err := SetupWithManager(mgr, Options{Metrics: prometheus.NewRegistry(), pollInterval: 2 * time.Second}); err != nil {
 		a.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(a.t.Context())
@@ -85,7 +85,7 @@ func (a *alone) manage(user string) {
 	})
 }
 
-// policy of a namespace, and what waits until it is as said.
+// policy of a namespace, and what waits until it is as specified.
 func (a *alone) policy(namespace, name string, change ...func(*v1alpha1.NetworkPolicy)) client.ObjectKey {
 	a.t.Helper()
 	p := newWorld(a.t).policy.DeepCopy()
@@ -142,8 +142,8 @@ func definition(t *testing.T, module func() (string, error), file string, conver
 
 const storedVersion = "v1alpha9"
 
-// A kind that the API server has and does not list keeps nobody waiting who does not need
-// it. Who does is told why, and goes on once it can be listed: Certificates, which are
+// A kind that the API server has and does not list keeps no one waiting who does not need
+// it. Who does is reported why, and goes on once it can be listed: Certificates, which are
 // there before the manager, which has no right to them either, and ApisixRoutes, which
 // come later. A definition that is taken away meanwhile is that of a kind that is missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {
@@ -195,7 +195,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		t.Helper()
 		a.eventually(a.policy(namespace, name), has("Accepted", v1alpha1.ConditionAccepted))
 	}
-	told := func(text string) func(*v1alpha1.NetworkPolicy) bool {
+	note := func(text string) func(*v1alpha1.NetworkPolicy) bool {
 		return func(p *v1alpha1.NetworkPolicy) bool {
 			c := meta.FindStatusCondition(p.Status.Conditions, "Accepted")
 			return c != nil && c.Reason == providers.ReasonProviderAPIMissing && strings.Contains(c.Message, text)
@@ -209,13 +209,13 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		p.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx"}}
 		p.Spec.Domains[0].TLS = &v1alpha1.DomainTLS{SecretName: "tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}}
 	})
-	a.eventually(encrypts, told("forbidden"))
+	a.eventually(encrypts, note("forbidden"))
 	calm("first")
 	rights.Rules[0].APIGroups = append(rights.Rules[0].APIGroups, "cert-manager.io")
 	if err := a.Client.Update(ctx, rights); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(encrypts, told("conversion webhook"))
+	a.eventually(encrypts, note("conversion webhook"))
 	calm("second")
 
 	install(definition(t, apiserver.APISIX, "ApisixRoute.yaml", away), map[string]any{"http": []any{map[string]any{
@@ -224,7 +224,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 	routes := a.policy(namespace, "routes", func(p *v1alpha1.NetworkPolicy) {
 		p.Spec.Provider = &v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{}}
 	})
-	a.eventually(routes, told("conversion webhook"))
+	a.eventually(routes, note("conversion webhook"))
 	calm("third")
 
 	convert("certificates.cert-manager.io")
@@ -290,7 +290,7 @@ func takesAway(a *alone, namespace string) {
 		return nil
 	})
 	crd.ResourceVersion, crd.UID, crd.Status = "", "", apiextensionsv1.CustomResourceDefinitionStatus{}
-	time.Sleep(2500 * time.Millisecond) // Not for luck: a pass without the kind goes by.
+	time.Sleep(2500 * time.Millisecond) // Not for luck: a reconcile without the kind goes by.
 	a.eventually(shop, has("Accepted", traffic.ReasonGatewayAPIMissing))
 	if err := a.Client.Create(ctx, &crd); err != nil {
 		t.Fatal(err)

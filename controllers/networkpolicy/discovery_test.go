@@ -54,7 +54,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	}
 	k, started := watched(mapper, time.Nanosecond)
 	for range 2 { // A second look starts nothing twice.
-		k.look(traffic.AllKinds())
+		k.discover(traffic.AllKinds())
 	}
 	if diff := cmp.Diff([]string{"v1 Gateway (read)", "v1 HTTPRoute", "v1alpha2 TCPRoute"}, *started); diff != "" {
 		t.Error(diff)
@@ -63,7 +63,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	want(t, "UDPRoute is missing", k.lacks(udp), true)
 	mapper.Add(gatewayGVK("v1", "UDPRoute"), meta.RESTScopeNamespace)
 	time.Sleep(time.Microsecond) // Not for luck: half of every must be over.
-	k.look(udp)
+	k.discover(udp)
 	want(t, "UDPRoute is missing once it is installed", k.lacks(udp), false)
 	want(t, "the last watch", (*started)[len(*started)-1], "v1 UDPRoute")
 }
@@ -73,7 +73,7 @@ func TestAKindIsNotLookedForAtEachPass(t *testing.T) {
 	k, started := watched(mapper, time.Hour)
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
 	for range 2 {
-		k.look(gateways)
+		k.discover(gateways)
 		mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
 	}
 	want(t, "watches", len(*started), 0)
@@ -101,7 +101,7 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 			start, tries := k.watch, 0
 			k.watch = func(schema.GroupVersionKind, bool) error { tries++; return tc.err }
 			for range 2 {
-				k.look(tc.kinds)
+				k.discover(tc.kinds)
 			}
 			want(t, "tries", tries, 1)
 			want(t, "missing", k.lacks(tc.kinds), true)
@@ -113,15 +113,15 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 			}
 			k.watch, k.every = start, time.Nanosecond
 			k.next = map[string]time.Time{} // Its time has come.
-			k.look(tc.kinds)
+			k.discover(tc.kinds)
 			want(t, "watches", len(*started), 1)
-			want(t, "told afterwards", k.problem(tc.kinds) != nil, false)
+			want(t, "reported afterwards", k.problem(tc.kinds) != nil, false)
 		})
 	}
 }
 
-// While one pass waits for a kind, others go on without it.
-func TestALookHoldsUpNobody(t *testing.T) {
+// While one reconcile waits for a kind, others go on without it.
+func TestDiscoveryBlocksNoOne(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
 	k, _ := watched(mapper, time.Hour)
@@ -129,9 +129,9 @@ func TestALookHoldsUpNobody(t *testing.T) {
 	k.watch = func(schema.GroupVersionKind, bool) error { close(begun); <-goOn; return nil }
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
 	done := make(chan struct{})
-	go func() { k.look(gateways); close(done) }()
+	go func() { k.discover(gateways); close(done) }()
 	<-begun
-	k.look(gateways)
+	k.discover(gateways)
 	want(t, "known meanwhile", len(k.known()), 0)
 	want(t, "missing meanwhile", k.lacks(gateways), true)
 	close(goOn)
@@ -162,11 +162,11 @@ func TestKindsThatAPolicyRestsOn(t *testing.T) {
 			onIngress(p)
 			p.Status.Provider = "apisix"
 		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
-		"what a former provider wrote": {func(p *v1alpha1.NetworkPolicy) {
+		"what a previous provider wrote": {func(p *v1alpha1.NetworkPolicy) {
 			onIngress(p)
 			p.Status.Provider, p.Status.ProviderSwitch = "ingress", &v1alpha1.ProviderSwitch{From: []string{"apisix"}}
 		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
-		"the route of somebody else": {func(p *v1alpha1.NetworkPolicy) {
+		"the route of another user": {func(p *v1alpha1.NetworkPolicy) {
 			onIngress(p)
 			p.Status.Routes = []v1alpha1.RouteStatus{{Kind: "GRPCRoute", Name: "theirs"}}
 		}, []string{"Ingress", "GRPCRoute"}},
@@ -278,7 +278,7 @@ func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) e
 }
 
 // What the cache remembers of a kind that the server has lost is no route.
-func TestFormerKindIsReadFromTheServer(t *testing.T) {
+func TestPreviousKindIsReadFromTheServer(t *testing.T) {
 	f := newFleet(t, 1)
 	var policy v1alpha1.NetworkPolicy
 	if err := f.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}, &policy); err != nil {
@@ -298,7 +298,7 @@ func TestFormerKindIsReadFromTheServer(t *testing.T) {
 			if err := f.reconciler.readRoutes(t.Context(), facts); err != nil {
 				t.Fatal(err)
 			}
-			want(t, "former route", facts.Live["left"] != nil, tc.want)
+			want(t, "previous route", facts.Live["left"] != nil, tc.want)
 		})
 	}
 }

@@ -24,7 +24,7 @@ type domainList struct {
 	// cache holds nothing but the list: that of the manager may lack its namespace,
 	// and the content of ConfigMaps.
 	cache cache.Cache
-	// age is how long labels of a namespace count: no watch tells of them.
+	// age is how long labels of a namespace count: no watch reports them.
 	age time.Duration
 
 	mu      sync.Mutex

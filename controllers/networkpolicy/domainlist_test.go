@@ -35,7 +35,7 @@ func (p *place) list(data map[string]string) {
 	}
 }
 
-// hosts says that exactly these are programmed, and that no route has another.
+// hosts reports that exactly these are programmed, and that no route has another.
 func (p *place) hosts(name, what string, hosts ...string) *v1alpha1.NetworkPolicy {
 	p.t.Helper()
 	return p.eventually(name, what, func(policy *v1alpha1.NetworkPolicy) bool {
@@ -84,13 +84,13 @@ func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
 	})
 	p.hosts("shop", "without a list", "1-x"+domain, "shop.example.net")
 
-	given := map[string]string{p.namespace: "*" + domain, "site": "www" + domain}
-	p.list(given)
+	restored := map[string]string{p.namespace: "*" + domain, "site": "www" + domain}
+	p.list(restored)
 	policy := p.hosts("shop", "a host that the list does not give goes", "1-x"+domain)
 	want(t, "reason", reasonOf(policy, "shop.example.net"), traffic.ReasonDomainNotAllowed)
 
-	p.ledger(www, one)
-	policy = p.eventually("shop", "the preview is turned down", func(policy *v1alpha1.NetworkPolicy) bool {
+	p.rollout(www, one)
+	policy = p.eventually("shop", "the preview is rejected", func(policy *v1alpha1.NetworkPolicy) bool {
 		return reasonOf(policy, "www"+domain) == traffic.ReasonDomainNotAllowed
 	})
 	p.hosts("shop", "with a preview called www", "1-x"+domain)

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// stepwise says that what a domain leads to had a part of it before.
+// stepwise reports that what a domain routes to had a part of it before.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })

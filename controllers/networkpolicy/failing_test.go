@@ -23,7 +23,7 @@ import (
 
 // hooked is a Writer for which writes of Services end at an admission webhook that is down.
 type hooked struct {
-	// refuses says which Services it does not let through.
+	// refuses reports which Services it does not let through.
 	refuses func(name string) bool
 	wrote   map[string]client.Object
 	deleted []string
@@ -42,8 +42,8 @@ func (h *hooked) Delete(_ context.Context, _, o client.Object) error {
 	return nil
 }
 
-// passHooked makes one pass whose writes end at the webhook.
-func (w *world) passHooked(ctx context.Context, refuses func(name string) bool) (*hooked, v1alpha1.NetworkPolicyStatus, error) {
+// reconcileHooked makes one reconcile whose writes end at the webhook.
+func (w *world) reconcileHooked(ctx context.Context, refuses func(name string) bool) (*hooked, v1alpha1.NetworkPolicyStatus, error) {
 	h := &hooked{refuses: refuses, wrote: map[string]client.Object{}}
 	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
 	f := w.facts()
@@ -75,19 +75,19 @@ func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
 	w.settle()
 	route := onlyRoute(t, w).Name
-	w.ledger(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	missing := func(name string) bool { return w.services[name] == nil }
-	h, _, err := w.passHooked(t.Context(), missing)
+	h, _, err := w.reconcileHooked(t.Context(), missing)
 	want(t, "the pass is repeated", err != nil, true)
 	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
 	want(t, "deleted", len(h.deleted), 0)
 
-	w.ledger(group("1-x", 4, "c 1.1.1 canary 10", "b 1.1.0 error 0", "a 1.0.0 active 90"))
-	_, now, _ := w.passHooked(t.Context(), missing)
+	w.rollout(group("1-x", 4, "c 1.1.1 canary 10", "b 1.1.0 error 0", "a 1.0.0 active 90"))
+	_, now, _ := w.reconcileHooked(t.Context(), missing)
 	got := traffic.Find(now.Groups, "1-x")
 	want(t, "confirmed without the canary", got.Revision, 2)
 	want(t, "message "+got.Message, strings.Contains(got.Message, "failed calling webhook"), true)
-	want(t, "the canary has no endpoints to be missed", slices.Contains(got.Masked, "c"), false)
+	want(t, "the canary has no endpoints to be missed", slices.Contains(got.Withheld, "c"), false)
 	want(t, "references", cmp.Diff([]string{"a", "b"}, got.References), "")
 
 	w.settle()
@@ -104,8 +104,8 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 	route := onlyRoute(t, w).Name
 	w.policy.Spec.Ports[0].Port = 8888
 	w.policy.Generation++
-	w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
-	h, now, err := w.passHooked(t.Context(), func(string) bool { return true })
+	w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	h, now, err := w.reconcileHooked(t.Context(), func(string) bool { return true })
 	want(t, "the pass is repeated", err != nil, true)
 	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
 	for _, rule := range h.wrote[route].(*gatewayv1.HTTPRoute).Spec.Rules {
@@ -133,12 +133,12 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	want(t, "the pass is repeated", err != nil, true)
 	for _, route := range out.Routes {
 		want(t, "route "+route.Name+" is written", h.wrote[route.Name] != nil, false)
-		want(t, "and says why", done.Refused[traffic.RouteName(route.Name)] != nil, true)
+		want(t, "and reports why", done.Refused[traffic.RouteName(route.Name)] != nil, true)
 	}
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
 }
 
-// A policy waits for the Service that it adopts, which no watch tells of, while the webhook
+// A policy waits for the Service that it adopts, which no watch reports, while the webhook
 // is down: the pass that fails keeps the time at which it is looked for again.
 func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
 	f := newFleet(t, 1)
@@ -154,7 +154,7 @@ func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
 	f.reconciler.Writer = &hooked{refuses: func(string) bool { return true }, wrote: map[string]client.Object{}}
 	result, err := f.reconciler.Reconcile(t.Context(), request)
 	want(t, "the pass fails", err != nil, true)
-	want(t, "time of the next", result.RequeueAfter, lookAgain)
+	want(t, "time of the next", result.RequeueAfter, pollInterval)
 }
 
 // refusing is a Writer that takes no Ingress of a route, as a webhook may that finds its

@@ -10,7 +10,7 @@ import (
 )
 
 // writeTimes remembers when this process last wrote a route, for as long as that
-// matters: after a restart a route that nobody has answered on is a fault at once.
+// matters: after a restart a route that no one has answered on is a fault immediately.
 type writeTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time

@@ -19,8 +19,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 45: what somebody changes in a route is put back when it changes, and not when
-// the cache is next read anew.
+// Row 45: what a user changes in a route is put back when it changes, and not when
+// the cache is next read again.
 func TestServerDriftIsRepairedAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -60,7 +60,7 @@ func TestServerDriftIsRepairedAtOnce(t *testing.T) {
 }
 
 // Rows 63, 64 and 66: a whole upgrade writes to no route and no Service of others,
-// and takes nothing out of its own that others or the server put there.
+// and removes nothing that others or the server added.
 func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -96,9 +96,9 @@ func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	}
 
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
-	p.ledger(stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.rollout(stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
-	p.ledger(stepOf(3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.rollout(stepOf(3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.eventually("shop", "promotion", confirmed("1-x", 3, "b"))
 	p.quiet()
 
@@ -113,7 +113,7 @@ func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	var route gatewayv1.HTTPRoute
 	p.get("theirs", &route)
 	if diff := cmp.Diff(written, managersOf(&route)); diff != "" {
-		t.Errorf("somebody wrote to the route of others: %s", diff)
+		t.Errorf("a user wrote to the route of others: %s", diff)
 	}
 	if diff := cmp.Diff(theirs.Spec, route.Spec); diff != "" {
 		t.Errorf("the route of others changed: %s", diff)
@@ -134,8 +134,8 @@ func managersOf(o client.Object) (names []string) {
 	return names
 }
 
-// Rows 24, 25 and 66: a Service that is adopted, moved by a promotion and given back is
-// what it was before, node ports and all, and at no time does it lead to nothing.
+// Rows 24, 25 and 66: a Service that is adopted, moved by a promotion and restored is
+// what it was before, node ports and all, and at no time does it route to nothing.
 func TestServerGivesBackWhatItTook(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -151,7 +151,7 @@ func TestServerGivesBackWhatItTook(t *testing.T) {
 	p.pod("b")
 	p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionRestore))
 	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
-	p.ledger(stepOf(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.rollout(stepOf(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.eventually("shop", "promotion", confirmed("1-x", 2, "b"))
 
 	var now corev1.Service
@@ -193,7 +193,7 @@ func TestServerDeletionEnds(t *testing.T) {
 				}
 			}
 		},
-		"somebody spoilt the note": func(p *place) {
+		"a user spoilt the note": func(p *place) {
 			var s corev1.Service
 			p.get("web", &s)
 			for key := range s.Annotations {
@@ -203,7 +203,7 @@ func TestServerDeletionEnds(t *testing.T) {
 				p.t.Fatal(err)
 			}
 		},
-		"the namespace goes, and no former pod comes back": func(p *place) {
+		"the namespace goes, and no previous pod comes back": func(p *place) {
 			p.noOldPods()
 			if err := server.Delete(p.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}); err != nil {
 				p.t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics of routes; nil: nobody counts. No label names an object or an address:
+// metrics of routes; nil: no one counts. No label names an object or an address:
 //
 //	heighliner_route_confirmation_seconds{confirm}
 //	    time from the last write of a route until it counted as programmed, by what
@@ -57,7 +57,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 func (m *metrics) probed(r probe.Result) { m.requests.WithLabelValues(string(r)).Inc() }
 
 // observe takes the time of the routes of a policy that this process wrote, now or
-// earlier, as they are after a pass.
+// earlier, as they are after a reconcile.
 func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.Applied) {
 	if m == nil {
 		return

@@ -90,8 +90,8 @@ func identity(e discoveryv1.Endpoint) string {
 	return cmp.Or(slices.Concat(e.Addresses, []string{""})...)
 }
 
-// serving says whether gateways send requests to an endpoint: it is ready, and not
-// on its way out. An absent condition means ready.
+// serving reports whether gateways send requests to an endpoint: it is ready, and not
+// in progress out. An absent condition means ready.
 func serving(e discoveryv1.Endpoint) bool {
 	if e.Conditions.Serving != nil && !*e.Conditions.Serving {
 		return false // Ready only because its Service publishes what is not.
@@ -100,8 +100,8 @@ func serving(e discoveryv1.Endpoint) bool {
 }
 
 // readClaims finds other policies, of all namespaces, that hold a host which the
-// policy renders. They are asked by what they report, so that nobody renders
-// the templates of somebody else.
+// policy renders. They are asked by what they report, so that no one renders
+// the templates of another user.
 func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error {
 	var others []v1alpha1.NetworkPolicy
 	for _, host := range traffic.Hosts(f) {
@@ -115,9 +115,9 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 	return nil
 }
 
-// readMicroservice reads the ledger. One that is behind what was written to routes
+// readMicroservice reads the rollout state. One that is behind what was written to routes
 // comes from a cache that lags, and is read from the server: nothing is ever
-// decided on it. If the server's is behind as well, the ledger was made anew, and
+// decided on it. If the server's is behind as well, the rollout state was made again, and
 // what was written counts no longer.
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
 	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: traffic.MicroserviceName(f.Policy)}
@@ -174,11 +174,11 @@ func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error
 }
 
 // unread looks for the kinds of what a policy has or needs, and names one of them that
-// cannot be read; nil: all can that there are. A pass that saw nothing of what is live
+// cannot be read; nil: all can that there are. A reconcile that saw nothing of what is live
 // would take it for gone.
 func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 	kinds := traffic.ReadKinds(policy)
-	r.kinds.look(kinds)
+	r.kinds.discover(kinds)
 	return r.kinds.problem(kinds)
 }
 

@@ -31,12 +31,12 @@ func (l *ledgers) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ 
 	return nil
 }
 
-func TestALedgerBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
+func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.settle()
 	old := w.ms
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.ready["b"] = 1
 	w.settle()
 	for name, tc := range map[string]struct {
@@ -59,8 +59,8 @@ func TestALedgerBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 	}
 }
 
-// An endpoint on its way out still answers what it has, and is no reason for weight: a
-// release of which nothing else is left counts as one without endpoints.
+// An endpoint in progress out still answers what it has, and is no reason for weight: a
+// release of which nothing else remains counts as one without endpoints.
 func TestServing(t *testing.T) {
 	yes, no := new(true), new(false)
 	for name, tc := range map[string]struct {
@@ -68,7 +68,7 @@ func TestServing(t *testing.T) {
 		want                        bool
 	}{
 		"ready":                                 {yes, yes, no, true},
-		"nothing is said":                       {nil, nil, nil, true},
+		"nothing is specified":                  {nil, nil, nil, true},
 		"not ready":                             {no, no, no, false},
 		"terminating, and still answering":      {no, yes, yes, false},
 		"terminating":                           {no, no, yes, false},

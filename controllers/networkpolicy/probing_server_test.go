@@ -111,7 +111,7 @@ func (g *playedGateway) since(revision int64) time.Time {
 
 // TestProbeThroughAPlayedGateway: against a real API server, and a stand-in for a
 // gateway that serves what it read half a second ago, no revision is confirmed before it
-// is served, each is soon after, and at rest nobody asks or writes.
+// is served, each is soon after, and stable no one asks or writes.
 func TestProbeThroughAPlayedGateway(t *testing.T) {
 	p := newPlace(t)
 	gateway := playGateway(t, p.namespace, 500*time.Millisecond)
@@ -127,7 +127,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 	for revision := int64(2); revision < 6; revision++ {
 		weight := strconv.Itoa(int(revision) * 10)
 		rest := strconv.Itoa(100 - int(revision)*10)
-		p.ledger(group("1-x", revision, "b 1.1.0 canary "+weight, "a 1.0.0 active "+rest))
+		p.rollout(group("1-x", revision, "b 1.1.0 canary "+weight, "a 1.0.0 active "+rest))
 		policy := p.eventually("shop", "revision "+weight, confirmed("1-x", revision, "a", "b"))
 		served, at := gateway.since(revision), traffic.Find(policy.Status.Groups, "1-x").ConfirmedTime.Time
 		if served.IsZero() || at.Before(served) {
@@ -140,7 +140,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		before := gateway.requests()
 		p.quiet()
 		if after := gateway.requests(); after != before {
-			return fmt.Errorf("%d probes at rest", after-before)
+			return fmt.Errorf("%d probes stable", after-before)
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 	}
 
 	gateway.stick(true) // It takes nothing over any more, and routes are accepted all the same.
-	p.ledger(group("1-x", 6, "b 1.1.0 canary 60", "a 1.0.0 active 40"))
+	p.rollout(group("1-x", 6, "b 1.1.0 canary 60", "a 1.0.0 active 40"))
 	asked := gateway.requests()
 	await.Until(t, "the gateway to be asked", func() bool { return gateway.requests() > asked+5 })
 	p.eventually("shop", "the revision before to stay", confirmed("1-x", 5, "a", "b"))

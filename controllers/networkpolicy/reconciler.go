@@ -14,8 +14,8 @@ import (
 // fieldOwner of all that this controller writes.
 const fieldOwner = "heighliner-networkpolicy"
 
-// lookAgain is when a policy looks for what no watch tells of.
-const lookAgain = time.Minute
+// pollInterval is when a policy looks for what no watch reports.
+const pollInterval = time.Minute
 
 // Writer writes the children of a policy. It is apply.Writer but for tests.
 type Writer interface {
@@ -43,13 +43,13 @@ type Reconciler struct {
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
-	// given is when Services were given back, by policy.
-	given writeTimes
-	// setBacks of routes of others.
-	setBacks setBacks
+	// restored is when Services were restored, by policy.
+	restored writeTimes
+	// reverts of routes of others.
+	reverts reverts
 	// probes of routes.
 	probes  *probe.Pool
 	metrics *metrics
-	// wakes keeps when to look again when a pass ends in an error.
+	// wakes keeps when to polls again when a reconcile ends in an error.
 	wakes status.Wakes
 }

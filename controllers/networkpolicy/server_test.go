@@ -167,7 +167,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	if err != nil {
 		return err
 	}
-	if err := SetupWithManager(mgr, Options{Namespace: managerNamespace, Outbound: loopback, Metrics: gauges, lookAgain: 2 * time.Second}); err != nil {
+	if err := SetupWithManager(mgr, Options{Namespace: managerNamespace, Outbound: loopback, Metrics: gauges, pollInterval: 2 * time.Second}); err != nil {
 		return err
 	}
 	go func() { done <- mgr.Start(ctx) }()
@@ -270,10 +270,10 @@ func (p *place) microservice(groups ...v1alpha1.ReleaseGroup) {
 			Template:       corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}},
 		},
 	})
-	p.ledger(groups...)
+	p.rollout(groups...)
 }
 
-func (p *place) ledger(groups ...v1alpha1.ReleaseGroup) {
+func (p *place) rollout(groups ...v1alpha1.ReleaseGroup) {
 	p.t.Helper()
 	var m v1alpha1.Microservice
 	p.get("shop", &m)
@@ -334,7 +334,7 @@ func (p *place) pod(release string, ports ...corev1.ContainerPort) *corev1.Pod {
 	return pod
 }
 
-// eventually waits until a policy is as said.
+// eventually waits until a policy is as specified.
 func (p *place) eventually(name, what string, ok func(*v1alpha1.NetworkPolicy) bool) *v1alpha1.NetworkPolicy {
 	p.t.Helper()
 	var policy v1alpha1.NetworkPolicy
@@ -364,7 +364,7 @@ func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
 	}
 }
 
-// quiet says that the controller comes to write nothing to the namespace for a while: what a test waited for may be seen
+// quiet reports that the controller comes to write nothing to the namespace for a while: what a test waited for may be seen
 // before the last write that follows from it.
 func (p *place) quiet() {
 	p.t.Helper()
@@ -372,7 +372,7 @@ func (p *place) quiet() {
 		before := requests.in(p.namespace)
 		time.Sleep(1500 * time.Millisecond) // Not for luck: the time is what is tested.
 		if writes := requests.in(p.namespace)[len(before):]; len(writes) > 0 {
-			return fmt.Errorf("writes at rest: %q", writes)
+			return fmt.Errorf("writes stable: %q", writes)
 		}
 		return nil
 	})

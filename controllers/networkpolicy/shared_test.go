@@ -38,26 +38,26 @@ type stage interface {
 	// host below a domain that no other test uses: policies of one class must not hold the
 	// same hosts.
 	host(name string) string
-	// ledger writes the groups of the Microservice.
-	ledger(groups ...v1alpha1.ReleaseGroup)
+	// rollout writes the groups of the Microservice.
+	rollout(groups ...v1alpha1.ReleaseGroup)
 	// serve makes releases ready.
 	serve(releases ...string)
 	// edit changes the policy.
 	edit(change func(*v1alpha1.NetworkPolicySpec))
 	// confirmed waits until a group is confirmed at a revision with these references.
 	confirmed(slug string, revision int64, references ...string)
-	// split of what a host, or a listener by its name, leads to by the routes of a
+	// split of what a host, or a listener by its name, routes to by the routes of a
 	// provider: "1.0.0=90 1.1.0=10", in order of the versions; "" where nothing does.
 	split(entry, provider string) string
 	// providers that have routes.
 	providers() []string
 	// condition is the status and reason of one of the policy; "" where it has none.
 	condition(kind string) string
-	// drain lets the drain of former providers end, and waits until nothing of them is left.
+	// drain lets the drain of previous providers end, and waits until nothing of them remains.
 	drain()
-	// active is the version that the Service of a group leads to.
+	// active is the version that the Service of a group routes to.
 	active(slug string) string
-	// user creates a route of somebody else.
+	// user creates a route of another user.
 	user(route *unstructured.Unstructured)
 	// objects are the names of all that the policy owns.
 	objects() []string
@@ -67,15 +67,15 @@ type stage interface {
 
 // conformance is what the suite needs to know of a provider, and of a protocol.
 type conformance struct {
-	// spec sets the provider and ports of a policy, and leads entries to what target
-	// says. Without a target they follow the newest group.
+	// spec sets the provider and ports of a policy, and routes entries to what target
+	// reports. Without a target they follow the newest group.
 	spec func(spec *v1alpha1.NetworkPolicySpec, entries ...entry)
 	// name of the provider.
 	name string
-	// user is the route of somebody else whose rules lead where the entries would: its
-	// hosts are its author's. Nil: the provider has routes of its own.
+	// user is the route of another user whose rules route where the entries would: its
+	// hosts are its author's. Nil: the provider has its own routes.
 	user *unstructured.Unstructured
-	// whole says that the provider cannot split, and bare that it has Services alone.
+	// whole reports that the provider cannot split, and bare that it has Services alone.
 	whole, bare bool
 }
 
@@ -108,7 +108,7 @@ func conform(t *testing.T, c conformance, s stage) {
 	if c.user != nil {
 		s.user(c.user)
 	}
-	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}, entry{name: second}) })
 	s.serve("a")
 	s.confirmed("1-x", 1, "a")
@@ -118,10 +118,10 @@ func conform(t *testing.T, c conformance, s stage) {
 
 	s.serve("b")
 	for i, weight := range []int{10, 50} {
-		s.ledger(group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		s.rollout(group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
 		s.confirmed("1-x", int64(2+i), releases("a", "b")...)
 		for _, entry := range []string{first, second} {
-			want(t, "Service beside a canary", s.active("1-x"), "1.0.0")
+			want(t, "Service next to a canary", s.active("1-x"), "1.0.0")
 			wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
 			if c.whole {
 				wanted = "1.0.0=100"
@@ -130,23 +130,23 @@ func conform(t *testing.T, c conformance, s stage) {
 		}
 	}
 
-	s.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	s.confirmed("1-x", 4, "a")
 	split("abort", first, "1.0.0=100")
 
-	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.rollout(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	s.confirmed("1-x", 5, releases("a", "b")...)
-	s.ledger(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.rollout(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	s.confirmed("1-x", 6, "b")
 	split("promotion", first, "1.1.0=100")
 	want(t, "Service after the promotion", s.active("1-x"), "1.1.0")
 
-	// A pin of the Microservice makes a kept release the active one again.
-	s.ledger(group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
+	// A pin of the Microservice makes a retained release the active one again.
+	s.rollout(group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
 	s.confirmed("1-x", 7, "a")
 	split("pin", first, "1.0.0=100")
 	want(t, "Service of a pin", s.active("1-x"), "1.0.0")
-	s.ledger(group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.rollout(group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	s.confirmed("1-x", 8, "b")
 	split("unpin", first, "1.1.0=100")
 
@@ -156,7 +156,7 @@ func conform(t *testing.T, c conformance, s stage) {
 		})
 		s.confirmed("1-x", 8, "a", "b")
 		split("pinned domain", pinned, "1.0.0=100")
-		split("beside the pinned domain", first, "1.1.0=100")
+		split("next to the pinned domain", first, "1.1.0=100")
 	}
 
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}) })
@@ -168,7 +168,7 @@ func conform(t *testing.T, c conformance, s stage) {
 	older := group("1-x", 8, "b 1.1.0 active 100")
 	on := func(revision int64, weight int) {
 		t.Helper()
-		s.ledger(group("2-x", revision, fmt.Sprintf("c 2.0.0 canary %d", weight)), older)
+		s.rollout(group("2-x", revision, fmt.Sprintf("c 2.0.0 canary %d", weight)), older)
 		s.confirmed("2-x", revision, "c")
 		s.confirmed("1-x", 8, "b")
 		wanted := fmt.Sprintf("1.1.0=%d 2.0.0=%d", 100-weight, weight)
@@ -181,12 +181,12 @@ func conform(t *testing.T, c conformance, s stage) {
 	}
 	on(9, 10)
 	on(10, 50)
-	s.ledger(group("2-x", 11, "c 2.0.0 error 0"), older)
+	s.rollout(group("2-x", 11, "c 2.0.0 error 0"), older)
 	s.confirmed("2-x", 11)
 	split("back from the newer group", first, "1.1.0=100")
-	want(t, "Service of a group that was turned down", s.active("2-x"), "")
+	want(t, "Service of a group that was rejected", s.active("2-x"), "")
 	on(12, 50)
-	s.ledger(group("2-x", 13, "c 2.0.0 active 100"), older)
+	s.rollout(group("2-x", 13, "c 2.0.0 active 100"), older)
 	s.confirmed("2-x", 13, "c")
 	s.confirmed("1-x", 8, "b")
 	split("in the newer group", first, "2.0.0=100")
@@ -199,18 +199,18 @@ func conform(t *testing.T, c conformance, s stage) {
 	want(t, "what a removal leaves", strings.Join(s.objects(), " "), "")
 }
 
-// conformSwitch plays a switch from one provider to another, with a canary under way, back
+// conformSwitch plays a switch from one provider to another, with a canary in progress, back
 // half way, and again.
 func conformSwitch(t *testing.T, from, to conformance, s stage) {
 	t.Helper()
 	first, second := s.host("first"), s.host("second")
 	// both looks at the routes of the two providers, of which present is the one that the
-	// policy names: both lead to the same releases with the same weights, as far as they can.
-	both := func(step string, present, former conformance, weight int, newer ...string) {
+	// policy names: both route to the same releases with the same weights, as far as they can.
+	both := func(step string, present, previous conformance, weight int, newer ...string) {
 		t.Helper()
 		canary := append(newer, "1.1.0")[0]
 		for _, entry := range []string{first, second} {
-			for _, c := range []conformance{present, former} {
+			for _, c := range []conformance{present, previous} {
 				wanted := fmt.Sprintf("1.0.0=%d %s=%d", 100-weight, canary, weight)
 				switch {
 				case c.bare:
@@ -224,7 +224,7 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 			}
 		}
 		wanted := "True " + traffic.ReasonDraining
-		if former.bare {
+		if previous.bare {
 			wanted = ""
 		}
 		want(t, step+": switching", s.condition(v1alpha1.ConditionProviderSwitching), wanted)
@@ -251,25 +251,25 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 		})
 	}
 
-	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	through(from)
 	s.serve("a", "b")
 	s.confirmed("1-x", 1, "a")
-	s.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	s.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	s.confirmed("1-x", 2, refs(from, "a", "b")...)
 	alone("before", from)
 
 	through(to)
 	s.confirmed("1-x", 2, refs(to, "a", "b")...)
 	both("switched", to, from, 10)
-	s.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	s.confirmed("1-x", 3, refs(to, "a", "b")...)
 	both("next step", to, from, 50)
 
 	through(from)
 	s.confirmed("1-x", 3, refs(from, "a", "b")...)
 	both("back half way", from, to, 50)
-	s.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	s.confirmed("1-x", 4, "a")
 	both("abort", from, to, 0)
 
@@ -277,17 +277,17 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 	s.confirmed("1-x", 4, "a")
 	s.serve("c")
 	older := group("1-x", 4, "a 1.0.0 active 100")
-	s.ledger(group("2-x", 5, "c 2.0.0 canary 50"), older)
+	s.rollout(group("2-x", 5, "c 2.0.0 canary 50"), older)
 	s.confirmed("2-x", 5, "c")
 	both("on the way to a newer group", to, from, 50, "2.0.0")
-	s.ledger(group("2-x", 6, "c 2.0.0 error 0"), older)
+	s.rollout(group("2-x", 6, "c 2.0.0 error 0"), older)
 	s.confirmed("2-x", 6)
 	both("back from it", to, from, 0)
 	s.drain()
 	alone("drained", to)
-	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.rollout(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	s.confirmed("1-x", 5, refs(to, "a", "b")...)
-	s.ledger(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.rollout(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	s.confirmed("1-x", 6, "b")
 	want(t, "Service after the promotion", s.active("1-x"), "1.1.0")
 	s.remove()
@@ -315,7 +315,7 @@ func switches() map[string][2]conformance {
 
 // providerCases are the providers, and of the Gateway API each kind of route.
 func providerCases() map[string]conformance {
-	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway beside the policy.
+	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway next to the policy.
 	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
 	through := func(by v1alpha1.NetworkProvider, protocol v1alpha1.PortProtocol) conformance {
 		name := traffic.ProviderOf(&v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &by}}).Name()
@@ -347,7 +347,7 @@ func providerCases() map[string]conformance {
 	}
 	plain := through(v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, v1alpha1.ProtocolHTTP)
 	plain.whole = true
-	// Each has a class of its own: policies of one class must not hold the same hosts.
+	// Each has its own class: policies of one class must not hold the same hosts.
 	annotated := func(class string) v1alpha1.NetworkProvider {
 		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 	}
@@ -373,7 +373,7 @@ func providerCases() map[string]conformance {
 	return cases
 }
 
-// ofUser is the case of a route of somebody else.
+// ofUser is the case of a route of another user.
 func ofUser(kind string) conformance {
 	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
 	switch kind {
@@ -460,14 +460,14 @@ func splitOfEntry(f *traffic.Observed, entry, provider string) string {
 	return strings.Join(parts, " ")
 }
 
-// ours says whether something of a policy is left in a route of somebody else.
+// ours reports whether something of a policy remains in a route of another user.
 func ours(u *unstructured.Unstructured) bool {
 	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
 }
 
 const host = "1-x.shop.example.com"
 
-// stepOf is a group whose canary b has a weight, beside a.
+// stepOf is a group whose canary b has a weight, next to a.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
@@ -509,7 +509,7 @@ func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// usersRoute is what somebody else wrote: two named rules with filters, and one of a
+// usersRoute is what another user wrote: two named rules with filters, and one of a
 // field that no type of the project knows.
 const usersRoute = `
 apiVersion: gateway.networking.k8s.io/v1
@@ -557,11 +557,11 @@ type world struct {
 	routes   map[string]*gatewayv1.HTTPRoute
 	// others are the objects of other kinds than HTTPRoute that carry routes.
 	others map[string]client.Object
-	// users are routes of somebody else, by name as in providers.UserRoute, and older the
+	// users are routes of another user, by name as in providers.UserRoute, and older the
 	// policies that name one of them.
 	users map[string]*unstructured.Unstructured
 	older []*v1alpha1.NetworkPolicy
-	// lacks are kinds that the API server does not know; served says in which version,
+	// lacks are kinds that the API server does not know; served reports in which version,
 	// and channel, it serves those that it serves in another way than the newest.
 	lacks   map[string]bool
 	served  map[string]providers.Served
@@ -578,7 +578,7 @@ type world struct {
 	// probed is what gateways answered to probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
-	// full says that no Service can be created, for a quota that may be raised.
+	// full reports that no Service can be created, for a quota that may be raised.
 	full bool
 	// lag keeps EndpointSlices of following Services as they were.
 	lag    map[string]string
@@ -660,8 +660,8 @@ func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGrou
 	return g
 }
 
-// ledger replaces the groups by a later state.
-func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
+// rollout replaces the groups by a later state.
+func (w *world) rollout(groups ...v1alpha1.ReleaseGroup) {
 	w.ms = w.ms.DeepCopy()
 	w.ms.Status.Sequence++
 	w.ms.Status.ReleaseGroups = groups
@@ -733,12 +733,12 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	return s
 }
 
-// pass makes one pass of the controller, and one more where the first one only foretells.
+// pass makes one reconcile of the controller, and one more where the first one only foretells.
 func (w *world) pass() (*traffic.Decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.facts()
 	out := traffic.Plan(f)
-	if now, more := traffic.Foretell(f, out); more {
+	if now, more := traffic.Reserve(f, out); more {
 		w.policy.Status = now
 		w.writes++
 		f = w.facts()
@@ -792,13 +792,13 @@ func (w *world) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.App
 	}
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			next, _ := gatewayapi.GiveBack(w.users[name], w.policy.Name, f.Scene.Releases)
+			next, _ := gatewayapi.Restore(w.users[name], w.policy.Name, f.Scene.Releases)
 			put(name, next)
 		}
 	}
-	for _, route := range slices.Concat(out.Routes, out.Former) {
+	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		if len(route.Objects) == 0 {
-			continue // One of a former provider that is so already.
+			continue // One of a previous provider that is so already.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
 			done.Refused[traffic.RouteName(route.Name)] = cause
@@ -981,7 +981,7 @@ func (w *world) accept() {
 	w.others = others
 }
 
-// exists says whether there is a parent to answer.
+// exists reports whether there is a parent to answer.
 func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
@@ -1004,7 +1004,7 @@ func setGateway(s *gatewayv1.ListenerSet) string {
 	return namespace + "/" + string(s.Spec.ParentRef.Name)
 }
 
-// programSet is how a gateway says that it serves a ListenerSet.
+// programSet is how a gateway reports that it serves a ListenerSet.
 func programSet(s *gatewayv1.ListenerSet) {
 	var conditions []metav1.Condition
 	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
@@ -1017,7 +1017,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// taken is how APISIX says that it took a route over.
+// taken is how APISIX reports that it took a route over.
 func taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -1085,7 +1085,7 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	return v1alpha1.NetworkPolicyStatus{}
 }
 
-// check holds what must be true after every pass.
+// check holds what must be true after every reconcile.
 func (w *world) check() {
 	w.t.Helper()
 	for name, route := range w.routes {
@@ -1116,7 +1116,7 @@ func (w *world) check() {
 	f := &traffic.Observed{Policy: w.policy}
 	f.See(w.scene(w.policy))
 	for name, route := range f.Live {
-		if w.routes[name] != nil || route.User && route.Led == nil {
+		if w.routes[name] != nil || route.User && route.Managed == nil {
 			continue
 		}
 		sum := 0

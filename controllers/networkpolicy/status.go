@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// blind is the status of a policy of which nothing can be decided, because nobody sees
+// blind is the status of a policy of which nothing can be decided, because no one sees
 // what it has: what was reported of its traffic still holds.
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
@@ -28,7 +28,7 @@ func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.metrics.forget(policy)
 }
 
-// save writes the status, once and only if it changed, and tells of transitions.
+// save writes the status, once and only if it changed, and reports transitions.
 func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, now v1alpha1.NetworkPolicyStatus) error {
 	before := policy.DeepCopy()
 	policy.Status = now

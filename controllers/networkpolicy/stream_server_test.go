@@ -31,7 +31,7 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// leads says what the status tells of a host: "1.0.0=90 2.0.0=10".
+// routes reports what the status reports a host: "1.0.0=90 2.0.0=10".
 func leads(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
 		for _, d := range p.Status.Domains {
@@ -69,13 +69,13 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 	kept, own := p.routeOfHost(shared), p.routeOfHost(older)
 
 	p.pod("b")
-	p.ledger(group("2-x", 0, "b 2.0.0 pending 0"), before)
+	p.rollout(group("2-x", 0, "b 2.0.0 pending 0"), before)
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
 	p.quiet()
 	step := func(revision int64, weight int, split string, writes int) {
 		t.Helper()
 		then := len(requests.in(p.namespace))
-		p.ledger(group("2-x", revision, fmt.Sprintf("b 2.0.0 canary %d", weight)), before)
+		p.rollout(group("2-x", revision, fmt.Sprintf("b 2.0.0 canary %d", weight)), before)
 		p.eventually("shop", split, confirmed("2-x", revision, "b"))
 		p.eventually("shop", split, confirmed("1-x", 1, "a"))
 		now := p.eventually("shop", split, leads(shared, split))
@@ -84,24 +84,24 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.quiet()
 		p.atMost(then, writes)
 	}
-	// What is to be written is told, then come the Service of the group, its route, that of
+	// What is to be written is reported, then come the Service of the group, its route, that of
 	// the shared domain, and reports of what is accepted. A step costs a route and reports; what the gateway's own
 	// writes get in the way of is written once more.
 	step(2, 10, "1.0.0=90 2.0.0=10", 11)
 	want(t, "stamp", p.routeOfHost(shared).Annotations[v1alpha1.AnnotationRevision], "1-x=1")
 	step(3, 50, "1.0.0=50 2.0.0=50", 7)
 
-	p.ledger(group("2-x", 4, "b 2.0.0 error 0"), before)
+	p.rollout(group("2-x", 4, "b 2.0.0 error 0"), before)
 	p.eventually("shop", "back", confirmed("2-x", 4))
 	p.eventually("shop", "back", leads(shared, "1.0.0=100"))
 	p.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: resources.GroupServiceName("shop", "2-x")}})
 	if route := p.routeOfHost(newer); route != nil {
-		t.Errorf("route %s still has the domain of the group that was turned down", route.Name)
+		t.Errorf("route %s still has the domain of the group that was rejected", route.Name)
 	}
 	p.quiet()
 
 	step(5, 50, "1.0.0=50 2.0.0=50", 9)
-	p.ledger(group("2-x", 6, "b 2.0.0 active 100"), before)
+	p.rollout(group("2-x", 6, "b 2.0.0 active 100"), before)
 	p.eventually("shop", "promotion", leads(shared, "2.0.0=100"))
 	now = p.eventually("shop", "promotion", confirmed("2-x", 6, "b"))
 	want(t, "the newest domains are in 2.x", traffic.Find(now.Status.Groups, "2-x").Newest, true)
@@ -112,8 +112,8 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 	p.quiet()
 }
 
-// TestServerMoveOfAnIngress: of three releases an Ingress can carry two, which is said, and
-// mended when the older group has made up its mind.
+// TestServerMoveOfAnIngress: of three releases an Ingress can carry two, which is specified, and
+// fixed when the older group has made up its mind.
 func TestServerMoveOfAnIngress(t *testing.T) {
 	t.Parallel()
 	const shared = "moves-by-ingress.example.com"
@@ -127,13 +127,13 @@ func TestServerMoveOfAnIngress(t *testing.T) {
 	older := group("1-x", 2, "c 1.1.0 canary 10", "a 1.0.0 active 90")
 	p.pod("b")
 	p.pod("c")
-	p.ledger(older)
+	p.rollout(older)
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "c"))
-	p.ledger(group("2-x", 3, "b 2.0.0 canary 10"), older)
+	p.rollout(group("2-x", 3, "b 2.0.0 canary 10"), older)
 	now := p.eventually("shop", "three releases", has("Programmed", traffic.ReasonNotSupported))
 	want(t, "message "+traffic.Find(now.Status.Groups, "2-x").Message, strings.Contains(traffic.Find(now.Status.Groups, "2-x").Message, "two releases at most"), true)
 	want(t, "nothing is confirmed", traffic.Find(now.Status.Groups, "2-x").Revision, int64(0))
-	p.ledger(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
+	p.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	p.eventually("shop", "two releases", confirmed("2-x", 3, "b"))
 	p.eventually("shop", "two releases", leads(shared, "1.1.0=90 2.0.0=10"))
 	p.eventually("shop", "two releases", has("Ready", "Programmed"))

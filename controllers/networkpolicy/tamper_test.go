@@ -15,9 +15,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerMendsTampering edits a route or Service by hand so that it would lead
+// TestServerFixesTampering edits a route or Service by hand so that it would route
 // requests elsewhere, and waits until that is undone.
-func TestServerMendsTampering(t *testing.T) {
+func TestServerFixesTampering(t *testing.T) {
 	for name, edit := range map[string]func(*gatewayv1.HTTPRoute){
 		"filter": func(r *gatewayv1.HTTPRoute) {
 			r.Spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Remove: []string{"x"}}}}
@@ -79,7 +79,7 @@ func tamper(t *testing.T, read func(*place) client.Object, edit func(client.Obje
 }
 
 // TestServerClaimsNeedARoute lets an older policy name a host that no Gateway serves
-// for it: it keeps nobody from the host.
+// for it: it keeps no one from the host.
 func TestServerClaimsNeedARoute(t *testing.T) {
 	for name, change := range map[string]struct {
 		pods   int

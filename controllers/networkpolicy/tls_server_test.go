@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// TestServerTLS plays a domain with a listener and a certificate of its own, whose kinds
+// TestServerTLS plays a domain with a listener and its own certificate, whose kinds
 // the API server learns of while the manager runs. The test stands in for the gateway and
 // for cert-manager.
 func TestServerTLS(t *testing.T) {
@@ -49,7 +49,7 @@ func TestServerTLS(t *testing.T) {
 	installed(filepath.Join(issued, "cert-manager.io_certificates.yaml"))
 	p.eventually("shop", "without a certificate", has("Ready", traffic.ReasonCertificateNotReady))
 
-	// Nothing is written while somebody else has to act.
+	// Nothing is written while another user has to act.
 	p.eventually("shop", "the group's revision", confirmed("1-x", 1, "a"))
 	p.quiet()
 	answer := func(o client.Object, conditions *[]metav1.Condition, said ...metav1.Condition) {
@@ -65,7 +65,7 @@ func TestServerTLS(t *testing.T) {
 	certificate := &certmanager.Certificate{}
 	p.get("shop-tls", certificate)
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DoesNotExist"})
-	p.eventually("shop", "what cert-manager says", func(h *v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "what cert-manager reports", func(h *v1alpha1.NetworkPolicy) bool {
 		return strings.Contains(h.Status.Domains[0].Message, "DoesNotExist: said")
 	})
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"})
@@ -83,7 +83,7 @@ func TestServerTLS(t *testing.T) {
 	want(t, "url", now.Status.URL, "https://"+host)
 	p.quiet()
 
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.pod("b")
 	p.eventually("shop", "a canary at the same listener", confirmed("1-x", 2, "a", "b"))
 	for _, o := range []client.Object{certificate, set} {

@@ -12,59 +12,59 @@ import (
 )
 
 const (
-	// setBackFree is how often the same is written to a route at once, each time that
-	// somebody sets it back.
-	setBackFree = 3
-	// setBackFirst is the wait after that, which doubles up to setBackMost.
-	setBackFirst = time.Second
-	setBackMost  = time.Minute
-	// setBackForget is after how long without a write the count begins anew.
-	setBackForget = 10 * time.Minute
+	// freeReverts is how often the same is written to a route immediately, each time that
+	// a user sets it back.
+	freeReverts = 3
+	// firstDelay is the wait after that, which doubles up to setBackMost.
+	firstDelay = time.Second
+	maxDelay   = time.Minute
+	// forgetAfter is after how long without a write the count begins again.
+	forgetAfter = 10 * time.Minute
 )
 
-// setBacks remembers what was last written to routes of others, so that two who set each
-// other back do not do so without end. What is new is written at once.
-type setBacks struct {
+// reverts remembers what was last written to routes of others, so that two who set each
+// other back do not do so without end. What is new is written immediately.
+type reverts struct {
 	mu sync.Mutex
-	of map[string]setBack
+	of map[string]revert
 }
 
-type setBack struct {
+type revert struct {
 	wanted string
 	times  int
 	last   time.Time
 }
 
 // wait is how long to leave a route alone before what is wanted is written again.
-func (s *setBacks) wait(route, wanted string, now time.Time) time.Duration {
+func (s *reverts) wait(route, wanted string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.of[route]
-	if b.wanted != wanted || b.times < setBackFree {
+	if b.wanted != wanted || b.times < freeReverts {
 		return 0
 	}
-	wait := setBackMost
-	if doubled := b.times - setBackFree; doubled < 6 {
-		wait = min(setBackFirst<<doubled, setBackMost)
+	wait := maxDelay
+	if doubled := b.times - freeReverts; doubled < 6 {
+		wait = min(firstDelay<<doubled, maxDelay)
 	}
 	return max(0, b.last.Add(wait).Sub(now))
 }
 
 // note that what is wanted was written.
-func (s *setBacks) note(route, wanted string, now time.Time) {
+func (s *reverts) note(route, wanted string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of = map[string]setBack{}
+		s.of = map[string]revert{}
 	}
 	for other, b := range s.of {
-		if now.Sub(b.last) > setBackForget {
+		if now.Sub(b.last) > forgetAfter {
 			delete(s.of, other)
 		}
 	}
 	b := s.of[route]
 	if b.wanted != wanted {
-		b = setBack{wanted: wanted}
+		b = revert{wanted: wanted}
 	}
 	b.times++
 	b.last = now
@@ -72,7 +72,7 @@ func (s *setBacks) note(route, wanted string, now time.Time) {
 }
 
 // userRoutes watches routes of others for that they change, and no more: they bear no
-// label by which a cache could tell those that matter, and their content is read from
+// label by which a cache could report those that matter, and their content is read from
 // the server when it is needed. The watch of a kind begins with the first policy that
 // names a route of it.
 type userRoutes struct {
@@ -98,7 +98,7 @@ func newUserRoutes(mgr ctrl.Manager, namespaces []string) (*userRoutes, error) {
 	return &userRoutes{cache: c, seen: map[string]bool{}}, mgr.Add(c)
 }
 
-// bare leaves of an object what tells it from others, and when it changed.
+// bare leaves of an object what distinguishes it from others, and when it changed.
 func bare(o any) (any, error) {
 	if o, ok := o.(*metav1.PartialObjectMetadata); ok {
 		o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}

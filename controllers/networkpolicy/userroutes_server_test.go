@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// webRoute is the route of somebody else in a namespace of the server.
+// webRoute is the route of another user in a namespace of the server.
 func (p *place) webRoute() *unstructured.Unstructured {
 	u := parse(strings.ReplaceAll(usersRoute, "    fromTheFuture: {keep: me}\n", ""))
 	unstructured.RemoveNestedField(u.Object, "metadata", "generation")
@@ -66,20 +66,20 @@ func refs(u *unstructured.Unstructured, name string) string {
 	return strings.Join(parts, " ")
 }
 
-// eventuallyWeb waits until a rule leads as said.
+// eventuallyWeb waits until a rule routes as specified.
 func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructured {
 	p.t.Helper()
 	var u *unstructured.Unstructured
 	await.Nil(p.t, func(context.Context) error {
 		if u = p.readWeb(); refs(u, rule) != wanted {
-			return fmt.Errorf("%s: rule %q leads to %q, want %q: %s", what, rule, refs(u, rule), wanted, mustJSON(u))
+			return fmt.Errorf("%s: rule %q routes to %q, want %q: %s", what, rule, refs(u, rule), wanted, mustJSON(u))
 		}
 		return nil
 	})
 	return u
 }
 
-// borrows makes a policy that leads rules of the route.
+// borrows makes a policy that routes rules of the route.
 func (p *place) borrows(name string, deletion v1alpha1.DeletionPolicy, rules ...string) {
 	p.t.Helper()
 	p.policy(name, "", func(h *v1alpha1.NetworkPolicy) {
@@ -107,7 +107,7 @@ func (p *place) editWeb(change func(rules []any)) {
 	})
 }
 
-// updateWeb changes the route as kubectl edit does, again when somebody else was faster.
+// updateWeb changes the route as kubectl edit does, again when another user was faster.
 func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
 	p.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -120,15 +120,15 @@ func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
 	}
 }
 
-// oldService has a ready pod, as that of what the route led to before.
+// oldService has a ready pod, as that of what the route routed to before.
 func (p *place) oldService() {
 	p.t.Helper()
 	p.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "users-old"}, Spec: corev1.ServiceSpec{Selector: oldSelector, Ports: []corev1.ServicePort{{Port: 8080}}}})
 }
 
-// TestServerLeadsRulesOfAUser plays a canary on a rule of a route that somebody else
+// TestServerRoutesRulesOfAUser plays a canary on a rule of a route that another user
 // writes, who goes on editing: all but the backendRefs of that rule survives.
-func TestServerLeadsRulesOfAUser(t *testing.T) {
+func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p := newPlace(t)
 	p.gatewayHere()
 	p.create(p.webRoute())
@@ -146,7 +146,7 @@ func TestServerLeadsRulesOfAUser(t *testing.T) {
 	p.quiet()
 
 	p.pod("b")
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.eventuallyWeb("canary", "main", "shop/a=90 shop/b=10")
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 
@@ -157,14 +157,14 @@ func TestServerLeadsRulesOfAUser(t *testing.T) {
 		})
 		rules[0].(map[string]any)["matches"] = []any{map[string]any{"path": map[string]any{"type": "Exact", "value": "/robots.txt"}}}
 	})
-	p.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	u = p.eventuallyWeb("next step", "main", "shop/a=50 shop/b=50")
 	p.eventually("shop", "next step", confirmed("1-x", 3, "a", "b"))
 	for _, text := range []string{"X-Team", "/robots.txt", `"Server"`, `"team":"web"`} {
 		want(t, "the route keeps "+text, strings.Contains(mustJSON(u.Object), text), true)
 	}
 
-	// Somebody applies the whole route anew, with the backendRefs of before and a rule
+	// Somebody applies the whole route again, with the backendRefs of before and a rule
 	// more in front, as a tool that forces its fields does.
 	applied := p.webRoute()
 	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
@@ -190,26 +190,26 @@ func TestServerLeadsRulesOfAUser(t *testing.T) {
 	})
 	p.eventuallyWeb("after an edit", "main", "shop/a=50 shop/b=50")
 
-	p.ledger(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.rollout(group("1-x", 4, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.eventuallyWeb("promotion", "main", "shop/b=100")
 	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
 	p.quiet()
 
-	// The policy goes when what the rule led to before serves again.
+	// The policy goes when what the rule routed to before serves again.
 	p.oldService()
 	p.remove("shop")
 	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
 	want(t, "while nothing else serves", refs(p.readWeb(), "main"), "shop/b=100")
 	p.oldPod()
-	u = p.eventuallyWeb("given back", "main", "users-old=3")
+	u = p.eventuallyWeb("restored", "main", "users-old=3")
 	want(t, "annotations", len(u.GetAnnotations()), 0)
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	want(t, "the rule that is more", refs(p.readWeb(), "more"), "users-more=1")
 }
 
-// While a policy that is deleted waits for what its rules led to before, they follow the
+// While a policy that is deleted waits for what its rules routed to before, they follow the
 // releases.
-func TestServerFollowsReleasesWhileItLeaves(t *testing.T) {
+func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	p := newPlace(t)
 	p.gatewayHere()
 	p.create(p.webRoute())
@@ -218,7 +218,7 @@ func TestServerFollowsReleasesWhileItLeaves(t *testing.T) {
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
 	p.eventuallyWeb("taken", "main", "shop/a=100")
 	b := p.pod("b")
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventuallyWeb("canary", "main", "shop/a=50 shop/b=50")
 	p.oldService() // No pod is ready there.
 	p.remove("shop")
@@ -229,20 +229,20 @@ func TestServerFollowsReleasesWhileItLeaves(t *testing.T) {
 	}
 	p.eventuallyWeb("a canary without pods", "main", "shop/a=100")
 	p.eventually("shop", "mask", func(h *v1alpha1.NetworkPolicy) bool {
-		return slices.Equal(traffic.Find(h.Status.Groups, "1-x").Masked, []string{"b"})
+		return slices.Equal(traffic.Find(h.Status.Groups, "1-x").Withheld, []string{"b"})
 	})
-	p.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	p.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	p.eventually("shop", "abort", confirmed("1-x", 3, "a"))
-	p.pod("c") // Its Service is made for nobody any more.
-	p.ledger(group("1-x", 4, "c 1.2.0 canary 50", "a 1.0.0 active 50"))
+	p.pod("c") // Its Service is made for no one any more.
+	p.rollout(group("1-x", 4, "c 1.2.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "a new canary", func(h *v1alpha1.NetworkPolicy) bool {
-		return confirmed("1-x", 4, "a")(h) && slices.Equal(traffic.Find(h.Status.Groups, "1-x").Masked, []string{"c"})
+		return confirmed("1-x", 4, "a")(h) && slices.Equal(traffic.Find(h.Status.Groups, "1-x").Withheld, []string{"c"})
 	})
 	want(t, "a new canary", refs(p.readWeb(), "main"), "shop/a=100")
 	p.quiet()
 
 	p.oldPod()
-	p.eventuallyWeb("given back", "main", "users-old=3")
+	p.eventuallyWeb("restored", "main", "users-old=3")
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	want(t, "rule at the end", refs(p.readWeb(), "main"), "users-old=3")
 }
@@ -266,7 +266,7 @@ func TestServerConflictOnAUsersRoute(t *testing.T) {
 	want(t, "nothing was written", strings.Contains(mustJSON(p.readWeb()), `"ours"`), false)
 }
 
-// names makes a policy of what is given that leads the only rule of a route.
+// names makes a policy of what is given that routes the only rule of a route.
 func names(route string) func(*v1alpha1.NetworkPolicy) {
 	return func(h *v1alpha1.NetworkPolicy) {
 		h.Spec.Domains, h.Spec.DeletionPolicy, h.Spec.DrainDelay = nil, v1alpha1.DeletionRestore, "1s"
@@ -274,7 +274,7 @@ func names(route string) func(*v1alpha1.NetworkPolicy) {
 	}
 }
 
-// A route that a policy writes is led by no other one, nor by itself as that of a user.
+// A route that a policy writes is routed by no other one, nor automatically as that of a user.
 func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -299,7 +299,7 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("shop", "refused", has("Accepted", "RuleConflict"))
-	p.ledger(group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
+	p.rollout(group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
 	time.Sleep(2 * time.Second) // More than the drain delay.
 	p.quiet()
 	if route := p.route(); route.Name != name || route.DeletionTimestamp != nil {
@@ -307,8 +307,8 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	}
 }
 
-// Somebody who sets a rule back each time it is led is told of, and not fought with.
-func TestServerLeavesARuleThatIsSetBack(t *testing.T) {
+// Somebody who sets a rule back each time it is routed is reported of, and not fought with.
+func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.gatewayHere()
@@ -335,25 +335,25 @@ func TestServerLeavesARuleThatIsSetBack(t *testing.T) {
 		}
 		now = &v1alpha1.NetworkPolicy{}
 		p.get("shop", now)
-		if n := wrote(); n <= setBackFree || !has("Ready", "RuleConflict")(now) {
+		if n := wrote(); n <= freeReverts || !has("Ready", "RuleConflict")(now) {
 			return fmt.Errorf("%d writes to the route, status %s", n, mustJSON(now.Status))
 		}
 		return nil
 	})
 	// After the free ones it waits for 1 s, 2 s, 4 s, and so on.
-	if n, took := wrote(), time.Since(began); n > setBackFree+2+bits.Len(uint(took.Seconds())) {
+	if n, took := wrote(), time.Since(began); n > freeReverts+2+bits.Len(uint(took.Seconds())) {
 		t.Errorf("%d writes to the route in %s", n, took)
 	}
 	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" sets the rules of HTTPRoute "web" back`) {
 		t.Errorf("message is %q", c.Message)
 	}
 	p.pod("b")
-	p.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	p.eventuallyWeb("what is new is written at once", "main", "shop/a=50 shop/b=50")
+	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.eventuallyWeb("what is new is written immediately", "main", "shop/a=50 shop/b=50")
 	p.eventually("shop", "peace", has("Ready", "Programmed"))
 }
 
-// After the deadline a policy goes, although nobody can read the route that has its rules.
+// After the deadline a policy goes, although no one can read the route that has its rules.
 func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 	p := newPlace(t)
 	p.gatewayHere()
@@ -366,7 +366,7 @@ func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 	policy := p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil && len(h.Status.Routes) > 0 })
 	soon := time.Now().Add(time.Hour)
 	late := &Reconciler{
-		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(leaveDeadline + time.Minute) },
+		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) },
 		kinds: &kinds{seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
 	}
 	// The running controller writes to it too: a conflict is tried again, as by a queue.
@@ -374,7 +374,7 @@ func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 		if err := server.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		_, err := late.leave(ctx, policy)
+		_, err := late.finalize(ctx, policy)
 		return errors.Join(errors.New("the policy is still there"), err)
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-func TestSetBacks(t *testing.T) {
-	var s setBacks
+func TestReverts(t *testing.T) {
+	var s reverts
 	now := time.Unix(0, 0)
 	for i, wait := range []time.Duration{0, 0, 0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
 		want(t, fmt.Sprintf("wait before write %d", i), s.wait("web", "a", now), wait)
@@ -16,7 +16,7 @@ func TestSetBacks(t *testing.T) {
 		now = now.Add(wait)
 		s.note("web", "a", now)
 	}
-	now = now.Add(setBackForget + time.Second)
+	now = now.Add(forgetAfter + time.Second)
 	want(t, "after a long peace", s.wait("web", "a", now), 0)
 	s.note("api", "a", now)
 	want(t, "routes that are remembered", len(s.of), 1)

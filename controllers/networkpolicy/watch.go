@@ -31,8 +31,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// answered is the source of the controller that tells of probes which were answered.
-// Nobody is asked before it has started.
+// answered is the source of the controller that reports probes which were answered.
+// No one is asked before it has started.
 func answered(pool *probe.Pool) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		pool.Start(ctx, func(policy types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: policy}) })
@@ -40,7 +40,7 @@ func answered(pool *probe.Pool) source.Source {
 	})
 }
 
-// watchKind returns when the cache holds the objects of a kind: a pass that saw none
+// watchKind returns when the cache holds the objects of a kind: a reconcile that saw none
 // of them would take them for gone. A kind that cannot be listed does not get into the
 // cache, which would wait for it, and all else with it.
 func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
@@ -48,13 +48,13 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	ctx, cancel := context.WithTimeout(context.Background(), pollInterval/2)
 	defer cancel()
 	if err := tryList(ctx, mgr, namespaces, gvk, written); err != nil {
 		return err
 	}
 	if err := fillCache(ctx, mgr, o, written); err != nil {
-		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next try makes both anew.
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next try makes both again.
 	}
 	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
 	if written {
@@ -151,7 +151,7 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	name := strings.ToLower(gvk.Kind) + "s." + gvk.Group
-	ctx, cancel := context.WithTimeout(context.Background(), lookAgain/2)
+	ctx, cancel := context.WithTimeout(context.Background(), pollInterval/2)
 	defer cancel()
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 	if apierrors.IsForbidden(err) {

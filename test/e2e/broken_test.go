@@ -42,7 +42,7 @@ func TestBrokenActive(t *testing.T) {
 			return false, "", err
 		}
 		for _, g := range p.Status.Groups {
-			masked = g.Masked
+			masked = g.Withheld
 		}
 		return slices.Contains(masked, s.release("1.0.0").VersionedMicroservice), "", nil
 	})

@@ -1,9 +1,9 @@
-// Package probe asks gateways whether they serve routes as they were written, beside
+// Package probe asks gateways whether they serve routes as they were written, next to
 // the reconcile: no method waits for an answer.
 //
 // A probe is an HTTP request to one address, which the gateway itself answers by a
 // redirect that only the new content of the route has. It counts when so many answers
-// in a row, each on a connection of its own, are right: behind one address there may be
+// in a row, each on its own connection, are right: behind one address there may be
 // several proxies. A probe that was answered rightly is not asked again.
 package probe
 
@@ -37,21 +37,21 @@ const (
 	// Timeout of one request.
 	Timeout = 2 * time.Second
 
-	// maxRequests are under way at a time: maxShare of them for one namespace,
+	// maxRequests are in progress at a time: maxShare of them for one namespace,
 	// maxAddress to one address, and maxNamespaceAddress for one namespace to one
 	// address.
 	maxRequests         = 32
 	maxShare            = maxRequests / 2
 	maxAddress          = 8
 	maxNamespaceAddress = 4
-	// perSecond is the budget of all requests, of which burst may come at once.
+	// perSecond is the budget of all requests, of which burst may come immediately.
 	perSecond, burst = 200, 32
 
 	// firstWait and lastWait are the shortest and the longest wait between two rounds.
 	firstWait, lastWait = 100 * time.Millisecond, 30 * time.Second
 	// maxHeader of an answer, in bytes. Bodies are not read.
 	maxHeader = 16 << 10
-	// maxProblem is how much of a problem is told, in bytes.
+	// maxProblem is how much of a problem is reported, in bytes.
 	maxProblem = 160
 )
 
@@ -64,7 +64,7 @@ const (
 	Served Result = "Served"
 	// Earlier: the answer of the route as it was before.
 	Earlier Result = "Earlier"
-	// Elsewhere: an answer of somebody who does not know the route's probes.
+	// Elsewhere: an answer of a user who does not know the route's probes.
 	Elsewhere Result = "Elsewhere"
 	// Failed: no answer.
 	Failed Result = "Failed"
@@ -77,21 +77,21 @@ var Results = []Result{Served, Earlier, Elsewhere, Failed, Refused}
 
 // Options of a Pool.
 type Options struct {
-	// Outbound says which addresses may be asked; nil: what is not refused by default.
+	// Outbound reports which addresses may be asked; nil: what is not refused by default.
 	Outbound *outbound.Policy
-	// UserAgent of the requests. Default: Go's own.
+	// UserAgent of the requests. Defaults to Go's own.
 	UserAgent string
-	// Observe is told of each request. Default: nobody is.
+	// Observe is reported of each request. Defaults to no one is.
 	Observe func(Result)
-	// Now is the time. Default: time.Now.
+	// Now is the time. Defaults to time.Now.
 	Now func() time.Time
-	// Wait after a round that was not right, from 1. Default: from 100 ms to 30 s, each
+	// Wait after a round that was not right, from 1. Defaults to from 100 ms to 30 s, each
 	// a quarter longer than the one before, and up to a fifth more or less.
 	Wait func(round int) time.Duration
 }
 
-// Pool asks. At most 32 requests are under way at a time, 16 of them for one namespace
-// and 8 to one address, and 200 in a second. A nil Pool knows nothing and asks nobody; the zero Pool is of no
+// Pool asks. At most 32 requests are in progress at a time, 16 of them for one namespace
+// and 8 to one address, and 200 in a second. A nil Pool knows nothing and asks no one; the zero Pool is of no
 // use, see New.
 type Pool struct {
 	outbound  *outbound.Policy
@@ -115,7 +115,7 @@ type asked struct {
 	cancel context.CancelFunc
 }
 
-// New makes a pool that asks nobody before it is started.
+// New makes a pool that asks no one before it is started.
 func New(o Options) *Pool {
 	p := &Pool{
 		outbound: o.Outbound, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
@@ -148,7 +148,7 @@ func backOff(round int) time.Duration {
 	return d*4/5 + rand.N(d*2/5)
 }
 
-// Start lets the pool ask until ctx ends; wake is told of each policy one of whose
+// Start lets the pool ask until ctx ends; wake is reported of each policy one of whose
 // probes was answered rightly. It may be called from any goroutine, and must not block.
 func (p *Pool) Start(ctx context.Context, wake func(types.NamespacedName)) {
 	p.mu.Lock()
@@ -238,13 +238,13 @@ func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe provi
 }
 
 // round asks until one answer is not right, or enough in a row were; false: it was
-// given up.
+// restored up.
 func (p *Pool) round(ctx context.Context, namespace string, probe providers.Probe) (problem string, ok bool) {
-	leave, ok := p.places.Enter(ctx, namespace, "http://"+address(probe))
+	finalize, ok := p.places.Enter(ctx, namespace, "http://"+address(probe))
 	if !ok {
 		return "", false
 	}
-	defer leave()
+	defer finalize()
 	for range InARow {
 		if p.budget.Wait(ctx) != nil {
 			return "", false
@@ -261,7 +261,7 @@ func (p *Pool) round(ctx context.Context, namespace string, probe providers.Prob
 	return "", true
 }
 
-// ask makes one request on a connection of its own.
+// ask makes one request on its own connection.
 func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) {
 	scheme := "http"
 	if probe.TLS {
@@ -278,7 +278,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 		request.Header.Set("User-Agent", p.userAgent)
 	}
 	transport := &http.Transport{
-		// The address is that of the gateway, whatever the host's name leads to.
+		// The address is that of the gateway, whatever the host's name routes to.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			conn, err := p.outbound.Dial(ctx, network, address(probe))
 			if err != nil {
@@ -288,7 +288,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 		},
 		// What is asked is which configuration answers, and not who: a certificate that
 		// is missing or self-made is no reason to hold up a release. Nothing is sent that
-		// nobody may read.
+		// no one may read.
 		TLSClientConfig:        &tls.Config{ServerName: probe.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
@@ -307,14 +307,14 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	return judge(probe, response)
 }
 
-// dialError says that there was no connection.
+// dialError reports that there was no connection.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
 // failure is the text of a request without an answer: one for each class of errors, and
 // nothing of what came back. A Gateway's status may name the address of something else,
-// whose words are for nobody who reads the status of a policy.
+// whose words are for no one who reads the status of a policy.
 func failure(err error) string {
 	dial, dns, cause := (*dialError)(nil), (*net.DNSError)(nil), syscall.Errno(0)
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)
@@ -333,7 +333,7 @@ func failure(err error) string {
 	return "what it answers is no HTTP of the usual size"
 }
 
-// judge tells whose answer it is.
+// judge shows whose answer it is.
 func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	to, err := url.Parse(response.Header.Get("Location"))
 	switch _, domain, _ := strings.Cut(probe.Answer, "."); {

@@ -29,7 +29,7 @@ const (
 
 var shop = types.NamespacedName{Namespace: "prod", Name: "shop"}
 
-// setup is a started pool that may ask the loopback, and what it told.
+// setup is a started pool that may ask the loopback, and what it reported.
 type setup struct {
 	*Pool
 	t       *testing.T
@@ -121,7 +121,7 @@ func TestInARow(t *testing.T) {
 		hosts []string
 		want  int // requests
 	}{
-		"at once":            {hosts: []string{asWritten}, want: InARow},
+		"immediately":        {hosts: []string{asWritten}, want: InARow},
 		"one of two proxies": {hosts: []string{asWritten, asBefore, asWritten, asWritten, asBefore, asWritten}, want: 5 + InARow},
 		"in capitals":        {hosts: []string{strings.ToUpper(asWritten)}, want: InARow},
 	} {
@@ -158,7 +158,7 @@ func TestInARow(t *testing.T) {
 	}
 }
 
-// TestWrongAnswers: what is no proof, and what is said of it.
+// TestWrongAnswers: what is no proof, and what is known of it.
 func TestWrongAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
@@ -194,7 +194,7 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestOtherServices: what is at an address that is no gateway's is not told to whoever
+// TestOtherServices: what is at an address that is no gateway's is not reported to the one who
 // reads the status of a policy.
 func TestOtherServices(t *testing.T) {
 	const secret = "vault-internal"
@@ -223,7 +223,7 @@ func TestOtherServices(t *testing.T) {
 					if err != nil {
 						return
 					}
-					_, _ = c.Read(make([]byte, 4096)) // Else what is left of it resets the connection.
+					_, _ = c.Read(make([]byte, 4096)) // Else what remains of it resets the connection.
 					_, _ = c.Write([]byte(test.banner))
 					_ = c.Close()
 				}
@@ -240,7 +240,7 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: the cause is told as the system gives it.
+// TestNobodyThere: the cause is reported as the system gives it.
 func TestNobodyThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -300,7 +300,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTimeout: an address that says nothing holds nothing up.
+// TestTimeout: an address that reports nothing holds nothing up.
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -392,7 +392,7 @@ func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// settled waits until no request is under way.
+// settled waits until no request is in progress.
 func settled(s *setup) int {
 	s.t.Helper()
 	s.until("requests to end", func() bool { return s.places.Taken() == 0 })

@@ -47,20 +47,20 @@ type Sharing interface {
 
 // Switcher is a View that can change the weights of routes that a policy has already, and
 // nothing else of them. Routes of other providers stay as they are when a policy leaves
-// the provider, or when the API server refuses what the specification says of a route.
+// the provider, or when the API server refuses what the specification asks for of a route.
 type Switcher interface {
 	// Carry gives the objects of a live route that routes to the Services of a decided one:
 	// what serves it, and what else its rules say, stays. A hostname that the decided one
 	// lacks goes; no hostnames, no path and no port stand for those that it has. None: it is
 	// so already. It is asked of routes whose provider the policy has left, so that nothing
-	// of what the specification says of a provider may be used.
+	// of what the specification asks for of a provider may be used.
 	Carry(live *Live, route Route) []client.Object
 }
 
 // Limited is a View that cannot express all that Routes ask for.
 type Limited interface {
 	// Splits reports whether weights have an effect. Where they have none, the traffic of a
-	// group moves as a whole, and routes lead to its active release alone.
+	// group moves as a whole, and routes route to its active release alone.
 	Splits() bool
 	// Apart reports that each host and path has its own route, which changes in place
 	// whatever it routes to: that two routes never hold the same host and path.

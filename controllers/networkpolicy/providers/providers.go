@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Provider routes to the Services of a policy by objects of kinds of its own. All of
+// Provider routes to the Services of a policy by objects of its own kinds. All of
 // its methods are pure: the controller reads and writes for it. What some providers can do
 // besides is in abilities.go.
 type Provider interface {
@@ -80,9 +80,9 @@ type Kind struct {
 	Group, Kind string
 	// Versions that the provider can read and write, the preferred one first.
 	Versions []string
-	// Former is what the kind was called before; nil: the same. It is looked for where the
+	// Previous is what the kind was called before; nil: the same. It is looked for where the
 	// API server does not know the kind, and goes by the name of the present one here.
-	Former *Kind
+	Previous *Kind
 }
 
 // Reference names an object of others.
@@ -109,28 +109,28 @@ type Scene struct {
 	Namespace map[string]string
 	// Probed is what is known of probes.
 	Probed map[Probe]Probed
-	// Users are the routes of somebody else that the policy names, or has rules in, with
+	// Users are the routes of another user that the policy names, or has rules in, with
 	// all of their fields.
 	Users []*unstructured.Unstructured
 	// Older are the policies that name the same of these routes, and are older.
 	Older []*v1alpha1.NetworkPolicy
-	// Services says which names are those of the policy's own Services, and Releases which
-	// of them lead to one release.
+	// Services reports which names are those of the policy's own Services, and Releases which
+	// of them route to one release.
 	Services, Releases map[string]bool
 }
 
 // Served is how the API server serves a kind.
 type Served struct {
-	// Group and Kind in use, where they are those of a former kind; else empty.
+	// Group and Kind in use, where they are those of a previous kind; else empty.
 	Group, Kind string
 	// Version in use.
 	Version string
-	// Experimental says that the definition is of its project's experimental channel,
+	// Experimental reports that the definition is of its project's experimental channel,
 	// which has fields that others lack.
 	Experimental bool
 }
 
-// Route leads hosts, or a listener, to the releases of one group.
+// Route routes hosts, or a listener, to the releases of one group.
 type Route struct {
 	// Name of the objects that carry it.
 	Name string
@@ -152,7 +152,7 @@ type Route struct {
 	// Matches choose requests for Canary, whatever the weights.
 	Matches []v1alpha1.CanaryMatch
 	// Mirror is the Service that gets a copy of MirrorPercent of the requests, whose
-	// answers nobody sees; "": none.
+	// answers no one sees; "": none.
 	Mirror string
 	// MirrorPercent is from 1 to 100.
 	MirrorPercent int32
@@ -162,9 +162,9 @@ type Route struct {
 	Parents []Parent
 	// TLS of hosts, where the specification asks for it.
 	TLS map[string]TLS
-	// RecordTTL of the DNS records of the hosts, in seconds; 0: not said.
+	// RecordTTL of the DNS records of the hosts, in seconds; 0: not specified.
 	RecordTTL int32
-	// Stamp of the ledger that the route carries.
+	// Stamp of the rollout state that the route carries.
 	Stamp resources.Stamp
 }
 
@@ -187,7 +187,7 @@ type TLS struct {
 // Serving is the Secret that is to serve the host now.
 func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
-// Shared is an object on which routes rest, and which is no route's own.
+// Shared is an object on which routes rest, and which is not a route's own.
 type Shared struct {
 	client.Object
 	// Hosts that need it.
@@ -250,10 +250,10 @@ func Undecided(hosts []string, decided []Route, live map[string]*Live) []string 
 	})
 }
 
-// carried says whether a live route has a host.
+// carried reports whether a live route has a host.
 func carried(live map[string]*Live, host string) bool {
 	for _, r := range live {
-		if !r.Leaving && slices.Contains(r.Hostnames, host) {
+		if !r.Deleting && slices.Contains(r.Hostnames, host) {
 			return true
 		}
 	}
@@ -273,26 +273,26 @@ type Live struct {
 	Weights map[string]int
 	// Services that it names in any way, sorted: by weight, match or mirror.
 	Services []string
-	// Leaving says that it is being deleted.
-	Leaving bool
-	// Taken says that what serves it has taken it over as it is, as far as that is told.
+	// Deleting reports that it is being deleted.
+	Deleting bool
+	// Taken reports that what serves it has taken it over as it is, as far as that is reported.
 	Taken bool
 	// Provider that it is of, by name. The controller fills it in.
 	Provider string
-	// User says that somebody else wrote the route, in which the policy has rules, or is
-	// to have. It is given back, and never deleted.
+	// User reports that another user wrote the route, in which the policy has rules, or is
+	// to have. It is restored, and never deleted.
 	User bool
-	// Led is what the policy has in it; nil: nothing, or the route is its own.
-	Led *resources.Taken
+	// Managed is what the policy has in it; nil: nothing, or the route is its own.
+	Managed *resources.Taken
 }
 
-// Stamp of the ledger that a live route carries; ok is false where there is none.
+// Stamp of the rollout state that a live route carries; ok is false where there is none.
 func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
 	if l.User {
-		if l.Led == nil {
+		if l.Managed == nil {
 			return stamp, false
 		}
-		return l.Led.Stamp(), true
+		return l.Managed.Stamp(), true
 	}
 	return resources.StampOf(l.Objects[0])
 }
@@ -306,19 +306,19 @@ func (l *Live) Group() string {
 	return l.Objects[0].GetLabels()[v1alpha1.LabelGroup]
 }
 
-// Pinned says whether it leads to one pinned release.
+// Pinned reports whether it routes to one pinned release.
 func (l *Live) Pinned() bool {
 	if l.User {
-		return l.Led != nil && l.Led.Release != ""
+		return l.Managed != nil && l.Managed.Release != ""
 	}
 	return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != ""
 }
 
-// UserRoute is the name of a route of somebody else. No route of ours has one like it.
+// UserRoute is the name of a route of another user. No route of ours has one like it.
 func UserRoute(kind, name string) string { return kind + "/" + name }
 
 // Problem is what keeps something from being so: a reason in one CamelCase word, and
-// a message that names the field or object and the mend.
+// a message that names the field or object and the fix.
 type Problem struct {
 	Reason, Message string
 }
@@ -327,15 +327,15 @@ type Problem struct {
 type Verdict struct {
 	// Accepted: they are as decided, and taken over.
 	Accepted bool
-	// Pending: nobody has answered yet.
+	// Pending: no one has answered yet.
 	Pending bool
 	// Reason and Message why it is not accepted.
 	Reason, Message string
-	// Late is the reason once nobody has answered for too long; empty: the same.
+	// Late is the reason once no one has answered for too long; empty: the same.
 	Late string
 }
 
-// Probe is a request that one address of a gateway answers by itself, and rightly only
+// Probe is a request that one address of a gateway answers automatically, and rightly only
 // when it serves a route as it was written. It is comparable: another route, another
 // content or another address is another probe.
 type Probe struct {
@@ -370,11 +370,11 @@ const Grace = 30 * time.Second
 
 // Reasons that providers give.
 const (
-	// ReasonPending: something is on its way.
+	// ReasonPending: something is in progress.
 	ReasonPending = "Pending"
 	// ReasonParentNotFound: an object that the policy names does not exist.
 	ReasonParentNotFound = "ParentNotFound"
-	// ReasonNotAccepted: what serves routes turned one down, or says nothing of it.
+	// ReasonNotAccepted: what serves routes turned one down, or reports nothing of it.
 	ReasonNotAccepted = "NotAccepted"
 	// ReasonNoMatchingListener: a route is accepted, and no listener has its host.
 	ReasonNoMatchingListener = "NoMatchingListener"
@@ -397,7 +397,7 @@ const (
 	ReasonRuleNotFound = "RuleNotFound"
 	// ReasonRuleConflict: an older policy has the rule.
 	ReasonRuleConflict = "RuleConflict"
-	// ReasonUnprogrammed: what serves routes says of itself that it does not.
+	// ReasonUnprogrammed: what serves routes reports of itself that it does not.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )
 

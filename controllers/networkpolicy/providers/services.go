@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Services is the provider of a policy that names none: it has no objects of its own.
+// Services is the provider of a policy that names none: it has no objects.
 // The policy's Services move as a whole, which the controller sees to for every
 // provider.
 type Services struct{}

@@ -11,7 +11,7 @@ import (
 )
 
 // Mark gives a Service of the user the label by which it and its EndpointSlices are
-// watched, and keeps its selector as it is for the day on which it is given back.
+// watched, and keeps its selector as it is for the day on which it is restored.
 func Mark(live *corev1.Service, policy string) (*corev1.Service, error) {
 	selector, err := json.Marshal(live.Spec.Selector)
 	if err != nil {
@@ -23,12 +23,12 @@ func Mark(live *corev1.Service, policy string) (*corev1.Service, error) {
 	return s, nil
 }
 
-// Marked says whether a Service bears the mark of a policy.
+// Marked reports whether a Service bears the mark of a policy.
 func Marked(s *corev1.Service, policy string) bool {
 	return s.Labels[v1alpha1.LabelPolicy] == policy && s.Annotations[v1alpha1.AnnotationAdoptedSelector] != ""
 }
 
-// Adopt leads a marked Service to a release. Nothing but its selector and our
+// Adopt routes a marked Service to a release. Nothing but its selector and our
 // annotations changes.
 func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	next := live.DeepCopy()
@@ -39,9 +39,9 @@ func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	return next
 }
 
-// GiveBack is the Service as it was before Mark. A mark that cannot be read is an
+// Restore is the Service as it was before Mark. A mark that cannot be read is an
 // error: then the selector stays.
-func GiveBack(live *corev1.Service) (*corev1.Service, error) {
+func Restore(live *corev1.Service) (*corev1.Service, error) {
 	var selector map[string]string
 	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {
 		return nil, fmt.Errorf("read annotation %s of Service %q: it is no selector as JSON: set the Service's selector by hand", v1alpha1.AnnotationAdoptedSelector, live.Name)

@@ -14,11 +14,11 @@ func FuzzStamp(f *testing.F) {
 	f.Add("1-x=3", "uid/7")
 	f.Add("=", "/")
 	f.Add("a=b=3", "9223372036854775808/x")
-	f.Fuzz(func(t *testing.T, revision, ledger string) {
+	f.Fuzz(func(t *testing.T, revision, rollout string) {
 		annotated := func(annotations map[string]string) metav1.Object {
 			return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
 		}
-		first, ok := StampOf(annotated(map[string]string{v1alpha1.AnnotationRevision: revision, AnnotationLedger: ledger}))
+		first, ok := StampOf(annotated(map[string]string{v1alpha1.AnnotationRevision: revision, AnnotationLedger: rollout}))
 		if !ok || first.Group == "" {
 			return
 		}

@@ -32,7 +32,7 @@ func ReleaseServiceName(policy, microservice, release string) string {
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
 }
 
-// RouteName is the name of the index-th route of a target: what its hosts lead
+// RouteName is the name of the index-th route of a target: what its hosts route
 // to, under which path and to which port. It ends in a hash for the same reason.
 func RouteName(policy, target, path, port string, index int) string {
 	short := label(strings.TrimPrefix(target, "group/"))
@@ -51,7 +51,7 @@ func TLSName(policy, secret string) string {
 	return join(policy+"-"+label(secret), "t"+digest(policy, secret))
 }
 
-// MatchesKey tells lists of matches apart; "" for none.
+// MatchesKey distinguishes lists of matches; "" for none.
 func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 	if len(matches) == 0 {
 		return ""

@@ -22,7 +22,7 @@ type Service struct {
 	OfRelease bool
 	// Adopted marks a Service of the user, of which nothing but the selector is ours.
 	Adopted bool
-	// Stamp of the ledger at which the selector was last moved.
+	// Stamp of the rollout state at which the selector was last moved.
 	Stamp Stamp
 }
 

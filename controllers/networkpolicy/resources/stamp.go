@@ -11,12 +11,12 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// AnnotationLedger on routes and group Services says from which state of which
+// AnnotationLedger on routes and group Services reports from which state of which
 // Microservice they were written: "<uid>/<sequence>". A Microservice that was
-// deleted and made anew counts its revisions from the start; the uid tells.
+// deleted and made again counts its revisions from the start; the uid shows.
 const AnnotationLedger = "hlnr.io/ledger"
 
-// Stamp is the state of the ledger that an object carries.
+// Stamp is the state of the rollout state that an object carries.
 type Stamp struct {
 	// Group is the slug of the group.
 	Group string

@@ -11,10 +11,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Taken is what a policy has in a route that somebody else wrote. It is kept in an
+// Taken is what a policy has in a route that another user wrote. It is kept in an
 // annotation of the route, of which each policy has its own.
 type Taken struct {
-	// Group, Revision and Ledger are the stamp: the state of the ledger that the rules
+	// Group, Revision and Ledger are the stamp: the state of the rollout state that the rules
 	// carry.
 	Group    string `json:"group"`
 	Revision int64  `json:"revision"`
@@ -52,7 +52,7 @@ func (t *Taken) String() string {
 	return string(text)
 }
 
-// Stamp of the ledger that the rules carry.
+// Stamp of the rollout state that the rules carry.
 func (t *Taken) Stamp() Stamp {
 	s := Stamp{Group: t.Group, Revision: t.Revision}
 	if uid, sequence, found := strings.Cut(t.Ledger, "/"); found {

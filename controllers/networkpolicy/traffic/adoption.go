@@ -34,7 +34,7 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 	if d.Policy.DeletionTimestamp != nil && d.Selected(name) == "" {
 		wait(ReasonAdoptionWaits, "the networkpolicies.hlnr.io is being deleted")
-		return // It was given back, or was never led elsewhere.
+		return // It was restored, or was never routed elsewhere.
 	}
 	if !resources.Marked(live, d.Policy.Name) && d.Microservice.DeletionTimestamp == nil {
 		next, err := resources.Mark(live, d.Policy.Name)
@@ -51,7 +51,7 @@ func (d *planner) addAdopted(out *Decision) {
 		return
 	}
 	current := ""
-	if g := d.ledger.groupOf[d.Selected(name)]; g != nil {
+	if g := d.rollout.groupOf[d.Selected(name)]; g != nil {
 		current = g.Slug
 	}
 	g := d.choose(d.liveGroups(), current)
@@ -70,7 +70,7 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 }
 
-// mayAdopt says whether the active release can carry what the Service carries now.
+// mayAdopt reports whether the active release can carry what the Service carries now.
 func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(string, string, ...any)) bool {
 	active := activeOf(g)
 	if active == nil {
@@ -84,8 +84,8 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	}
 	// Pods of releases that bear the labels which the Service selects are no pods of
 	// before.
-	former := difference(now.Ready, d.released())
-	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(former))
+	previous := difference(now.Ready, d.released())
+	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
 		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: it is adopted when they are as many; raise spec.availability.replicas of Microservice %q if they never will be",
 			active.VersionedMicroservice, have, name, need, MicroserviceName(d.Policy))
@@ -97,13 +97,13 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 // released are the endpoints of all releases.
 func (d *planner) released() []string {
 	var out []string
-	for name := range d.ledger.rows {
+	for name := range d.rollout.rows {
 		out = append(out, d.Endpoints[d.ReleaseService(name)].All...)
 	}
 	return out
 }
 
-// unsuitable says what keeps a Service from being adopted; "": nothing.
+// unsuitable reports what keeps a Service from being adopted; "": nothing.
 func unsuitable(s *corev1.Service, policy string) string {
 	switch {
 	case s.DeletionTimestamp != nil:
@@ -111,7 +111,7 @@ func unsuitable(s *corev1.Service, policy string) string {
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return "is of type ExternalName: it has no pods that could be taken over"
 	case len(s.Spec.Selector) == 0:
-		return "has no selector: its endpoints are written by somebody else"
+		return "has no selector: its endpoints are written by another user"
 	case metav1.GetControllerOf(s) != nil:
 		return fmt.Sprintf("is controlled by %s %q, which would set its selector back", metav1.GetControllerOf(s).Kind, metav1.GetControllerOf(s).Name)
 	case s.Labels[v1alpha1.LabelPolicy] != "" && s.Labels[v1alpha1.LabelPolicy] != policy:

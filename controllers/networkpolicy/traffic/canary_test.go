@@ -64,7 +64,7 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com"}, {Domain: try, Release: canaryOf(tc.absent)}}
 			w.ready = map[string]int{"a": 1, "b": 1}
 			w.settle()
-			w.ledger(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"))
+			w.rollout(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"))
 			w.pass()
 			want(t, "written", w.split(try), "1.1.0=100")
 			want(t, "not confirmed before it is accepted", w.groupTraffic("1-x").Revision, 1)
@@ -74,7 +74,7 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 			want(t, "the others see nothing of it", w.split("shop.example.com"), "1.0.0=100")
 			want(t, "split", w.policy.Status.Summary.Split, "1.0.0=100")
 
-			w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+			w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 			w.pass()
 			want(t, "taken out", w.split(try), tc.split)
 			want(t, "still named", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
@@ -124,7 +124,7 @@ func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 				w.ready[release] = 1
 			}
 			w.settle()
-			w.ledger(tc.group)
+			w.rollout(tc.group)
 			w.pass()      // Services are made.
 			for range 3 { // The gateway has not answered yet.
 				w.pass()
@@ -150,7 +150,7 @@ func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: try, Release: canaryOf("")})
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.settle()
-	w.ledger(asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
+	w.rollout(asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
 	for range 3 {
 		w.pass()
 		want(t, "nothing is wrong yet", w.groupTraffic("1-x").Message, "")
@@ -160,7 +160,7 @@ func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
 	want(t, "domains", w.groupTraffic("1-x").CanaryDomains, true)
 	want(t, "canary", w.groupTraffic("1-x").Canary, "")
 	if got := w.groupTraffic("1-x").Message; !strings.Contains(got, `domain "`+try+`": `) {
-		t.Errorf("the group says %q, and does not name the domain", got)
+		t.Errorf("the group reports %q, and does not name the domain", got)
 	}
 	w.settle()
 	want(t, "canary, once it is taken", w.groupTraffic("1-x").Canary, "b")
@@ -178,7 +178,7 @@ func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	want(t, "others", w.split(newestHost), "1.0.0=100")
 	w.policy.Spec.Domains[1].Release = canaryOf("")
 	w.settle()
-	w.ledger(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
 		want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
@@ -197,7 +197,7 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf("")}, {Domain: "try-{{.ReleaseGroupName}}.e.com", Release: canaryOf(v1alpha1.AbsentNotFound)}}
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.settle()
-	w.ledger(asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "tried at", w.split(try), "2.0.0=100")
 	want(t, "and at its own", w.split("try-2-x.e.com"), "2.0.0=100")
@@ -206,15 +206,15 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	want(t, "of the older one", w.groupTraffic("1-x").Canary, "")
 	want(t, "the older one is confirmed", w.groupTraffic("1-x").Revision, 1)
 	want(t, "named", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
-	w.ledger(group("2-x", 2, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 2, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	want(t, "turned down", w.split(try), "1.0.0=100")
+	want(t, "rejected", w.split(try), "1.0.0=100")
 	want(t, "named then", len(w.groupTraffic("2-x").References), 0)
 }
 
 // A domain without a field of the group is of the newest group: of two groups that hooks try it
-// leads to the newer one, as the guide says. The other one is tried at its own domain, and where it
-// has none the policy says nothing for which its hooks would wait.
+// routes to the newer one, as the guide reports. The other one is tried at its own domain, and where it
+// has none the policy reports nothing for which its hooks would wait.
 func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 	const try = "try.example.com"
 	for name, own := range map[string]bool{"with domains of each": true, "with one domain": false} {
@@ -226,7 +226,7 @@ func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 			}
 			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
 			w.settle()
-			w.ledger(asked(group("3-x", 0, "c 3.0.0 pending 0"), "c"), asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.rollout(asked(group("3-x", 0, "c 3.0.0 pending 0"), "c"), asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.settle()
 			want(t, "tried at", w.split(try), "3.0.0=100")
 			want(t, "the newer group", w.groupTraffic("3-x").Canary, "c")
@@ -283,7 +283,7 @@ func TestListenerOfTheCanary(t *testing.T) {
 	w.settle()
 	want(t, "programmed", w.policy.Status.Listeners[0].Programmed, true)
 	want(t, "backends", cmp.Diff([]v1alpha1.DomainBackend{{Release: "b", Version: "1.1.0", Weight: 100}}, w.policy.Status.Listeners[0].Backends), "")
-	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "routes", len(w.others), 0)
 	want(t, "reason", w.policy.Status.Listeners[0].Reason, reasonNoCanary)
@@ -310,7 +310,7 @@ func TestWildcardsOfPreviews(t *testing.T) {
 	}
 	seven.Phase, seven.Releases[0].Status, seven.Releases[0].Weight = v1alpha1.GroupClosing, v1alpha1.ReleaseDeprecated, 0
 	seven.TrafficRevision = 2
-	w.ledger(eight, seven)
+	w.rollout(eight, seven)
 	w.settle()
 	want(t, "wildcard of a closed preview", w.split("*.feature-foo-7.preview.example.com"), "")
 	want(t, "wildcard of an open one", w.split("*.fix-8.preview.example.com"), "0.0.0-8=100")

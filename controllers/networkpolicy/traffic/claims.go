@@ -9,16 +9,16 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// literal says whether the host of a row is the same whatever group it leads to.
+// literal reports whether the host of a row is the same whatever group it routes to.
 func (d *planner) literal(r *Row) bool {
 	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
 }
 
-// settleClaims turns down hosts and listeners that an older policy holds, or another entry:
+// settleClaims rejects hosts and listeners that an older policy holds, or another entry:
 // one whose host no group has a say in comes first, then an earlier one. A preview gets no
 // host that such an entry names, whatever the paths and whether it is routed or not: who
 // opens a pull request chooses the name of its branch. The same goes for a host that another
-// policy names and serves, even a younger one, unless the preview has it already: nobody
+// policy names and serves, even a younger one, unless the preview has it already: no one
 // takes a host away that is served. Of two groups that give one host by the same entry, the
 // newer one has it, once that can answer there.
 func (d *planner) settleClaims(rows []*Row) {
@@ -40,15 +40,15 @@ func (d *planner) settleClaims(rows []*Row) {
 			r.kept = false
 			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
 		}
-		what, mend := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
+		what, fix := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
 		if r.listener != "" {
-			what, mend = fmt.Sprintf("the listener of %s.parentRef", r.field), "name another listener"
+			what, fix = fmt.Sprintf("the listener of %s.parentRef", r.field), "name another listener"
 		}
 		for _, c := range d.Claims {
 			switch {
 			case c.host == host && c.path == path && !c.younger:
 				r.kept = false
-				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by networkpolicies.hlnr.io %q, which is older: %s", r.source(), what, c.policy, mend))
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by networkpolicies.hlnr.io %q, which is older: %s", r.source(), what, c.policy, fix))
 			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.carries(host):
 				r.kept = false
 				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
@@ -56,14 +56,14 @@ func (d *planner) settleClaims(rows []*Row) {
 		}
 		if first := own[host+path]; first != nil {
 			if r.listener == "" {
-				mend += ", or {{.ReleaseGroupName}}"
+				fix += ", or {{.ReleaseGroupName}}"
 			}
 			holder := first.field
 			if first.field == r.field && first.group != nil {
 				// No one is at fault: two groups may have one version for a while, as one that
-				// the specification no longer makes and its heir. Waiting for the host, the heir
+				// the specification no longer makes and its successor. Waiting for the host, the successor
 				// would keep the other from closing.
-				if first.reason == "" && r.reason == "" && d.holdsOn(r, first.group) {
+				if first.reason == "" && r.reason == "" && d.keepsHost(r, first.group) {
 					first, r = r, first
 					own[host+path] = first
 				}
@@ -71,7 +71,7 @@ func (d *planner) settleClaims(rows []*Row) {
 				holder = fmt.Sprintf("%s for release group %q", first.field, first.group.Name)
 			}
 			r.kept = false
-			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, holder, mend))
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, holder, fix))
 			continue
 		}
 		if r.reason == "" || r.kept {
@@ -80,9 +80,9 @@ func (d *planner) settleClaims(rows []*Row) {
 	}
 }
 
-// holdsOn says whether a row keeps a host that a newer group renders as well: a route leads
+// keepsHost reports whether a row keeps a host that a newer group renders as well: a route routes
 // it to the group of the row, and what the newer one runs has no ready endpoint.
-func (d *planner) holdsOn(r *Row, newer *v1alpha1.ReleaseGroup) bool {
+func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	a := activeOf(newer)
 	return (a == nil || !d.ready(a.VersionedMicroservice)) && d.hostGroup(r.host, r.path) == r.group.Slug
 }
@@ -128,10 +128,10 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	return slices.Compact(out)
 }
 
-// judgeHosts turns down the hosts that the list of domains does not give to the
+// checkHosts rejects the hosts that the list of domains does not give to the
 // namespace. By a list that cannot be read it lets in no new host, and takes none
 // away that a route of the policy has.
-func (d *planner) judgeHosts(rows []*Row) {
+func (d *planner) checkHosts(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" {
 			continue
@@ -141,7 +141,7 @@ func (d *planner) judgeHosts(rows []*Row) {
 		}
 		if d.Owned != nil && d.Owned.Unread != nil && r.reason == "" {
 			r.reason, r.kept = ReasonDomainsUnreadable, d.carries(r.host)
-			r.message = fmt.Sprintf("%s: nobody can say whether %q is allowed in namespace %q: no host is added, and what is served stays, until an administrator mends the list: %v",
+			r.message = fmt.Sprintf("%s: the list of domains cannot be read, so that it is unknown whether %q is allowed in namespace %q: no host is added, and what is served stays, until an administrator fixes the list: %v",
 				r.source(), r.host, d.Policy.Namespace, d.Owned.Unread)
 		}
 	}

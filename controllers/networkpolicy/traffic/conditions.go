@@ -21,7 +21,7 @@ type problem struct {
 	reason, message string
 }
 
-// stalls says whether somebody must change the specification or a referent.
+// stalls reports whether a user must change the specification or a referent.
 func (p problem) stalls() bool {
 	switch p.reason {
 	case ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, ReasonCertificateNotReady, ReasonListenerNotReady:
@@ -75,32 +75,32 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// programmed says what is in order, where nothing keeps traffic from flowing.
+// programmed reports what is in order, where nothing keeps traffic from flowing.
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
 		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", MicroserviceName(r.Policy))
 	case now.Summary.Domains == "" && len(now.Listeners) > 0:
-		message = "the listeners lead to the active releases"
+		message = "the listeners route to the active releases"
 	case now.Summary.Domains == "" && len(now.Routes) > 0:
-		message = fmt.Sprintf("the rules of %s %q lead to the active releases", now.Routes[0].Kind, now.Routes[0].Name)
+		message = fmt.Sprintf("the rules of %s %q route to the active releases", now.Routes[0].Kind, now.Routes[0].Name)
 	case now.Summary.Domains == "":
-		message = "the Services lead to the active releases"
+		message = "the Services route to the active releases"
 	default:
 		message = fmt.Sprintf("%s domains are programmed", now.Summary.Domains)
 	}
 	return v1alpha1.ConditionProgrammed, message
 }
 
-// idle says that there is nothing to lead to, and need not be: the Microservice has no
-// groups but previews, none of them lives, and it says itself that this is in order. It
+// idle reports that there is nothing to route to, and need not be: the Microservice has no
+// groups but previews, none of them lives, and it reports itself that this is in order. It
 // does so only where its ImagePolicy offers pull requests.
 func (r *reporter) idle() bool {
 	m := r.Microservice
 	if m == nil || m.Status.ObservedGeneration != m.Generation || !meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) {
 		return false
 	}
-	return !slices.ContainsFunc(r.ledger.groups, func(g *v1alpha1.ReleaseGroup) bool { return live(g) || g.Level != v1alpha1.LevelPreview })
+	return !slices.ContainsFunc(r.rollout.groups, func(g *v1alpha1.ReleaseGroup) bool { return live(g) || g.Level != v1alpha1.LevelPreview })
 }
 
 func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
@@ -212,7 +212,7 @@ func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	return v1alpha1.GroupTraffic{}
 }
 
-// nameConflict names the objects that somebody else has.
+// nameConflict names the objects that another user has.
 func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	var texts []string
 	for _, key := range SortedKeys(r.writes.Refused) {
@@ -228,8 +228,8 @@ func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// domainShared says that a domain moves between groups without steps (rule 9): the
-// Microservice has none, or the host itself depends on the group. It says so before the
+// domainShared reports that a domain moves between groups without steps (rule 9): the
+// Microservice has none, or the host itself depends on the group. It reports it before the
 // first move where it can.
 func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
@@ -244,7 +244,7 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, d := range r.Policy.Spec.Domains {
 			if d.Release == nil && groupsPolicy(d) == v1alpha1.GroupsNewest && (!steps || templated(d.Domain)) {
 				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.domains[%d].domain %q moves to a newer release group at once, without canary steps: %s%s", i, d.Domain, mend(d, groups[0]), orWider(groups)))
+					"spec.domains[%d].domain %q moves to a newer release group immediately, without canary steps: %s%s", i, d.Domain, fix(d, groups[0]), orWiderGroups(groups)))
 				return
 			}
 		}
@@ -253,22 +253,22 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, l := range r.Policy.Spec.Listeners {
 			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
 				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.listeners[%d] %q moves to a newer release group at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", i, l.Name, orWider(groups)))
+					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", i, l.Name, orWiderGroups(groups)))
 				return
 			}
 		}
 	}
 	if ref := gatewayapi.UserRef(r.Policy); moves && !steps && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-			"spec.provider.routeRef: the rules of %s %q move to a newer release group at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", ref.Kind, ref.Name, orWider(groups)))
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", ref.Kind, ref.Name, orWiderGroups(groups)))
 		return
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
 }
 
-// orWider advises groups of more versions than those that are there, which their names
-// tell: "1.2.x" can be a part of "1.x", and all but previews a part of one group.
-func orWider(groups []*v1alpha1.ReleaseGroup) string {
+// orWiderGroups advises groups of more versions than those that are there, which their names
+// report: "1.2.x" can be a part of "1.x", and all but previews a part of one group.
+func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 	switch name := groups[0].Name; {
 	case groups[0].PullRequest > 0:
 		return ""
@@ -279,8 +279,8 @@ func orWider(groups []*v1alpha1.ReleaseGroup) string {
 	}
 }
 
-// mend of a domain that moves between groups at once.
-func mend(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
+// fix of a domain that moves between groups immediately.
+func fix(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	switch {
 	case templated(d.Domain):
 		return "leave groups.policy Newest out of it"
@@ -290,27 +290,27 @@ func mend(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	return "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it"
 }
 
-// canaryUnmatched says that a step asks for chosen requests, and no domain says which.
+// canaryUnmatched reports that a step asks for chosen requests, and no domain reports which.
 func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
 	}
 	chooses := slices.ContainsFunc(r.Policy.Spec.Domains, func(d v1alpha1.Domain) bool { return len(d.CanaryMatches) > 0 })
-	for _, row := range r.ledger.rows {
+	for _, row := range r.rollout.rows {
 		if row.Match && row.Status == v1alpha1.ReleaseCanary && !chooses {
-			mend := fmt.Sprintf("set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.Policy.Name)
+			fix := fmt.Sprintf("set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.Policy.Name)
 			if gatewayapi.UserRef(r.Policy) != nil {
-				mend = "spec.provider.routeRef adds no rule to a route: give the step a weight, or use spec.provider.gateway"
+				fix = "spec.provider.routeRef adds no rule to a route: give the step a weight, or use spec.provider.gateway"
 			}
 			status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched,
-				"the canary's step says match: true, and no request is chosen: "+mend)
+				"the canary's step specifies match: true, and no request is chosen: "+fix)
 			return
 		}
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionCanaryUnmatched)
 }
 
-// settingsNotApplied says which setting has no effect on the routes.
+// settingsNotApplied reports which setting has no effect on the routes.
 func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -326,7 +326,7 @@ func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
 	status.Remove(&now.Conditions, v1alpha1.ConditionSettingsNotApplied)
 }
 
-// serviceAdopted says how far the adoption of the user's Service is.
+// serviceAdopted reports how far the adoption of the user's Service is.
 func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	switch a := r.out.Adoption; {
 	case AdoptedName(r.Policy) == "":
@@ -335,19 +335,19 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	case a.Reason != "":
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
 	case now.Adopted.AdoptedTime == nil:
-		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("Service %q is being led to the active release", AdoptedName(r.Policy)))
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("Service %q is being pointed to the active release", AdoptedName(r.Policy)))
 	default:
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionTrue, ReasonAdopted, fmt.Sprintf("Service %q follows the active release", AdoptedName(r.Policy)))
 	}
 }
 
-// wholeLevel says whether a group is the only one that there will be: with groupBy
+// wholeLevel reports whether a group is the only one that there will be: with groupBy
 // All it bears the name of its level.
 func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
 }
 
-// adoptedMissing says that the Service that the policy adopts does not exist; nil: it
+// adoptedMissing reports that the Service that the policy adopts does not exist; nil: it
 // does, or it adopts none.
 func (r *reporter) adoptedMissing() *problem {
 	if a := r.out.Adoption; a != nil && a.Reason == ReasonAdoptedMissing {
@@ -356,7 +356,7 @@ func (r *reporter) adoptedMissing() *problem {
 	return nil
 }
 
-// providerSwitching says what routes of former providers wait for.
+// providerSwitching reports what routes of previous providers wait for.
 func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -368,10 +368,10 @@ func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
 	}
 	reason, message := reasonReplacing, fmt.Sprintf("the routes of provider %s stay and serve until those of provider %s do: %s", strings.Join(s.From, " and "), now.Provider, cmp.Or(r.out.waits, "they are being written"))
 	if s.ReplacedTime != nil {
-		reason, message = ReasonDraining, fmt.Sprintf("the routes of provider %s stay until %s, for callers that still come to them: spec.drainDelay says how long",
+		reason, message = ReasonDraining, fmt.Sprintf("the routes of provider %s stay until %s, for callers that still come to them: spec.drainDelay specifies how long",
 			strings.Join(s.From, " and "), s.ReplacedTime.Add(r.drain()).UTC().Format(time.RFC3339))
 	}
-	for _, route := range r.out.Former {
+	for _, route := range r.out.Previous {
 		if err := r.writes.Refused[RouteName(route.Name)]; err != nil {
 			message += "; " + err.Error()
 			break

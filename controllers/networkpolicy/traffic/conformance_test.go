@@ -19,26 +19,26 @@ type stage interface {
 	// host below a domain that no other test uses: policies of one class must not hold the
 	// same hosts.
 	host(name string) string
-	// ledger writes the groups of the Microservice.
-	ledger(groups ...v1alpha1.ReleaseGroup)
+	// rollout writes the groups of the Microservice.
+	rollout(groups ...v1alpha1.ReleaseGroup)
 	// serve makes releases ready.
 	serve(releases ...string)
 	// edit changes the policy.
 	edit(change func(*v1alpha1.NetworkPolicySpec))
 	// confirmed waits until a group is confirmed at a revision with these references.
 	confirmed(slug string, revision int64, references ...string)
-	// split of what a host, or a listener by its name, leads to by the routes of a
+	// split of what a host, or a listener by its name, routes to by the routes of a
 	// provider: "1.0.0=90 1.1.0=10", in order of the versions; "" where nothing does.
 	split(entry, provider string) string
 	// providers that have routes.
 	providers() []string
 	// condition is the status and reason of one of the policy; "" where it has none.
 	condition(kind string) string
-	// drain lets the drain of former providers end, and waits until nothing of them is left.
+	// drain lets the drain of previous providers end, and waits until nothing of them remains.
 	drain()
-	// active is the version that the Service of a group leads to.
+	// active is the version that the Service of a group routes to.
 	active(slug string) string
-	// user creates a route of somebody else.
+	// user creates a route of another user.
 	user(route *unstructured.Unstructured)
 	// objects are the names of all that the policy owns.
 	objects() []string
@@ -48,15 +48,15 @@ type stage interface {
 
 // conformance is what the suite needs to know of a provider, and of a protocol.
 type conformance struct {
-	// spec sets the provider and ports of a policy, and leads entries to what target
-	// says. Without a target they follow the newest group.
+	// spec sets the provider and ports of a policy, and routes entries to what target
+	// reports. Without a target they follow the newest group.
 	spec func(spec *v1alpha1.NetworkPolicySpec, entries ...entry)
 	// name of the provider.
 	name string
-	// user is the route of somebody else whose rules lead where the entries would: its
-	// hosts are its author's. Nil: the provider has routes of its own.
+	// user is the route of another user whose rules route where the entries would: its
+	// hosts are its author's. Nil: the provider has its own routes.
 	user *unstructured.Unstructured
-	// whole says that the provider cannot split, and bare that it has Services alone.
+	// whole reports that the provider cannot split, and bare that it has Services alone.
 	whole, bare bool
 }
 
@@ -89,7 +89,7 @@ func conform(t *testing.T, c conformance, s stage) {
 	if c.user != nil {
 		s.user(c.user)
 	}
-	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}, entry{name: second}) })
 	s.serve("a")
 	s.confirmed("1-x", 1, "a")
@@ -99,10 +99,10 @@ func conform(t *testing.T, c conformance, s stage) {
 
 	s.serve("b")
 	for i, weight := range []int{10, 50} {
-		s.ledger(group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		s.rollout(group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
 		s.confirmed("1-x", int64(2+i), releases("a", "b")...)
 		for _, entry := range []string{first, second} {
-			want(t, "Service beside a canary", s.active("1-x"), "1.0.0")
+			want(t, "Service next to a canary", s.active("1-x"), "1.0.0")
 			wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
 			if c.whole {
 				wanted = "1.0.0=100"
@@ -111,23 +111,23 @@ func conform(t *testing.T, c conformance, s stage) {
 		}
 	}
 
-	s.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	s.confirmed("1-x", 4, "a")
 	split("abort", first, "1.0.0=100")
 
-	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.rollout(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	s.confirmed("1-x", 5, releases("a", "b")...)
-	s.ledger(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.rollout(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	s.confirmed("1-x", 6, "b")
 	split("promotion", first, "1.1.0=100")
 	want(t, "Service after the promotion", s.active("1-x"), "1.1.0")
 
-	// A pin of the Microservice makes a kept release the active one again.
-	s.ledger(group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
+	// A pin of the Microservice makes a retained release the active one again.
+	s.rollout(group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
 	s.confirmed("1-x", 7, "a")
 	split("pin", first, "1.0.0=100")
 	want(t, "Service of a pin", s.active("1-x"), "1.0.0")
-	s.ledger(group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.rollout(group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	s.confirmed("1-x", 8, "b")
 	split("unpin", first, "1.1.0=100")
 
@@ -137,7 +137,7 @@ func conform(t *testing.T, c conformance, s stage) {
 		})
 		s.confirmed("1-x", 8, "a", "b")
 		split("pinned domain", pinned, "1.0.0=100")
-		split("beside the pinned domain", first, "1.1.0=100")
+		split("next to the pinned domain", first, "1.1.0=100")
 	}
 
 	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { c.spec(spec, entry{name: first}) })
@@ -149,7 +149,7 @@ func conform(t *testing.T, c conformance, s stage) {
 	older := group("1-x", 8, "b 1.1.0 active 100")
 	on := func(revision int64, weight int) {
 		t.Helper()
-		s.ledger(group("2-x", revision, fmt.Sprintf("c 2.0.0 canary %d", weight)), older)
+		s.rollout(group("2-x", revision, fmt.Sprintf("c 2.0.0 canary %d", weight)), older)
 		s.confirmed("2-x", revision, "c")
 		s.confirmed("1-x", 8, "b")
 		wanted := fmt.Sprintf("1.1.0=%d 2.0.0=%d", 100-weight, weight)
@@ -162,12 +162,12 @@ func conform(t *testing.T, c conformance, s stage) {
 	}
 	on(9, 10)
 	on(10, 50)
-	s.ledger(group("2-x", 11, "c 2.0.0 error 0"), older)
+	s.rollout(group("2-x", 11, "c 2.0.0 error 0"), older)
 	s.confirmed("2-x", 11)
 	split("back from the newer group", first, "1.1.0=100")
-	want(t, "Service of a group that was turned down", s.active("2-x"), "")
+	want(t, "Service of a group that was rejected", s.active("2-x"), "")
 	on(12, 50)
-	s.ledger(group("2-x", 13, "c 2.0.0 active 100"), older)
+	s.rollout(group("2-x", 13, "c 2.0.0 active 100"), older)
 	s.confirmed("2-x", 13, "c")
 	s.confirmed("1-x", 8, "b")
 	split("in the newer group", first, "2.0.0=100")
@@ -180,18 +180,18 @@ func conform(t *testing.T, c conformance, s stage) {
 	want(t, "what a removal leaves", strings.Join(s.objects(), " "), "")
 }
 
-// conformSwitch plays a switch from one provider to another, with a canary under way, back
+// conformSwitch plays a switch from one provider to another, with a canary in progress, back
 // half way, and again.
 func conformSwitch(t *testing.T, from, to conformance, s stage) {
 	t.Helper()
 	first, second := s.host("first"), s.host("second")
 	// both looks at the routes of the two providers, of which present is the one that the
-	// policy names: both lead to the same releases with the same weights, as far as they can.
-	both := func(step string, present, former conformance, weight int, newer ...string) {
+	// policy names: both route to the same releases with the same weights, as far as they can.
+	both := func(step string, present, previous conformance, weight int, newer ...string) {
 		t.Helper()
 		canary := append(newer, "1.1.0")[0]
 		for _, entry := range []string{first, second} {
-			for _, c := range []conformance{present, former} {
+			for _, c := range []conformance{present, previous} {
 				wanted := fmt.Sprintf("1.0.0=%d %s=%d", 100-weight, canary, weight)
 				switch {
 				case c.bare:
@@ -205,7 +205,7 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 			}
 		}
 		wanted := "True " + ReasonDraining
-		if former.bare {
+		if previous.bare {
 			wanted = ""
 		}
 		want(t, step+": switching", s.condition(v1alpha1.ConditionProviderSwitching), wanted)
@@ -232,25 +232,25 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 		})
 	}
 
-	s.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	through(from)
 	s.serve("a", "b")
 	s.confirmed("1-x", 1, "a")
-	s.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	s.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	s.confirmed("1-x", 2, refs(from, "a", "b")...)
 	alone("before", from)
 
 	through(to)
 	s.confirmed("1-x", 2, refs(to, "a", "b")...)
 	both("switched", to, from, 10)
-	s.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	s.confirmed("1-x", 3, refs(to, "a", "b")...)
 	both("next step", to, from, 50)
 
 	through(from)
 	s.confirmed("1-x", 3, refs(from, "a", "b")...)
 	both("back half way", from, to, 50)
-	s.ledger(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.rollout(group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	s.confirmed("1-x", 4, "a")
 	both("abort", from, to, 0)
 
@@ -258,17 +258,17 @@ func conformSwitch(t *testing.T, from, to conformance, s stage) {
 	s.confirmed("1-x", 4, "a")
 	s.serve("c")
 	older := group("1-x", 4, "a 1.0.0 active 100")
-	s.ledger(group("2-x", 5, "c 2.0.0 canary 50"), older)
+	s.rollout(group("2-x", 5, "c 2.0.0 canary 50"), older)
 	s.confirmed("2-x", 5, "c")
 	both("on the way to a newer group", to, from, 50, "2.0.0")
-	s.ledger(group("2-x", 6, "c 2.0.0 error 0"), older)
+	s.rollout(group("2-x", 6, "c 2.0.0 error 0"), older)
 	s.confirmed("2-x", 6)
 	both("back from it", to, from, 0)
 	s.drain()
 	alone("drained", to)
-	s.ledger(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.rollout(group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	s.confirmed("1-x", 5, refs(to, "a", "b")...)
-	s.ledger(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.rollout(group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	s.confirmed("1-x", 6, "b")
 	want(t, "Service after the promotion", s.active("1-x"), "1.1.0")
 	s.remove()
@@ -307,7 +307,7 @@ func TestConformanceOfSwitches(t *testing.T) {
 
 // providerCases are the providers, and of the Gateway API each kind of route.
 func providerCases() map[string]conformance {
-	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway beside the policy.
+	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway next to the policy.
 	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
 	through := func(by v1alpha1.NetworkProvider, protocol v1alpha1.PortProtocol) conformance {
 		name := ProviderOf(&v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &by}}).Name()
@@ -339,7 +339,7 @@ func providerCases() map[string]conformance {
 	}
 	plain := through(v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, v1alpha1.ProtocolHTTP)
 	plain.whole = true
-	// Each has a class of its own: policies of one class must not hold the same hosts.
+	// Each has its own class: policies of one class must not hold the same hosts.
 	annotated := func(class string) v1alpha1.NetworkProvider {
 		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 	}
@@ -365,7 +365,7 @@ func providerCases() map[string]conformance {
 	return cases
 }
 
-// ofUser is the case of a route of somebody else.
+// ofUser is the case of a route of another user.
 func ofUser(kind string) conformance {
 	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
 	switch kind {
@@ -420,7 +420,7 @@ type inMemory struct {
 
 func (s *inMemory) host(name string) string { return name + ".example.com" }
 
-func (s *inMemory) ledger(groups ...v1alpha1.ReleaseGroup) { s.w.ledger(groups...) }
+func (s *inMemory) rollout(groups ...v1alpha1.ReleaseGroup) { s.w.rollout(groups...) }
 
 func (s *inMemory) serve(releases ...string) {
 	for _, r := range releases {
@@ -519,7 +519,7 @@ func (s *inMemory) objects() []string {
 	return out
 }
 
-// ours says whether something of a policy is left in a route of somebody else.
+// ours reports whether something of a policy remains in a route of another user.
 func ours(u *unstructured.Unstructured) bool {
 	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
 }
@@ -528,7 +528,7 @@ func (s *inMemory) user(route *unstructured.Unstructured) {
 	s.w.users[providers.UserRoute(route.GetKind(), route.GetName())] = route
 }
 
-// remove takes away what the last pass of a closing group leaves: owner references
+// remove takes away what the last reconcile of a closing group leaves: owner references
 // collect nothing here.
 func (s *inMemory) remove() {
 	var closing []v1alpha1.ReleaseGroup
@@ -537,9 +537,9 @@ func (s *inMemory) remove() {
 		g.Phase = v1alpha1.GroupClosing
 		closing = append(closing, g)
 	}
-	s.w.ledger(closing...)
+	s.w.rollout(closing...)
 	s.w.settle()
-	s.w.ledger()
+	s.w.rollout()
 	s.w.settle()
 	delete(s.w.services, "shop") // The policy's own Service stays as long as the policy.
 }

@@ -31,7 +31,7 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 	want(t, "domains", w.policy.Status.Summary.Domains, "1/1")
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.pass()
 	want(t, "split while the canary has no endpoint", w.split(host), "1.0.0=100")
 
@@ -49,9 +49,9 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 
 	w.now = w.now.Add(time.Minute)
 	w.settle()
-	want(t, "confirmed at rest", w.groupTraffic("1-x").ConfirmedTime.Equal(confirmed), true)
+	want(t, "confirmed stable", w.groupTraffic("1-x").ConfirmedTime.Equal(confirmed), true)
 
-	w.ledger(group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.pass()
 	want(t, "references until confirmed", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 	w.settle()
@@ -59,10 +59,10 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
 	want(t, "group Service", w.facts().Selected("shop-1-x"), "b")
 	want(t, "own Service", w.facts().Selected("shop"), "b")
-	want(t, "Service of the kept release", w.services[w.facts().ReleaseService("a")] != nil, true)
-	want(t, "confirmed anew", w.groupTraffic("1-x").ConfirmedTime.Equal(confirmed), false)
+	want(t, "Service of the retained release", w.services[w.facts().ReleaseService("a")] != nil, true)
+	want(t, "confirmed again", w.groupTraffic("1-x").ConfirmedTime.Equal(confirmed), false)
 
-	w.ledger(group("1-x", 3, "b 1.1.0 active 100"))
+	w.rollout(group("1-x", 3, "b 1.1.0 active 100"))
 	w.settle()
 	want(t, "Service of the release that is gone", w.services[w.facts().ReleaseService("a")] == nil, true)
 }
@@ -71,7 +71,7 @@ func TestPromotionToAReleaseWithoutEndpointsMovesNothing(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.settle()
-	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
 	want(t, "split", w.split(host), "1.0.0=100")
 	want(t, "group Service", w.facts().Selected("shop-1-x"), "a")
@@ -104,26 +104,26 @@ func TestMask(t *testing.T) {
 	w.ready["a"] = 0
 	w.settle()
 	want(t, "stand-in", w.split(host), "1.1.0=100")
-	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Masked), "")
+	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
-	want(t, "references without the masked, but for the Service", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+	want(t, "references without the withheld, but for the Service", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 
 	w.ready["a"] = 1
 	unavailable := canary(2)
 	unavailable.Releases[1].Available = false
-	w.ledger(unavailable)
+	w.rollout(unavailable)
 	w.settle()
 	want(t, "not back at the first endpoint", w.split(host), "1.1.0=100")
-	w.ledger(canary(2))
+	w.rollout(canary(2))
 	w.settle()
 	want(t, "back when available", w.split(host), "1.0.0=90 1.1.0=10")
-	want(t, "masked", len(w.groupTraffic("1-x").Masked), 0)
+	want(t, "masked", len(w.groupTraffic("1-x").Withheld), 0)
 
 	t.Run("an abort takes the canary out although nothing is ready", func(t *testing.T) {
 		w.ready["a"], w.ready["b"] = 0, 0
 		w.settle()
 		want(t, "kept", w.split(host), "1.0.0=90 1.1.0=10")
-		w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+		w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 		w.settle()
 		want(t, "split", w.split(host), "1.0.0=100")
 		want(t, "reason", w.groupTraffic("1-x").Reason, "")
@@ -136,13 +136,13 @@ func TestUnmaskIsNotReportedBeforeItIsAccepted(t *testing.T) {
 	w.ready["a"] = 1
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
-	want(t, "masked", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Masked), "")
+	want(t, "masked", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 	w.ready["b"] = 1
 	w.pass()
 	want(t, "split as written", w.split(host), "1.0.0=90 1.1.0=10")
-	want(t, "masked until accepted", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Masked), "")
+	want(t, "withheld until accepted", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 	w.settle()
-	want(t, "masked", len(w.groupTraffic("1-x").Masked), 0)
+	want(t, "masked", len(w.groupTraffic("1-x").Withheld), 0)
 }
 
 func TestServicesOnly(t *testing.T) {
@@ -155,13 +155,13 @@ func TestServicesOnly(t *testing.T) {
 	want(t, "summary", w.policy.Status.Summary.Split, "1.0.0=100")
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.ready["b"] = 1
 	w.settle()
 	want(t, "revision of the step", w.groupTraffic("1-x").Revision, 2)
 	want(t, "Service", w.facts().Selected("shop-1-x"), "a")
 
-	w.ledger(group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.lag["shop-1-x"] = "a"
 	w.settle()
 	want(t, "Service", w.facts().Selected("shop-1-x"), "b")
@@ -209,7 +209,7 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 	want(t, "split", w.split(fixed), "1.0.0=100")
 	want(t, "warned before the first move", w.condition("DomainShared"), "True DomainShared")
 
-	w.ledger(group("2-x", 1, "b 2.0.0 active 100"), one)
+	w.rollout(group("2-x", 1, "b 2.0.0 active 100"), one)
 	w.settle()
 	want(t, "stays until the new group serves", w.split(fixed), "1.0.0=100")
 	want(t, "own Service", w.facts().Selected("shop"), "a")
@@ -238,7 +238,7 @@ func TestClosingGroupGoesByAbsence(t *testing.T) {
 	w.settle()
 	closing := group("fix-7", 2, "p 0.0.0-7 deprecated 0")
 	closing.Phase = v1alpha1.GroupClosing
-	w.ledger(closing, group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(closing, group("1-x", 1, "a 1.0.0 active 100"))
 	w.pass()
 	want(t, "route", w.split("fix-7.shop.example.com"), "")
 	want(t, "references until it is seen to be gone", cmp.Diff([]string{"p"}, w.groupTraffic("fix-7").References), "")
@@ -247,7 +247,7 @@ func TestClosingGroupGoesByAbsence(t *testing.T) {
 	want(t, "references", len(w.groupTraffic("fix-7").References), 0)
 	want(t, "group Service", w.services["shop-fix-7"] == nil, true)
 	want(t, "release Service stays with its row", w.services[w.facts().ReleaseService("p")] != nil, true)
-	w.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "release Service", w.services[w.facts().ReleaseService("p")] == nil, true)
 	want(t, "groups", len(w.policy.Status.Groups), 1)
@@ -290,7 +290,7 @@ func TestInvalidDomainKeepsWhatIsLive(t *testing.T) {
 	want(t, "split", w.split(host), "1.0.0=100")
 	want(t, "accepted", w.condition("Accepted"), "False InvalidDomain")
 	want(t, "ready", w.condition("Ready"), "False InvalidDomain")
-	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.ready["b"] = 1
 	w.settle()
 	want(t, "it goes on with the releases", w.split(host), "1.1.0=100")
@@ -320,7 +320,7 @@ func TestEditedPathKeepsTheOldOneUntilItIsServed(t *testing.T) {
 	w.policy.Spec.Domains[0].Path = "/cart"
 	w.pass()
 	w.pass()
-	want(t, "nobody has accepted it", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
+	want(t, "no one has accepted it", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
 	w.accept()
 	w.settle()
 	want(t, "accepted", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
@@ -330,9 +330,9 @@ func TestEditedPathKeepsTheOldOneUntilItIsServed(t *testing.T) {
 	w.settle()
 	want(t, "held by another policy", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
 	want(t, "ready", w.condition("Ready"), "False DomainConflict")
-	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
-	want(t, "taken back", cmp.Diff([]string{"/cart map[a:100]"}, w.paths()), "")
+	want(t, "rolled back", cmp.Diff([]string{"/cart map[a:100]"}, w.paths()), "")
 	w.claims = append(w.claims, Claim{host: "www.example.com", path: "/cart", policy: "other/older"})
 	w.settle()
 	want(t, "it is another policy's too", len(w.paths()), 0)
@@ -405,11 +405,11 @@ func TestMicroserviceGoneAndBack(t *testing.T) {
 	w.ms.UID, w.ms.Status = "another", v1alpha1.MicroserviceStatus{}
 	w.settle()
 	want(t, "an empty ledger takes nothing", w.split(host), "a=100")
-	w.ledger(group("1-x", 1, "b 1.0.0 pending 0"))
+	w.rollout(group("1-x", 1, "b 1.0.0 pending 0"))
 	w.settle()
 	want(t, "no active yet", w.split(host), "a=100")
 	want(t, "revision of the old ledger", w.groupTraffic("1-x").Revision, 0)
-	w.ledger(group("1-x", 2, "b 1.0.0 active 100"))
+	w.rollout(group("1-x", 2, "b 1.0.0 active 100"))
 	w.ready["b"] = 1
 	w.settle()
 	want(t, "split", w.split(host), "1.0.0=100")
@@ -509,12 +509,12 @@ func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 		served bool
 		split  string
 	}{
-		"younger, and served":         {claim: Claim{path: "/", literal: true, younger: true}},
-		"younger, with another path":  {claim: Claim{path: "/shop", literal: true, younger: true}},
-		"older, with another path":    {claim: Claim{path: "/shop", literal: true}},
-		"younger, after the preview":  {claim: Claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
-		"older, and a preview itself": {claim: Claim{path: "/"}},
-		"older, another path, beside": {claim: Claim{path: "/shop"}, split: "0.0.0-abc=100"},
+		"younger, and served":          {claim: Claim{path: "/", literal: true, younger: true}},
+		"younger, with another path":   {claim: Claim{path: "/shop", literal: true, younger: true}},
+		"older, with another path":     {claim: Claim{path: "/shop", literal: true}},
+		"younger, after the preview":   {claim: Claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
+		"older, and a preview itself":  {claim: Claim{path: "/"}},
+		"older, another path, next to": {claim: Claim{path: "/shop"}, split: "0.0.0-abc=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pr := group("www-17", 1, "p 0.0.0-abc active 100")
@@ -557,7 +557,7 @@ func TestTooManyPreviews(t *testing.T) {
 		open(fmt.Sprintf("p%d", i))
 		w.ready[fmt.Sprintf("p%d", i)] = 1
 	}
-	w.ledger(groups...)
+	w.rollout(groups...)
 	w.settle()
 	want(t, "they fit", w.condition("Ready"), "True Programmed")
 	routed := func() map[string]string {
@@ -572,12 +572,12 @@ func TestTooManyPreviews(t *testing.T) {
 	served := routed()
 	open("new")
 	w.ready["new"] = 1
-	w.ledger(groups...)
+	w.rollout(groups...)
 	w.settle()
 	want(t, "condition", w.condition("Ready"), "True Programmed")
 	open("newer")
 	w.ready["newer"] = 1
-	w.ledger(groups...)
+	w.rollout(groups...)
 	status := w.settle()
 	want(t, "condition", w.condition("Ready"), "False TooManyDomains")
 	want(t, "rows", len(status.Domains), maxRows)
@@ -591,7 +591,7 @@ func TestTooManyPreviews(t *testing.T) {
 		}
 	}
 	w.ready["c"] = 1
-	w.ledger(append([]v1alpha1.ReleaseGroup{group("2-x", 1, "c 2.0.0 active 100")}, groups...)...)
+	w.rollout(append([]v1alpha1.ReleaseGroup{group("2-x", 1, "c 2.0.0 active 100")}, groups...)...)
 	w.settle()
 	want(t, "a new group", w.split("2-x.a.example.com"), "2.0.0=100")
 	want(t, "the old one", w.split("www.example.com"), "1.0.0=100")
@@ -627,14 +627,14 @@ func TestWhatADomainCannotLeadToTakesNothingAway(t *testing.T) {
 			w.settle()
 			want(t, "split", w.split(tc.host), tc.kept)
 			want(t, "ready", w.condition("Ready"), tc.ready)
-			w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 			w.settle()
 			want(t, "after a promotion", w.split(tc.host), tc.followed)
 			want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 			closing := group("1-x", 3, "b 1.1.0 deprecated 0")
 			closing.Phase = v1alpha1.GroupClosing
 			w.ready["c"] = 1
-			w.ledger(group("2-x", 1, "c 2.0.0 active 100"), closing)
+			w.rollout(group("2-x", 1, "c 2.0.0 active 100"), closing)
 			w.settle()
 			want(t, "its group is gone", w.split(tc.host), "")
 		})

@@ -25,13 +25,13 @@ const (
 type adoption struct {
 	// mark is the Service to be marked; nil: it is, or cannot be.
 	Mark *corev1.Service
-	// reason and message why it does not lead to the active release yet.
+	// reason and message why it does not route to the active release yet.
 	Reason, message string
 }
 
 // restsOnFailed is why a route cannot be written as decided: a Service that it names, or
 // another object on which it rests, failed to be written in a way that may pass; nil: it
-// can. missing says that a Service is not there at all, so that nothing may name it.
+// can. missing reports that a Service is not there at all, so that nothing may name it.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		if err := w.Refused[ServiceKey(name)]; err != nil && err.Class == status.Transient {
@@ -47,12 +47,12 @@ func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied)
 	return cause, missing
 }
 
-// missingKind says whether a reason is that the API server lacks a kind.
+// missingKind reports whether a reason is that the API server lacks a kind.
 func MissingKind(reason string) bool {
 	return reason == ReasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
 }
 
-// decision is what a pass is to write, and what it says of groups and domains. It
+// decision is what a reconcile is to write, and what it reports of groups and domains. It
 // follows from facts alone.
 type Decision struct {
 	// services in the order of writing: those of releases first.
@@ -64,11 +64,11 @@ type Decision struct {
 	// writing, and deleteShared those that go.
 	Shared       []providers.Shared
 	DeleteShared []client.Object
-	// former are the routes of providers that the policy has left: they lead to the same
+	// previous are the routes of providers that the policy has left: they route to the same
 	// as those above, until these have replaced them for the drain delay. Their objects are
 	// those that change. Routes that stay until others have taken their place are here too.
-	Former []*RouteDecision
-	// replaced says that the present provider serves all that former ones serve, and waits
+	Previous []*RouteDecision
+	// replaced reports that the present provider serves all that previous ones serve, and waits
 	// what keeps it from that.
 	replaced bool
 	waits    string
@@ -93,7 +93,7 @@ type RouteDecision struct {
 	providers.Route
 	// slug of the group whose releases are behind.
 	slug string
-	// answers says that it carries what the ledger asks for.
+	// answers reports that it carries what the rollout state asks for.
 	answers bool
 	// objects as they are applied, in the order of writing.
 	Objects []client.Object
@@ -105,9 +105,9 @@ type groupDecision struct {
 	group *v1alpha1.ReleaseGroup
 	slug  string
 	mode  v1alpha1.SplitMode
-	// routed says that a domain or listener follows the group: it has more than Services.
+	// routed reports that a domain or listener follows the group: it has more than Services.
 	routed bool
-	// moves says that what routes it has lead to the active release alone.
+	// moves reports that what routes it has route to the active release alone.
 	moves bool
 	// weights by release, adding up to 100; nil where nothing is to be written.
 	weights map[string]int
@@ -116,13 +116,13 @@ type groupDecision struct {
 	// endpoint; else "".
 	matched, mirrored string
 	mirrorPercent     int32
-	masked            []string
+	withheld          []string
 	pinned            []string
-	// newest says that domains which lead to the newest group lead to this one.
+	// newest reports that domains which route to the newest group route to this one.
 	newest bool
-	// absent says that nothing of the group is to be reached: what was written for it goes.
+	// absent reports that nothing of the group is to be reached: what was written for it goes.
 	absent bool
-	// true where weights name only releases that the ledger gives traffic: then
+	// true where weights name only releases that the rollout state gives traffic: then
 	// they answer its revision. Otherwise they are what was written last, because
 	// nothing that should serve has a ready endpoint.
 	answers bool
@@ -174,20 +174,20 @@ const maxRows = 512
 // see one. No path is like it.
 const pathOfTLS = "TLS"
 
-// preview says whether a row leads to a preview of a pull request.
+// preview reports whether a row routes to a preview of a pull request.
 func preview(r *Row) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
 
-// samePath says whether two paths are the same, where both have one: routes of some
+// samePath reports whether two paths are the same, where both have one: routes of some
 // protocols have none.
 func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
 // writes is what became of the objects of a decision.
 type Applied struct {
-	// changed names the objects that this pass wrote: what is known of them is of
+	// changed names the objects that this reconcile wrote: what is known of them is of
 	// the time before.
 	Changed map[string]bool
 	// refused names the objects that could not be written, with the cause: a name
-	// that somebody else has, or a value that the server does not take.
+	// that another user has, or a value that the server does not take.
 	Refused map[string]*status.Error
 }
 
@@ -211,7 +211,7 @@ func (r *RouteDecision) services() []string {
 	return out
 }
 
-// row is one rendered host, or one listener, and what it leads to.
+// row is one rendered host, or one listener, and what it routes to.
 type Row struct {
 	// entry is the index in spec.domains or spec.listeners, and field names it.
 	entry int
@@ -223,17 +223,17 @@ type Row struct {
 	listener string
 	// claim is the listener in the form of a host.
 	claim string
-	// user is the route of somebody else whose rules the row is; "": none.
+	// user is the route of another user whose rules the row is; "": none.
 	user string
 	// parents that the entry names for itself.
 	parents []providers.Parent
-	// target tells which rows may share a route: those that lead to the same thing
+	// target shows which rows may share a route: those that route to the same thing
 	// now and always.
 	target string
-	// group that the row leads to; nil where there is none.
+	// group that the row routes to; nil where there is none.
 	group *v1alpha1.ReleaseGroup
 	// pinned is the release of a row with a version, or the canary that a row for the
-	// canary leads to now.
+	// canary routes to now.
 	pinned string
 	// pin rows name a version, and canary rows the canary: neither follows the weights of
 	// a group.
@@ -242,31 +242,31 @@ type Row struct {
 	matches []v1alpha1.CanaryMatch
 	// tls of the host; nil: none is asked for.
 	tls *providers.TLS
-	// recordTTL of the DNS record of the host, in seconds; 0: not said.
+	// recordTTL of the DNS record of the host, in seconds; 0: not specified.
 	recordTTL int32
 	// shared rows move between groups.
 	shared bool
-	// newest rows lead to the newest group, and newer is the group to which they are on
+	// newest rows route to the newest group, and newer is the group to which they are on
 	// their way by steps; nil: none.
 	newest bool
 	newer  *v1alpha1.ReleaseGroup
 	// reason and message why the row is not routed, or what is wrong with it.
 	reason, message string
 	// kept rows are live although the specification no longer gives them, because
-	// what it gives instead is no host, or leads to nothing that is there, or although
-	// nobody can say whether they may be.
+	// what it gives instead is no host, or routes to nothing that is there, or although
+	// no one can report whether they may be.
 	kept bool
 	// covered rows are in conflict with the same entry for another group, which has their
 	// host: it is none of their group then, as if no domain followed that.
 	covered bool
 }
 
-// routable says whether a route is to carry the row.
+// routable reports whether a route is to carry the row.
 func (r *Row) routable() bool {
 	return (r.host != "" || r.listener != "" || r.user != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
 }
 
-// holds is the host and path that nobody else may have; the listener, where there is no
+// holds is the host and path that no other policy may have; the listener, where there is no
 // host.
 func (r *Row) holds() (host, path string) {
 	if r.listener != "" {
@@ -278,7 +278,7 @@ func (r *Row) holds() (host, path string) {
 	return r.host, cmp.Or(r.path, "/")
 }
 
-// source is the field that says what the row leads to.
+// source is the field that reports what the row routes to.
 func (r *Row) source() string {
 	if r.listener != "" || r.user != "" {
 		return r.field
@@ -295,7 +295,7 @@ func (r *Row) fail(reason, message string) {
 // move of domains from one group to another, by slug.
 type move struct{ from, to string }
 
-// sharedKey names an object that carries no route, in a pass.
+// sharedKey names an object that carries no route, in a reconcile.
 func SharedKey(o client.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + "/" + o.GetName()
 }

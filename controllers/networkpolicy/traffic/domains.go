@@ -23,13 +23,13 @@ func (d *planner) rows() []*Row {
 	for i, entry := range d.Policy.Spec.Domains {
 		rows = append(rows, d.entryRows(i, entry)...)
 	}
-	d.judgeHosts(rows)
+	d.checkHosts(rows)
 	rows = d.fit(rows)
 	for i, entry := range d.Policy.Spec.Listeners {
 		rows = append(rows, d.listenerRow(i, entry))
 	}
 	d.keepInvalid(rows)
-	d.keepUnled(rows)
+	d.keepUnresolved(rows)
 	d.settleClaims(rows)
 	settleTLS(rows)
 	d.keepSecrets(rows)
@@ -39,7 +39,7 @@ func (d *planner) rows() []*Row {
 // fit leaves as many rows as a status holds. Previews go first, and of these, as of the
 // others, those whose host no live route has, the last ones first: what is served is not
 // taken away for what is new, and nothing but a preview for a preview. One row of those that
-// go stays to tell of it.
+// go stays to report it.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -75,16 +75,16 @@ func (d *planner) fit(rows []*Row) []*Row {
 	if more := len(cut) - len(some); more > 0 {
 		some = append(some, fmt.Sprintf("%d more", more))
 	}
-	told := cut[0]
-	told.group, told.pinned, told.kept = nil, "", false
-	told.reason = reasonTooManyDomains
-	told.message = fmt.Sprintf("spec.domains render to %d hosts, and %d are the most with one to tell of the rest: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note := cut[0]
+	note.group, note.pinned, note.kept = nil, "", false
+	note.reason = reasonTooManyDomains
+	note.message = fmt.Sprintf("spec.domains render to %d hosts, and %d are the most, with one that reports the rest: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
-// userRow is the row of the rules in a route of somebody else. Nothing is written to a
+// userRow is the row of the rules in a route of another user. Nothing is written to a
 // route that the status does not name yet: else a change of the specification could make
-// it one that nobody remembers.
+// it one that no one remembers.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
 	if ref.Port != "" {
@@ -106,8 +106,8 @@ func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	if !slices.ContainsFunc(d.Policy.Status.Routes, func(s v1alpha1.RouteStatus) bool { return providers.UserRoute(s.Kind, s.Name) == r.user }) {
 		out.fail(ReasonPending, fmt.Sprintf("%s: the route is being noted in the status", r.field))
 	}
-	if live := d.Live[r.user]; d.Policy.DeletionTimestamp != nil && (live == nil || live.Led == nil) {
-		out.fail(ReasonPending, fmt.Sprintf("%s: the rules have been given back", r.field))
+	if live := d.Live[r.user]; d.Policy.DeletionTimestamp != nil && (live == nil || live.Managed == nil) {
+		out.fail(ReasonPending, fmt.Sprintf("%s: the rules have been restored", r.field))
 	}
 	return out
 }
@@ -119,7 +119,7 @@ func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
 		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.Policy, i)},
 	}
 	out := d.releaseRows(r, v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release})[0]
-	// One name for all that it leads to: two routes on one listener would be in each
+	// One name for all that it routes to: two routes on one listener would be in each
 	// other's way.
 	out.target = "listener/" + entry.Name
 	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
@@ -173,28 +173,28 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	}
 	rows := d.groupRows(base, entry)
 	for _, r := range rows {
-		d.leadToCanary(r, entry.Release.WhenAbsent)
+		d.routeToCanary(r, entry.Release.WhenAbsent)
 	}
 	return rows
 }
 
-// leadToCanary turns the row of a group into one of its canary: while there is one that
+// routeToCanary turns the row of a group into one of its canary: while there is one that
 // has a ready endpoint it gets all, whatever its weight. So does a release from the moment
 // on in which hooks are to try it, before it is the canary.
-func (d *planner) leadToCanary(r *Row, absent v1alpha1.WhenAbsent) {
+func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
 	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
 	if r.group == nil {
 		return
 	}
 	if r.newest && r.newer == nil {
-		r.newer = d.tried(r.group)
+		r.newer = d.incomingUntested(r.group)
 	}
 	for _, g := range []*v1alpha1.ReleaseGroup{r.newer, r.group} {
 		if g == nil {
 			continue
 		}
-		if x := triable(g); x != nil && d.ready(x.VersionedMicroservice) {
+		if x := testable(g); x != nil && d.ready(x.VersionedMicroservice) {
 			r.pinned = x.VersionedMicroservice
 			return
 		}
@@ -204,7 +204,7 @@ func (d *planner) leadToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	}
 }
 
-// groupRows are the rows of a domain that leads to groups.
+// groupRows are the rows of a domain that routes to groups.
 func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 	policy := groupsPolicy(entry)
 	candidates := d.liveGroups()
@@ -230,16 +230,16 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 	if policy == v1alpha1.GroupsNamed {
 		r.target = "named/" + strings.Join(names, ",")
 	}
-	r.group = d.choose(candidates, d.carriedBy(r, entry))
+	r.group = d.choose(candidates, d.currentGroup(r, entry))
 	if r.newest = policy == v1alpha1.GroupsNewest && !templated(entry.Domain); r.newest {
-		r.newer = d.comer(r.group)
+		r.newer = d.incoming(r.group)
 	}
 	if r.group == nil && templated(entry.Domain) {
 		return d.missingGroups(base, entry, names)
 	}
 	r = d.renderRow(r, entry)
 	if r.group == nil {
-		r.fail(reasonNoActiveRelease, "there is no release group yet that it could lead to")
+		r.fail(reasonNoActiveRelease, "there is no release group yet that it could route to")
 		if policy == v1alpha1.GroupsNamed {
 			r.reason = reasonGroupNotFound
 			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, MicroserviceName(d.Policy))
@@ -258,11 +258,11 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	}
 	host, err := render(entry.Domain, d.Policy, r.group)
 	if err != nil {
-		mend := "write a host name"
+		fix := "write a host name"
 		if templated(entry.Domain) {
-			mend = "use {{.ReleaseGroupName}}, which always is a DNS label, or shorten the rest"
+			fix = "use {{.ReleaseGroupName}}, which always is a DNS label, or shorten the rest"
 		}
-		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, mend))
+		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, fix))
 		return r
 	}
 	r.host, r.tls = host, d.askedTLS(entry.TLS, r.group)
@@ -281,13 +281,13 @@ func (d *planner) missingGroups(base Row, entry v1alpha1.Domain, names []string)
 			continue
 		}
 		r := base
-		r.fail(reasonGroupNotFound, fmt.Sprintf("%s.groups.names: %q is no release group of Microservice %q", base.field, name, MicroserviceName(d.Policy)))
+		r.fail(reasonGroupNotFound, fmt.Sprintf("%s.groups.names: %q is not a release group of Microservice %q", base.field, name, MicroserviceName(d.Policy)))
 		rows = append(rows, &r)
 	}
 	return rows
 }
 
-// unnamed are rows of the groups that a domain with a template has led to, and that are not
+// unnamed are rows of the groups that a domain with a template has routed to, and that are not
 // named: they stay while a name fits no group, because it may be theirs.
 func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
 	if len(missing) == 0 {
@@ -305,18 +305,18 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 	return rows
 }
 
-// keepUnled keeps live what a domain or listener has led to, while what it is to lead to
+// keepUnresolved keeps live what a domain or listener has routed to, while what it is to route to
 // instead is not there: its group, or the release of its version. A pin stays to what a pin
 // may serve.
-func (d *planner) keepUnled(rows []*Row) {
+func (d *planner) keepUnresolved(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable {
 			continue
 		}
 		for _, name := range SortedKeys(d.Live) {
 			route := d.Live[name]
-			g := d.ledger.bySlug[route.Group()]
-			if route.Leaving || g == nil || !live(g) || !d.serves(route, r) {
+			g := d.rollout.bySlug[route.Group()]
+			if route.Deleting || g == nil || !live(g) || !d.serves(route, r) {
 				continue
 			}
 			if route.Pinned() {
@@ -336,8 +336,8 @@ func (d *planner) keepUnled(rows []*Row) {
 	}
 }
 
-// pinRow is the row of a domain with a version (rule 33): it leads to a release
-// that is active, canary or kept, and never deploys one.
+// pinRow is the row of a domain with a version (rule 33): it routes to a release
+// that is active, canary or retained, and never deploys one.
 func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	r := base
 	r.pin, r.target = true, "version/"+entry.Release.Version
@@ -346,7 +346,7 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 		if r.listener == "" && r.user == "" {
 			r.host, _ = render(entry.Domain, d.Policy, nil)
 		}
-		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or kept: name one that is, or wait until it is deployed", r.field, entry.Release.Version))
+		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or retained: name one that is, or wait until it is deployed", r.field, entry.Release.Version))
 		return &r
 	}
 	r = d.renderRow(r, entry)
@@ -356,7 +356,7 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	return &r
 }
 
-// keepInvalid keeps live what a domain that renders to no host name has led to
+// keepInvalid keeps live what a domain that renders to no host name has routed to
 // until now, if it may have it: bad input takes nothing away.
 func (d *planner) keepInvalid(rows []*Row) {
 	wanted := map[string]bool{}
@@ -369,7 +369,7 @@ func (d *planner) keepInvalid(rows []*Row) {
 		}
 		for _, name := range SortedKeys(d.Live) {
 			route := d.Live[name]
-			if route.Leaving || route.Path != r.path || route.Group() != r.group.Slug {
+			if route.Deleting || route.Path != r.path || route.Group() != r.group.Slug {
 				continue
 			}
 			for _, host := range route.Hostnames {

@@ -111,13 +111,13 @@ func FuzzGiveBack(f *testing.F) {
 	f.Add(`{"a":"b"}`, "x", "y")
 	f.Fuzz(func(t *testing.T, text, k, v string) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{v1alpha1.AnnotationAdoptedSelector: text}}}
-		_, _ = resources.GiveBack(s)
+		_, _ = resources.Restore(s)
 		own := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Selector: map[string]string{k: v}}}
 		marked, err := resources.Mark(own, "shop")
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := resources.GiveBack(marked)
+		back, err := resources.Restore(marked)
 		if err != nil || len(back.Spec.Selector) != 1 || back.Spec.Selector[k] != v && strings.ToValidUTF8(v, "\ufffd") == v && strings.ToValidUTF8(k, "\ufffd") == k {
 			t.Fatalf("%v %v", back, err)
 		}
@@ -190,7 +190,7 @@ func anyFacts(t *rapid.T) {
 		}
 		return out
 	}
-	w.ledger(groups()...)
+	w.rollout(groups()...)
 	for range n(1, 4, "passes") {
 		for _, r := range []string{"2a", "2b", "1a", "1b", "ma", "ra"} {
 			w.ready[r] = n(0, 1, "ready")

@@ -29,12 +29,12 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 	refused := refusedHosts(out.rows)
 	vanished := d.vanished()
 	stays := map[string]bool{}
-	for _, r := range out.Former {
+	for _, r := range out.Previous {
 		stays[r.Name] = !d.drained(out)
 	}
 	for _, name := range SortedKeys(d.Live) {
 		route := d.Live[name]
-		if wanted[name] != nil || route.Leaving || route.User && route.Led == nil {
+		if wanted[name] != nil || route.Deleting || route.User && route.Managed == nil {
 			continue
 		}
 		if d.forbidden(route) || slices.ContainsFunc(route.Hostnames, func(host string) bool { return refused[route.Group()+"/"+host] }) {
@@ -44,7 +44,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 		if vanished[route.Group()] {
 			continue
 		}
-		if d.former(route) {
+		if d.previous(route) {
 			if r := d.stuck(out.rows, route); r != nil {
 				out.held[name] = r
 			} else if !stays[name] {
@@ -59,7 +59,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 			continue
 		}
 		if r := d.follows(route, out); r != nil {
-			out.Former = append(out.Former, r)
+			out.Previous = append(out.Previous, r)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (d *planner) obsoleteServices(out *Decision) {
 	for _, s := range out.Services {
 		keep[s.Name] = true
 	}
-	for _, r := range slices.Concat(out.Routes, out.Former) {
+	for _, r := range slices.Concat(out.Routes, out.Previous) {
 		for _, service := range r.services() {
 			keep[service] = true
 		}
@@ -111,7 +111,7 @@ func (d *planner) obsoleteServices(out *Decision) {
 		case keep[name] || s.DeletionTimestamp != nil:
 		case OfRelease(s) && referenced[s.Spec.Selector[v1alpha1.LabelRelease]]:
 		case !OfRelease(s) && vanished[s.Labels[v1alpha1.LabelGroup]]:
-		case name == d.Policy.Name && len(d.ledger.groups) == 0:
+		case name == d.Policy.Name && len(d.rollout.groups) == 0:
 		default:
 			out.DeleteServices = append(out.DeleteServices, name)
 		}
@@ -122,7 +122,7 @@ func (d *planner) obsoleteServices(out *Decision) {
 // route; nil: none. What is live stays then, as long as its group does: bad input takes
 // nothing away.
 func (d *planner) stuck(rows []*Row, route *providers.Live) *Row {
-	if g := d.ledger.bySlug[route.Group()]; g == nil || !live(g) {
+	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
 	}
 	for _, r := range rows {
@@ -143,14 +143,14 @@ func (d *planner) stuck(rows []*Row, route *providers.Live) *Row {
 	return nil
 }
 
-// taken says whether another policy holds a host and path, or a row has them.
+// taken reports whether another policy holds a host and path, or a row has them.
 func (d *planner) taken(rows []*Row, host, path string) bool {
 	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) }) ||
 		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
 }
 
-// follows leads a live route that stays, although no row asks for it, to what its group is
-// led to: a canary that is taken back must be taken back there too. One on its way to a
+// follows routes a live route that stays, although no row asks for it, to what its group is
+// routed to: a canary that is rolled back must be rolled back there too. One moving to a
 // newer group stays on it, as long as its hosts do. One that is not begins no such way: the
 // newer group would have traffic that no confirmed route gives it. Nil: it is so already, or
 // nothing of the group can answer.
@@ -202,12 +202,12 @@ func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteD
 }
 
 // onItsWay is the split between the group of a live route that stays and the newer one to
-// which it is on its way. Nil: it gives that one nothing, or one of its hosts is to go no
+// which it is in progress. Nil: it gives that one nothing, or one of its hosts is to go no
 // further, by a route that is to replace it.
 func (d *planner) onItsWay(route *providers.Live, out *Decision) *groupDecision {
 	for way, m := range out.moves { // A group has one that comes.
 		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
-			of := d.ledger.groupOf[name]
+			of := d.rollout.groupOf[name]
 			return of != nil && of.Slug == way.to
 		}) {
 			continue
@@ -226,12 +226,12 @@ func (d *planner) onItsWay(route *providers.Live, out *Decision) *groupDecision 
 
 // forbiddenRoutes are what goes even where nothing else is decided.
 func (d *planner) forbiddenRoutes() []string {
-	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Leaving || !d.forbidden(d.Live[name]) })
+	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }
 
-// vanished are groups that live objects carry and the ledger does not know. A group
+// vanished are groups that live objects carry and the rollout state does not know. A group
 // leaves by its phase Closing, in which its routes go; one that is simply not there
-// belongs to a ledger that was made anew. Its objects stay until some group has an
+// belongs to a rollout state that was made again. Its objects stay until some group has an
 // active release that answers.
 func (d *planner) vanished() map[string]bool {
 	for _, g := range d.liveGroups() {
@@ -241,7 +241,7 @@ func (d *planner) vanished() map[string]bool {
 	}
 	out := map[string]bool{}
 	consider := func(slug string) {
-		if slug != "" && d.ledger.bySlug[slug] == nil {
+		if slug != "" && d.rollout.bySlug[slug] == nil {
 			out[slug] = true
 		}
 	}
@@ -292,11 +292,11 @@ func Surplus(f *Observed, out *Decision) []client.Object {
 	var gone []client.Object
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			continue // It is given back.
+			continue // It is restored.
 		}
 		gone = append(gone, f.Live[name].Objects...)
 	}
-	for _, route := range slices.Concat(out.Routes, out.Former) {
+	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		live := f.Live[route.Name]
 		if live == nil || live.User || len(route.Objects) == 0 {
 			continue // It is new, or does not change.

@@ -12,7 +12,7 @@ import (
 )
 
 func (d *planner) liveGroups() []*v1alpha1.ReleaseGroup {
-	return slices.DeleteFunc(slices.Clone(d.ledger.groups), func(g *v1alpha1.ReleaseGroup) bool { return !live(g) })
+	return slices.DeleteFunc(slices.Clone(d.rollout.groups), func(g *v1alpha1.ReleaseGroup) bool { return !live(g) })
 }
 
 // named picks groups by name or slug, in the order of names.
@@ -28,7 +28,7 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 	return picked
 }
 
-// choose picks the group that something shared leads to (rule 9): the first of
+// choose picks the group that something shared routes to (rule 9): the first of
 // candidates whose active release has ready endpoints, if it comes before the
 // current one; until then the current one, as long as it has an active release. It
 // never moves back because of endpoints that come and go.
@@ -60,10 +60,10 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 	return nil
 }
 
-// comer is the group to which newest domains that lead to base are on their way: a newer
-// one whose first release is a canary. nil: there is none, or what the domains lead to is
+// incoming is the group to which newest domains that route to base are in progress: a newer
+// one whose first release is a canary. nil: there is none, or what the domains route to is
 // left behind (rule 20).
-func (d *planner) comer(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
+func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
 	}
@@ -80,14 +80,14 @@ func (d *planner) comer(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 
 type planner struct {
 	*Observed
-	ledger ledger
-	// releases by name of the Service that leads to them.
+	rollout rollout
+	// releases by name of the Service that routes to them.
 	releases map[string]string
 }
 
 func newPlanner(f *Observed) *planner {
-	d := &planner{Observed: f, ledger: readLedger(f.Microservice), releases: map[string]string{}}
-	for name := range d.ledger.rows {
+	d := &planner{Observed: f, rollout: readRollout(f.Microservice), releases: map[string]string{}}
+	for name := range d.rollout.rows {
 		d.releases[f.ReleaseService(name)] = name
 	}
 	for name, s := range f.Services {
@@ -96,14 +96,14 @@ func newPlanner(f *Observed) *planner {
 		}
 	}
 	if Orphans(f.Policy) && f.Microservice != nil {
-		d.ledger = readLedger(d.settled(f.Microservice))
+		d.rollout = readRollout(d.settled(f.Microservice))
 	}
 	return d
 }
 
-// versionOf is the version of a release for people, its name where the ledger no
+// versionOf is the version of a release for people, its name where the rollout state no
 // longer knows it.
-func (l ledger) versionOf(release string) string {
+func (l rollout) versionOf(release string) string {
 	if r := l.rows[release]; r != nil {
 		return r.SemVer.Version
 	}
@@ -120,7 +120,7 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// mainOf is what a group serves by itself: its active release, else the canary that is
+// mainOf is what a group serves on its own: its active release, else the canary that is
 // its first one; nil where there is none.
 func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if a := activeOf(g); a != nil {
@@ -134,9 +134,9 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// triable is the release of a group to which domains of the canary route: the canary, or
+// testable is the release of a group to which domains of the canary route: the canary, or
 // one that is available and about which hooks of PreRollout are asked; nil: there is none.
-func triable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
 		asked := g.Run != nil && g.Run.Release == r.VersionedMicroservice && g.Run.Gate == v1alpha1.GatePreRollout
@@ -147,9 +147,9 @@ func triable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// turnedDown says that nothing of a group is to serve, and that none of the releases
-// ever was active: what leads to them goes.
-func turnedDown(g *v1alpha1.ReleaseGroup, releases ...string) bool {
+// rejected reports that nothing of a group is to serve, and that none of the releases
+// ever was active: what routes to them goes.
+func rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
 		return false
 	}
@@ -162,13 +162,13 @@ func turnedDown(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	return true
 }
 
-// live says that a group is to have routes: it is neither closing nor an expired preview.
+// live reports that a group is to have routes: it is neither closing nor an expired preview.
 func live(g *v1alpha1.ReleaseGroup) bool {
 	return g.Phase != v1alpha1.GroupClosing && g.Phase != v1alpha1.GroupExpired
 }
 
-// ledger finds groups and rows of a Microservice's status.
-type ledger struct {
+// rollout finds groups and rows of a Microservice's status.
+type rollout struct {
 	groups []*v1alpha1.ReleaseGroup
 	// row and group by name of the release.
 	rows     map[string]*v1alpha1.Release
@@ -178,8 +178,8 @@ type ledger struct {
 	sequence int64
 }
 
-func readLedger(m *v1alpha1.Microservice) ledger {
-	l := ledger{
+func readRollout(m *v1alpha1.Microservice) rollout {
+	l := rollout{
 		rows: map[string]*v1alpha1.Release{}, groupOf: map[string]*v1alpha1.ReleaseGroup{},
 		bySlug: map[string]*v1alpha1.ReleaseGroup{},
 	}
@@ -225,7 +225,7 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return out
 }
 
-// behind says whether a live object was written from a later state of the ledger.
+// behind reports whether a live object was written from a later state of the rollout state.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
@@ -254,9 +254,9 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	return false
 }
 
-// tried is the group above base whose first release hooks are to try, before newest domains
-// are on their way to it; nil: there is none.
-func (d *planner) tried(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
+// incomingUntested is the group above base whose first release hooks are to try, before newest domains
+// are moving to it; nil: there is none.
+func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
 	}
@@ -264,14 +264,14 @@ func (d *planner) tried(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 		if g == base {
 			return nil
 		}
-		if g.Level != v1alpha1.LevelPreview && activeOf(g) == nil && triable(g) != nil {
+		if g.Level != v1alpha1.LevelPreview && activeOf(g) == nil && testable(g) != nil {
 			return g
 		}
 	}
 	return nil
 }
 
-// servable says whether a pin may lead to a release (rule 33).
+// servable reports whether a pin may route to a release (rule 33).
 func servable(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
@@ -332,7 +332,7 @@ func (d *planner) backendsOf(route *providers.Live) map[string]int {
 	return out
 }
 
-// releasesOf are the releases that Services of the policy lead to.
+// releasesOf are the releases that Services of the policy route to.
 func (d *planner) releasesOf(services []string) []string {
 	var out []string
 	for _, service := range services {

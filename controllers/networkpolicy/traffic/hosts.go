@@ -52,7 +52,7 @@ func Hosts(f *Observed) []string {
 	return SortedKeys(out)
 }
 
-// templated says whether a domain holds a field of the group.
+// templated reports whether a domain holds a field of the group.
 func templated(domain string) bool { return groupFields.MatchString(domain) }
 
 // groupsPolicy of a domain, its default included.
@@ -103,17 +103,17 @@ func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 	return text, nil
 }
 
-// checkHost says what keeps text from being the host name of a route.
+// checkHost reports what keeps text from being the host name of a route.
 func checkHost(host string) error {
 	name, wildcard := strings.CutPrefix(host, "*.")
 	if _, err := netip.ParseAddr(host); err == nil {
 		return fmt.Errorf("%q is an address, not a host name", host)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(host) > validation.DNS1123SubdomainMaxLength {
-		return fmt.Errorf("%q is no host name in lower-case letters, digits, '-' and '.' of at most 253 characters", host)
+		return fmt.Errorf("%q is not a host name in lower-case letters, digits, '-' and '.' of at most 253 characters", host)
 	}
 	if wildcard && !strings.Contains(name, ".") && name == "" {
-		return fmt.Errorf("%q is no host name", host)
+		return fmt.Errorf("%q is not a host name", host)
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if len(label) > validation.DNS1123LabelMaxLength {
@@ -126,14 +126,14 @@ func checkHost(host string) error {
 func (d *planner) hostGroup(host, path string) string {
 	for _, name := range SortedKeys(d.Live) {
 		route := d.Live[name]
-		if !route.Leaving && route.Path == path && slices.Contains(route.Hostnames, host) {
+		if !route.Deleting && route.Path == path && slices.Contains(route.Hostnames, host) {
 			return route.Group()
 		}
 	}
 	return ""
 }
 
-// refuses says why a host that a domain became is not allowed; nil: it is, or nobody
+// refuses reports why a host that a domain became is not allowed; nil: it is, or no one
 // can say.
 func (o *Ownership) refuses(domain, host string) error {
 	switch {
@@ -145,7 +145,7 @@ func (o *Ownership) refuses(domain, host string) error {
 	return o.Hosts.Literal(host)
 }
 
-// carries says whether any live route of the policy has a host.
+// carries reports whether any live route of the policy has a host.
 func (d *planner) carries(host string) bool {
 	for _, route := range d.Live {
 		if slices.Contains(route.Hostnames, host) {
@@ -155,13 +155,13 @@ func (d *planner) carries(host string) bool {
 	return false
 }
 
-// forbidden says whether a live route has a host that no domain of the namespace may
+// forbidden reports whether a live route has a host that no domain of the namespace may
 // become. Such a route is never kept for the sake of its other hosts.
 func (f *Observed) forbidden(route *providers.Live) bool {
 	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.Owned.refuses(host, host) != nil })
 }
 
-// withdrawn is the report of domains when no Microservice says what they become:
+// withdrawn is the report of domains when no Microservice reports what they become:
 // those whose routes go hold their hosts no longer.
 func (f *Observed) withdrawn(reported []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	for i := range reported {

@@ -58,7 +58,7 @@ func TestSplitOfEachHost(t *testing.T) {
 				slug, rows, _ := strings.Cut(text, " ")
 				groups = append(groups, group(slug, 2, strings.Split(rows, ",")...))
 			}
-			w.ledger(groups...)
+			w.rollout(groups...)
 			w.settle()
 			url := ""
 			if tc.url != "" {

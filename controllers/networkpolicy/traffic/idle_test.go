@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestNoPreviews: a Microservice of previews alone has nothing to lead to while no pull
-// request is open, and says so itself. Then that is no fault of its policy.
+// TestNoPreviews: a Microservice of previews alone has nothing to route to while no pull
+// request is open, and reports it itself. Then that is not a fault of its policy.
 func TestNoPreviews(t *testing.T) {
 	preview := func(phase v1alpha1.GroupPhase) v1alpha1.ReleaseGroup {
 		g := group("feature-1", 1)
@@ -59,11 +59,11 @@ func TestPreviewsComeAndGo(t *testing.T) {
 	g := group("feature-1", 1, "a abc active 100")
 	g.Level = v1alpha1.LevelPreview
 	w.ready["a"] = 1
-	w.ledger(g)
+	w.rollout(g)
 	w.settle()
 	want(t, "open", w.condition("Ready"), "True Programmed")
 	g.Phase, g.Releases = v1alpha1.GroupClosing, nil
-	w.ledger(g)
+	w.rollout(g)
 	w.settle()
 	want(t, "closed", w.condition("Ready"), "True NoPreviews")
 	want(t, "routes", len(w.routes), 0)

@@ -22,30 +22,30 @@ import (
 // Names begin with the row of docs/design/known-failures.md.
 func TestKnownFailures(t *testing.T) {
 	for name, play := range map[string]func(*testing.T){
-		"03 nothing names a release that was taken back":  nothingNamesWhatWasTakenBack,
-		"05 the split that is told is the one carried":    splitIsTheOneCarried,
-		"09 no rule of a step outlives it":                noRuleOutlivesItsStep,
-		"10 a canary that is displaced leaves no rule":    displacedCanaryLeavesNoRule,
-		"11 many passes make one rule":                    manyPassesMakeOneRule,
-		"12 edits of a policy keep the step":              editsKeepTheStep,
-		"14 the order of headers is no difference":        orderOfHeadersIsNoDifference,
-		"28 one ready endpoint of many moves the Service": oneEndpointMovesTheService,
-		"65 a restart forgets nothing":                    restartForgetsNothing,
-		"67 objects that somebody emptied":                emptiedObjects,
-		"68 a name without a namespace":                   nameWithoutANamespace,
-		"72 an abort with Services only":                  abortWithServicesOnly,
+		"03 nothing names a release that was rolled back":  nothingNamesWhatWasTakenBack,
+		"05 the split that is reported is the one carried": splitIsTheOneCarried,
+		"09 no rule of a step outlives it":                 noRuleOutlivesItsStep,
+		"10 a canary that is displaced leaves no rule":     displacedCanaryLeavesNoRule,
+		"11 many passes make one rule":                     manyPassesMakeOneRule,
+		"12 edits of a policy keep the step":               editsKeepTheStep,
+		"14 the order of headers is no difference":         orderOfHeadersIsNoDifference,
+		"28 one ready endpoint of many moves the Service":  oneEndpointMovesTheService,
+		"65 a restart forgets nothing":                     restartForgetsNothing,
+		"67 objects that a user emptied":                   emptiedObjects,
+		"68 a name without a namespace":                    nameWithoutANamespace,
+		"72 an abort with Services only":                   abortWithServicesOnly,
 	} {
 		t.Run(name, play)
 	}
 }
 
-// stepOf is a group whose canary b has a weight, beside a.
+// stepOf is a group whose canary b has a weight, next to a.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
 
 // Whatever ends a canary, no route names a Service without a ready endpoint, and
-// every Service that leads anywhere but to one release leads to the active one.
+// every Service that routes anywhere but to one release routes to the active one.
 func nothingNamesWhatWasTakenBack(t *testing.T) {
 	for name, rows := range map[string][]string{
 		"failed":    {"b 1.1.0 error 0", "a 1.0.0 active 100"},
@@ -58,11 +58,11 @@ func nothingNamesWhatWasTakenBack(t *testing.T) {
 			w.ready["a"], w.ready["b"] = 2, 2
 			w.settle()
 			want(t, "split", w.split(host), "1.0.0=50 1.1.0=50")
-			w.ledger(stepOf(3, rows...))
+			w.rollout(stepOf(3, rows...))
 			w.settle()
 			for _, route := range w.routes {
 				if servicesOf(route)[w.facts().ReleaseService("b")] {
-					t.Errorf("route %s names the release that was taken back", route.Name)
+					t.Errorf("route %s names the release that was rolled back", route.Name)
 				}
 			}
 			w.ready["b"] = 0 // its pods go after the drain
@@ -86,8 +86,8 @@ func nothingNamesWhatWasTakenBack(t *testing.T) {
 	}
 }
 
-// At every pass of a whole upgrade the split in the status is one that the routes
-// carry or carried until just now, and at rest it is the one they carry.
+// At every reconcile of a whole upgrade the split in the status is one that the routes
+// carry or carried until just now, and stable it is the one they carry.
 func splitIsTheOneCarried(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -101,12 +101,12 @@ func splitIsTheOneCarried(t *testing.T) {
 		{"b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
 		{"b 1.1.0 error 0", "a 1.0.0 active 100"},
 	} {
-		w.ledger(stepOf(int64(revision+1), rows...))
+		w.rollout(stepOf(int64(revision+1), rows...))
 		for range 6 {
 			w.pass()
 			carried = append(carried, w.split(host))
-			if told := w.policy.Status.Summary.Split; !slices.Contains(carried, told) {
-				t.Errorf("revision %d: the status says %q, the routes carried %q", revision+1, told, carried)
+			if note := w.policy.Status.Summary.Split; !slices.Contains(carried, note) {
+				t.Errorf("revision %d: the status reports %q, the routes carried %q", revision+1, note, carried)
 			}
 			if w.groupTraffic("1-x").Revision == int64(revision+1) {
 				want(t, "split once confirmed", w.policy.Status.Summary.Split, w.split(host))
@@ -148,7 +148,7 @@ func noRuleOutlivesItsStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := matched(t)
-			w.ledger(stepOf(3, rows...))
+			w.rollout(stepOf(3, rows...))
 			w.settle()
 			route := onlyRoute(t, w)
 			want(t, "rules", len(route.Spec.Rules), 1)
@@ -158,12 +158,12 @@ func noRuleOutlivesItsStep(t *testing.T) {
 	}
 }
 
-// A newer canary takes over the matches in one write. None of them leads to the older
+// A newer canary takes over the matches in one write. None of them routes to the older
 // one, whose pods may go.
 func displacedCanaryLeavesNoRule(t *testing.T) {
 	w := matched(t)
 	w.ready["c"] = 0
-	w.ledger(testTraffic(stepOf(3, "c 1.2.0 canary 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), true, 20))
+	w.rollout(testTraffic(stepOf(3, "c 1.2.0 canary 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), true, 20))
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules while the newer has no endpoint", len(route.Spec.Rules), 1)
@@ -189,7 +189,7 @@ func manyPassesMakeOneRule(t *testing.T) {
 	if diff := cmp.Diff(before, mustJSON(onlyRoute(t, w).Spec)); diff != "" {
 		t.Errorf("fifty passes later: %s", diff)
 	}
-	w.ledger(stepOf(3, "b 1.1.0 canary 40", "a 1.0.0 active 60"))
+	w.rollout(stepOf(3, "b 1.1.0 canary 40", "a 1.0.0 active 60"))
 	for range 50 {
 		w.pass()
 		w.accept()
@@ -204,13 +204,13 @@ func manyPassesMakeOneRule(t *testing.T) {
 func editsKeepTheStep(t *testing.T) {
 	web := intstr.FromString("web")
 	for name, edit := range map[string]func(*world){
-		"another host beside it": func(w *world) {
+		"another host next to it": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "more.example.com"})
 		},
-		"a path beside it": func(w *world) {
+		"a path next to it": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.shop.example.com", Path: "/api"})
 		},
-		"a pinned host beside it": func(w *world) {
+		"a pinned host next to it": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}})
 		},
 		"the target of the port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
@@ -225,7 +225,7 @@ func editsKeepTheStep(t *testing.T) {
 			w.gateways["infra/private"] = gateway(81, "HTTP", "")
 			w.spec().Provider.Gateway.ParentRefs[0].Name = "private"
 		},
-		"a Gateway beside it": func(w *world) {
+		"a Gateway next to it": func(w *world) {
 			w.gateways["infra/private"] = gateway(81, "HTTP", "")
 			w.spec().Provider.Gateway.ParentRefs = append(w.spec().Provider.Gateway.ParentRefs, v1alpha1.ParentReference{Namespace: "infra", Name: "private"})
 		},
@@ -294,7 +294,7 @@ func oneEndpointMovesTheService(t *testing.T) {
 	w.settle()
 	promoted := stepOf(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0")
 	promoted.Releases[0].Available = false
-	w.ledger(promoted)
+	w.rollout(promoted)
 	w.settle()
 	want(t, "Service without an endpoint to move to", w.facts().Selected("shop-1-x"), "a")
 	w.ready["b"] = 1
@@ -316,7 +316,7 @@ func restartForgetsNothing(t *testing.T) {
 	want(t, "status after a restart", mustJSON(w.policy.Status), status)
 	want(t, "rules after a restart", len(onlyRoute(t, w).Spec.Rules), 2)
 
-	w.ledger(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.written = map[string]time.Time{} // and none knows who made the rules
 	w.settle()
 	want(t, "rules after a restart and an abort", len(onlyRoute(t, w).Spec.Rules), 1)
@@ -360,7 +360,7 @@ func emptiedObjects(t *testing.T) {
 			want(t, "selector", w.services[service.Name].Spec.Selector[v1alpha1.LabelRelease], "b")
 		})
 	}
-	t.Run("a policy and a ledger of nothing", func(t *testing.T) {
+	t.Run("a policy and a rollout state of nothing", func(t *testing.T) {
 		for _, f := range []*Observed{
 			{Policy: &v1alpha1.NetworkPolicy{}},
 			{Policy: &v1alpha1.NetworkPolicy{}, Microservice: &v1alpha1.Microservice{}},
@@ -421,7 +421,7 @@ func abortWithServicesOnly(t *testing.T) {
 	w.policy.Spec.Provider, w.policy.Spec.Domains = nil, nil
 	w.ready["a"], w.ready["b"] = 1, 1
 	w.settle()
-	w.ledger(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "Service", w.facts().Selected("shop-1-x"), "a")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
@@ -429,7 +429,7 @@ func abortWithServicesOnly(t *testing.T) {
 
 	bare := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50")) // and no Service was ever made
 	bare.policy.Spec.Provider, bare.policy.Spec.Domains = nil, nil
-	bare.ledger(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	bare.rollout(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	bare.settle()
 	want(t, "references", cmp.Diff([]string{"a"}, bare.groupTraffic("1-x").References), "")
 }

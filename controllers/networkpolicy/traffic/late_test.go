@@ -19,7 +19,7 @@ import (
 
 // A policy sees no endpoints in its first pass, because it makes the Services. Nothing was
 // programmed by then, so that it keeps traffic from no release.
-func TestUnconfirmedPolicyMasksNothing(t *testing.T) {
+func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 	for name, gateways := range map[string]map[string]*gatewayv1.Gateway{
 		"its gateway has not answered yet": newWorld(t).gateways,
 		"its gateway does not exist":       {},
@@ -31,17 +31,17 @@ func TestUnconfirmedPolicyMasksNothing(t *testing.T) {
 			w.gateways = gateways
 			for i := range 4 {
 				w.pass()
-				if got := w.groupTraffic("1-x"); got.Revision != 0 || got.Masked != nil {
-					t.Errorf("pass %d: revision %d, masked %v, and no gateway has answered", i, got.Revision, got.Masked)
+				if got := w.groupTraffic("1-x"); got.Revision != 0 || got.Withheld != nil {
+					t.Errorf("pass %d: revision %d, withheld %v, and no gateway has answered", i, got.Revision, got.Withheld)
 				}
 			}
 			w.ready["a"] = 0
 			w.pass()
-			want(t, "masked while no gateway has answered", len(w.groupTraffic("1-x").Masked), 0)
+			want(t, "withheld while no gateway has answered", len(w.groupTraffic("1-x").Withheld), 0)
 			w.gateways = map[string]*gatewayv1.Gateway{"infra/public": there}
 			w.settle()
 			want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
-			want(t, "masked once it has", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Masked), "")
+			want(t, "withheld once it has", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 		})
 	}
 }
@@ -59,14 +59,14 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 			}
 			w.settle()
 			w.gateways = map[string]*gatewayv1.Gateway{}
-			w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 			w.settle()
 			want(t, "the gateway may still take it", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 			f := w.facts()
 			_, wake := Status(f, Plan(f), Applied{})
 			want(t, "it is looked at again", wake > 0 && wake <= providers.Grace, !confirmed)
 			w.now = w.now.Add(providers.Grace)
-			w.ledger(group("1-x", 3, "c 1.2.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"))
+			w.rollout(group("1-x", 3, "c 1.2.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"))
 			w.settle()
 			w.now = w.now.Add(providers.Grace)
 			w.settle()
@@ -84,7 +84,7 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 	}
 }
 
-// A Gateway that goes away, and comes back: the policy says which one is missing, claims
+// A Gateway that goes away, and comes back: the policy reports which one is missing, claims
 // nothing of what was asked for meanwhile, and confirms it as soon as it is accepted.
 func TestGatewayIsAwayForAWhile(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -92,7 +92,7 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	w.settle()
 	there := w.gateways
 	w.gateways = map[string]*gatewayv1.Gateway{}
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.settle()
 	w.now = w.now.Add(providers.Grace)
 	w.settle()
@@ -100,7 +100,7 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "revision", got.Revision, 1)
 	want(t, "reason", got.Reason, reasonParentNotFound)
 	want(t, "message "+got.Message, strings.Contains(got.Message, `Gateway "infra/public" does not exist`), true)
-	want(t, "masked", len(got.Masked), 0)
+	want(t, "masked", len(got.Withheld), 0)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
 	want(t, "what it carried last", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
 	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
@@ -110,7 +110,7 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "reason once it is back", w.groupTraffic("1-x").Reason, "")
 }
 
-// Whether a pause proves anything is not told by the revision of a report, which stays:
+// Whether a pause proves anything is not reported by the revision of a report, which stays:
 // without its Gateway a policy carries nothing, with one domain that is not programmed it
 // carries the others, and with an active release that has no endpoints the routes carry the
 // canary, which may be the fix.
@@ -163,9 +163,9 @@ func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	}
 }
 
-// stands says how a version stands in the ledger, as "canary 10".
+// stands reports how a version stands in the rollout state, as "canary 10".
 func (p *pair) stands(version string) string {
-	for _, g := range p.ledger.Groups {
+	for _, g := range p.rollout.Groups {
 		for _, r := range g.Releases {
 			if r.Version == version {
 				return fmt.Sprintf("%s %d", r.Status, r.Weight)
@@ -190,7 +190,7 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 			want(t, "before", w.split(newestHost), "2.0.0=100")
 			closing := group("2-x", 3, "b 2.0.0 deprecated 0")
 			closing.Phase = v1alpha1.GroupClosing
-			w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+			w.rollout(closing, group("1-x", 1, "a 1.9.0 active 100"))
 			for i := range 6 {
 				w.pass() // The gateway does not answer on what is written.
 				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
@@ -207,7 +207,7 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 }
 
 // A domain is edited while it moves from a group that closes: until the gateway has taken the
-// route, it serves the host of before, and that leads to the group that closes.
+// route, it serves the host of before, and that routes to the group that closes.
 func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	const renamed, again = "store.example.com", "store.example.org"
 	for name, edits := range map[string][]v1alpha1.Domain{
@@ -221,7 +221,7 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 			w.settle()
 			closing := group("2-x", 3, "b 2.0.0 deprecated 0")
 			closing.Phase = v1alpha1.GroupClosing
-			w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+			w.rollout(closing, group("1-x", 1, "a 1.9.0 active 100"))
 			w.pass()
 			for i := range 6 {
 				if i < len(edits) {
@@ -240,8 +240,8 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	}
 }
 
-// A group ends although a route between groups is refused that never led to it.
-func TestGroupClosesBesideARefusedRoute(t *testing.T) {
+// A group ends although a route between groups is refused that never routed to it.
+func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{
 		{Domain: "{{.ReleaseGroupName}}.shop.example.com"},
@@ -251,7 +251,7 @@ func TestGroupClosesBesideARefusedRoute(t *testing.T) {
 	w.settle()
 	closing := group("2-x", 3, "b 2.0.0 deprecated 0")
 	closing.Phase = v1alpha1.GroupClosing
-	w.ledger(closing, group("1-x", 1, "a 1.9.0 active 100"))
+	w.rollout(closing, group("1-x", 1, "a 1.9.0 active 100"))
 	w.settle()
 	w.now = w.now.Add(providers.Grace)
 	w.settle()
@@ -269,16 +269,16 @@ func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
 	split := func() string { return splitOfEntry(w.facts(), newestHost, "ingress") }
 	want(t, "of a dead release", split(), "")
 	w.ready["b"] = 1
-	w.ledger(group("1-x", 2, "b 1.0.1 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.0.1 canary 10", "a 1.0.0 active 90"))
 	w.settle()
 	want(t, "the fix", split(), "1.0.1=100")
 	want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
-	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Masked), "")
+	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
 	w.ready["a"] = 1
 	w.settle()
 	want(t, "the active release is back", split(), "1.0.0=100")
-	want(t, "masked then", len(w.groupTraffic("1-x").Masked), 0)
+	want(t, "withheld then", len(w.groupTraffic("1-x").Withheld), 0)
 	w.ready["a"] = 0
 	w.settle()
 	want(t, "and gone again", split(), "1.0.1=100")

@@ -48,7 +48,7 @@ func TestMatchStepLeadsChosenRequestsToTheCanary(t *testing.T) {
 	w.settle()
 	want(t, "rules without a canary", len(onlyRoute(t, w).Spec.Rules), 1)
 
-	w.ledger(testTraffic(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
+	w.rollout(testTraffic(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules", len(route.Spec.Rules), 2)
@@ -61,7 +61,7 @@ func TestMatchStepLeadsChosenRequestsToTheCanary(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 
 	// Rows 9 and 10 of the known failures: nothing of the test traffic outlives its step.
-	w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "rules after the abort", len(onlyRoute(t, w).Spec.Rules), 1)
 	want(t, "references after the abort", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
@@ -87,7 +87,7 @@ func TestChosenRequestsGoToTheActiveWhileTheCanaryIsDown(t *testing.T) {
 	route := onlyRoute(t, w)
 	want(t, "rules while it is down", len(route.Spec.Rules), 1)
 	want(t, "filters while it is down", len(route.Spec.Rules[0].Filters), 0)
-	want(t, "masked", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Masked), "")
+	want(t, "masked", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 }
 
 func TestMirrorStepCopiesRequests(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMirrorStepCopiesRequests(t *testing.T) {
 			want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 			before := w.writes
 			w.settle()
-			want(t, "writes at rest", w.writes, before)
+			want(t, "writes stable", w.writes, before)
 		})
 	}
 }
@@ -160,7 +160,7 @@ func TestCookieMatch(t *testing.T) {
 	}
 }
 
-// Row 14 of the known failures: the order of a list that has none is no difference.
+// Row 14 of the known failures: the order of a list that has none is not a difference.
 func TestTheOrderOfMatchedValuesIsNoDifference(t *testing.T) {
 	w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
 	w.policy.Spec.Domains[0].CanaryMatches = beta()
@@ -172,7 +172,7 @@ func TestTheOrderOfMatchedValuesIsNoDifference(t *testing.T) {
 	want(t, "writes", w.writes, writes)
 }
 
-// Row 15: what a server adds to a rule anew after each write keeps nothing back.
+// Row 15: what a server adds to a rule again after each write keeps nothing back.
 func TestARouteWithWhatTheServerAddsIsConfirmed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1

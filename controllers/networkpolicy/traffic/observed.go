@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// facts is all that a decision rests on, as read in one pass.
+// facts is all that a decision rests on, as read in one reconcile.
 type Observed struct {
 	Policy *v1alpha1.NetworkPolicy
 	// microservice that the policy routes to; nil where there is none.
@@ -39,7 +39,7 @@ type Observed struct {
 	// adopted is the Service of the user that the policy adopts; nil: none, or it is
 	// not there.
 	Adopted *corev1.Service
-	// older are the policies that name the same route of somebody else, and are older.
+	// older are the policies that name the same route of another user, and are older.
 	Older []*v1alpha1.NetworkPolicy
 	// written is when routes were written last, by name, where that is known.
 	Written map[string]time.Time
@@ -92,7 +92,7 @@ func ProviderOf(p *v1alpha1.NetworkPolicy) providers.Provider {
 	return providers.Services{}
 }
 
-// routed says whether the policy has a provider that writes routes.
+// routed reports whether the policy has a provider that writes routes.
 func routed(p *v1alpha1.NetworkPolicy) bool {
 	return len(ProviderOf(p).Writes()) > 0 || gatewayapi.UserRef(p) != nil
 }
@@ -101,7 +101,7 @@ func (f *Observed) ReleaseService(release string) string {
 	return resources.ReleaseServiceName(f.Policy.Name, MicroserviceName(f.Policy), release)
 }
 
-// ready says whether a release has a ready endpoint now, by its own Service.
+// ready reports whether a release has a ready endpoint now, by its own Service.
 func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
 }
@@ -124,7 +124,7 @@ func (f *Observed) Selected(service string) string {
 	return s.Spec.Selector[v1alpha1.LabelRelease]
 }
 
-// ofRelease says whether a Service of the policy belongs to one release.
+// ofRelease reports whether a Service of the policy belongs to one release.
 func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
@@ -148,8 +148,8 @@ func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// former says whether a live route is of a provider that the policy has left.
-func (f *Observed) former(route *providers.Live) bool {
+// previous reports whether a live route is of a provider that the policy has left.
+func (f *Observed) previous(route *providers.Live) bool {
 	return route.Provider != ProviderOf(f.Policy).Name()
 }
 
@@ -167,14 +167,14 @@ func (f *Observed) viewOf(name string) providers.View {
 	return f.views[slices.IndexFunc(Known, func(p providers.Provider) bool { return p.Name() == name })]
 }
 
-// formerRoutes are the live routes of such providers, by name and in order of it.
-func (f *Observed) formerRoutes() []string {
-	return slices.DeleteFunc(SortedKeys(f.Live), func(name string) bool { return !f.former(f.Live[name]) })
+// previousRoutes are the live routes of such providers, by name and in order of it.
+func (f *Observed) previousRoutes() []string {
+	return slices.DeleteFunc(SortedKeys(f.Live), func(name string) bool { return !f.previous(f.Live[name]) })
 }
 
-// formerOf says whether a group has routes of a former provider.
-func (d *Observed) formerOf(slug string) bool {
-	return slices.ContainsFunc(d.formerRoutes(), func(name string) bool { return d.Live[name].Group() == slug })
+// hasPreviousRoutes reports whether a group has routes of a previous provider.
+func (d *Observed) hasPreviousRoutes(slug string) bool {
+	return slices.ContainsFunc(d.previousRoutes(), func(name string) bool { return d.Live[name].Group() == slug })
 }
 
 // listenerHost is a listener in the form of a host, which no host has.
@@ -200,17 +200,17 @@ func WrittenKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// written says whether objects of a kind are written.
+// written reports whether objects of a kind are written.
 func Written(kind string) bool {
 	return slices.ContainsFunc(WrittenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
 }
 
-// writesKind says whether one provider writes objects of a kind.
+// writesKind reports whether one provider writes objects of a kind.
 func writesKind(p providers.Provider, kind string) bool {
 	return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
 }
 
-// ofAnother says whether a kind is one that other providers than the policy's write.
+// ofAnother reports whether a kind is one that other providers than the policy's write.
 func OfAnother(policy *v1alpha1.NetworkPolicy, kind string) bool {
 	own := ProviderOf(policy)
 	return !writesKind(own, kind) && slices.ContainsFunc(Known, func(p providers.Provider) bool { return writesKind(p, kind) })
@@ -226,16 +226,16 @@ func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 }
 
 // rests are the kinds of the objects that a policy has or needs: without a look at them
-// nobody knows what leads to its releases.
+// no one knows what routes to its releases.
 func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := NeededKinds(p)
 	from := []string{p.Status.Provider}
 	if s := p.Status.ProviderSwitch; s != nil {
 		from = append(from, s.From...)
 	}
-	for _, former := range Known {
-		if former != ProviderOf(p) && slices.Contains(from, former.Name()) {
-			out = append(out, former.Writes()...)
+	for _, previous := range Known {
+		if previous != ProviderOf(p) && slices.Contains(from, previous.Name()) {
+			out = append(out, previous.Writes()...)
 		}
 	}
 	for _, kind := range WrittenKinds() {
@@ -273,7 +273,7 @@ func (f *Observed) See(scene providers.Scene) {
 	}
 }
 
-// orphans says that a policy is being deleted, and that what it has is to stay.
+// orphans reports that a policy is being deleted, and that what it has is to stay.
 func Orphans(p *v1alpha1.NetworkPolicy) bool {
 	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
 }
@@ -286,12 +286,12 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// ownership is what the list of domains says of a policy's namespace. Nil: there is
+// ownership is what the list of domains reports of a policy's namespace. Nil: there is
 // no list, and every host is allowed.
 type Ownership struct {
 	// hosts that the list gives to the namespace.
 	Hosts domains.Hosts
-	// unread is why nobody can judge by the list; nil: all is well.
+	// unread is why no one can judge by the list; nil: all is well.
 	Unread error
 	// until is how long the labels count by which hosts were given; zero: the list
 	// names no labels.

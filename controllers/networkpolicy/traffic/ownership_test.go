@@ -10,13 +10,13 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// own gives the world's namespace what a list says.
+// own gives the world's namespace what a list reports.
 func (w *world) own(data map[string]string, labels map[string]string) {
 	rules, err := domains.Parse(data)
 	w.owned = &Ownership{Hosts: rules.For(w.policy.Namespace, labels), Unread: err}
 }
 
-// broken is a list that nobody can read.
+// broken is a list that no one can read.
 var broken = map[string]string{"prod": "not a host"}
 
 // reported are the rows of a status, each "host reason programmed".
@@ -65,12 +65,12 @@ func TestHostsOfANamespace(t *testing.T) {
 			list:    map[string]string{"x": "namespaces: team=shop\n*.example.net"},
 			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
 		},
-		"the group named as a host of its own": {
+		"the group named as its own host": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
 			want:    []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
 			message: `spec.domains[0].domain: "www.shop.example.com" is not allowed in namespace "prod": ConfigMap "heighliner-domains" lists "www.shop.example.com" by name`,
 		},
-		"the host of its own, before the group that is named like it": {
+		"its own host, before the group that is named like it": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}, {Domain: "www.shop.example.com"}},
 			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed", "www.shop.example.com  programmed"},
 		},
@@ -96,7 +96,7 @@ func TestHostsOfANamespace(t *testing.T) {
 		},
 		"unreadable, and nothing served": {
 			list: broken, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainListUnreadable"},
-			message: `spec.domains[0].domain: nobody can say whether "a.example.net" is allowed in namespace "prod": no host is added, and what is served stays, until an administrator mends the list: read list of domains: key "prod": line "not a host"`,
+			message: `spec.domains[0].domain: the list of domains cannot be read, so that it is unknown whether "a.example.net" is allowed in namespace "prod": no host is added, and what is served stays, until an administrator fixes the list: read list of domains: key "prod": line "not a host"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAnUnreadableListTakesNothingAway(t *testing.T) {
 	want(t, "hosts", cmp.Diff([]string{host}, w.routedHosts()), "")
 	want(t, "accepted", w.condition("Accepted"), "False DomainListUnreadable")
 
-	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
 	want(t, "what is served goes on with the releases", w.split(host), "1.1.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
@@ -174,7 +174,7 @@ func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	for name, keep := range map[string]func(*world){
 		"the domain became invalid": func(w *world) { w.policy.Spec.Domains[0].Domain = "{{.Version}}_.example.com" },
 		"the Microservice is gone":  func(w *world) { w.ms = nil },
-		"the group vanished":        func(w *world) { w.ledger() },
+		"the group vanished":        func(w *world) { w.rollout() },
 		"the Gateway is another, which does not exist": func(w *world) {
 			w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "typo"}}
 		},
@@ -210,7 +210,7 @@ func TestARefusedGroupLosesTheRouteThatWaits(t *testing.T) {
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.preview.example.com"})
 	w.settle()
 	delete(w.gateways, "infra/public")
-	w.policy.Spec.Ports[0].Name = "web" // Another route, which nobody accepts.
+	w.policy.Spec.Ports[0].Name = "web" // Another route, which no one accepts.
 	w.settle()
 	want(t, "routes", len(w.routes), 2)
 	want(t, "hosts", cmp.Diff([]string{"www.preview.example.com", "www.shop.example.com"}, w.routedHosts()), "")

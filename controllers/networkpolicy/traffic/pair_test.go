@@ -317,13 +317,13 @@ func (p *pair) epilogue() {
 	if plan.Changed || len(plan.Retire)+len(plan.Ensure) > 0 {
 		p.fail("there is no rest")
 	}
-	for i := range p.ledger.Groups {
-		p.checkEnd(&p.ledger.Groups[i], plan.Notes)
-		p.checkNewest(&p.ledger.Groups[i], plan.Notes)
+	for i := range p.rollout.Groups {
+		p.checkEnd(&p.rollout.Groups[i], plan.Notes)
+		p.checkNewest(&p.rollout.Groups[i], plan.Notes)
 	}
 }
 
-// checkEnd asks of a group at rest that nothing is under way without a word of what it
+// checkEnd asks of a group stable that nothing is in progress without a word of what it
 // waits for, and that policies carry what it asks.
 func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	waits := func(reasons ...release.Reason) bool {
@@ -400,7 +400,7 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	}
 }
 
-// kind of a failure: what it says, without times and names.
+// kind of a failure: what it reports, without times and names.
 func (p *pair) kind() string {
 	if p.err == nil {
 		return ""
@@ -409,15 +409,15 @@ func (p *pair) kind() string {
 	return text[:min(len(text), 14)]
 }
 
-// told is what happened, and how it stands at the end.
-func (p *pair) told() string {
+// note is what happened, and how it stands at the end.
+func (p *pair) note() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, strings.Join(p.trace, "\n"))
 	for _, name := range SortedKeys(p.objects) {
 		o := p.objects[name]
 		fmt.Fprintf(&b, "%s: %+v ready %d why %q\n", name, o.Child, o.ready, o.why)
 	}
-	for _, g := range p.ledger.Groups {
+	for _, g := range p.rollout.Groups {
 		fmt.Fprintf(&b, "group %+v\n", g)
 		if g.Run != nil {
 			fmt.Fprintf(&b, "  run %+v\n", *g.Run)
@@ -451,7 +451,7 @@ func TestPlannerAndPolicies(t *testing.T) {
 			ops, start := pairHistory(seed)
 			kind := playPair(ops, start).kind()
 			p := playPair(simulate.Shorten(ops, func(fewer []pairOp) bool { return playPair(fewer, start).kind() == kind }), start)
-			return p.err, p.told()
+			return p.err, p.note()
 		},
 	})
 }

@@ -28,8 +28,8 @@ type pair struct {
 	room      int  // pods that find room in the cluster; below 0: any number
 	load      int  // pods that all traffic of a group needs, where releases have autoscalers
 
-	ledger  release.Ledger
-	ms      *v1alpha1.Microservice // the ledger as policies read it
+	rollout release.Ledger
+	ms      *v1alpha1.Microservice // the rollout state as policies read it
 	past    []*v1alpha1.Microservice
 	objects map[string]*object
 	nets    map[string]*front
@@ -170,7 +170,7 @@ func (p *pair) regroup(scheme string) {
 
 // loseRecord empties the status of the Microservice, as a restore without it does.
 func (p *pair) loseRecord() {
-	p.ledger = release.Ledger{}
+	p.rollout = release.Ledger{}
 	p.ms = p.ms.DeepCopy()
 	p.ms.Status = v1alpha1.MicroserviceStatus{}
 	p.past = nil
@@ -190,8 +190,8 @@ func (p *pair) autoscalers() {
 	if p.load == 0 {
 		return
 	}
-	for i := range p.ledger.Groups {
-		for _, r := range p.ledger.Groups[i].Releases {
+	for i := range p.rollout.Groups {
+		for _, r := range p.rollout.Groups[i].Releases {
 			if o := p.objects[r.Release]; o != nil && o.Replicas > 0 && (r.Status == release.Active || r.Status == release.Canary) {
 				o.auto, o.Current = true, max(o.Replicas, (p.load*r.Weight+99)/100)
 				o.ready = min(o.ready, o.Current)
@@ -234,7 +234,7 @@ func (p *pair) free() int {
 	return max(0, n)
 }
 
-// endpoints tells the policies which pods are ready.
+// endpoints shows the policies which pods are ready.
 func (p *pair) endpoints() {
 	for _, n := range p.nets {
 		n.now = p.now
@@ -250,14 +250,14 @@ func (p *pair) endpoints() {
 // --- the planner ---
 
 func (p *pair) observe() release.Observed {
-	o := release.Observed{Spec: p.spec, Config: p.config, Ledger: p.ledger, Began: p.began}
+	o := release.Observed{Spec: p.spec, Config: p.config, Ledger: p.rollout, Began: p.began}
 	for _, version := range slices.Sorted(maps.Keys(p.offers)) {
 		c := p.offers[version]
 		c.Release = strings.ReplaceAll(c.Slug+"-"+version+"-"+p.config, ".", "-")
 		o.Candidates = append(o.Candidates, c)
 	}
-	for i := range p.ledger.Groups {
-		o.Withdrawn = append(o.Withdrawn, p.withdrawnOf(&p.ledger.Groups[i])...)
+	for i := range p.rollout.Groups {
+		o.Withdrawn = append(o.Withdrawn, p.withdrawnOf(&p.rollout.Groups[i])...)
 	}
 	for _, name := range SortedKeys(p.objects) {
 		o.Children = append(o.Children, p.objects[name].Child)
@@ -265,7 +265,7 @@ func (p *pair) observe() release.Observed {
 	for _, name := range SortedKeys(p.nets) {
 		policy := release.Policy{Name: name}
 		for _, g := range p.nets[name].policy.Status.Groups {
-			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Masked, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
+			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Withheld, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
 			if g.ConfirmedTime != nil {
 				r.Confirmed = g.ConfirmedTime.Time
 			}
@@ -276,7 +276,7 @@ func (p *pair) observe() release.Observed {
 	return o
 }
 
-// withdrawnOf is what an ImagePolicy says of what a group holds: denied versions, and that
+// withdrawnOf is what an ImagePolicy reports of what a group holds: denied versions, and that
 // the present scheme does not make the group.
 func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 	made := len(g.Releases) == 0
@@ -358,14 +358,14 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 	return did
 }
 
-// record writes the ledger.
+// record writes the rollout state.
 func (p *pair) record(plan release.Result) {
 	for _, g := range plan.Ledger.Groups {
 		p.checkDenied(&g)
 		for _, r := range g.Releases {
 			was := release.Row{}
-			if i := slices.IndexFunc(p.ledger.Groups, func(x release.Group) bool { return x.Slug == g.Slug }); i >= 0 {
-				if x := p.ledger.Groups[i].Row(r.Release); x != nil {
+			if i := slices.IndexFunc(p.rollout.Groups, func(x release.Group) bool { return x.Slug == g.Slug }); i >= 0 {
+				if x := p.rollout.Groups[i].Row(r.Release); x != nil {
 					was = *x
 				}
 			}
@@ -377,11 +377,11 @@ func (p *pair) record(plan release.Result) {
 			}
 		}
 	}
-	p.ledger = plan.Ledger
+	p.rollout = plan.Ledger
 	p.ms = p.ms.DeepCopy()
-	p.ms.Status.Sequence, p.ms.Status.ReleaseGroups = p.ledger.Sequence, nil
-	for i := range p.ledger.Groups {
-		p.ms.Status.ReleaseGroups = append(p.ms.Status.ReleaseGroups, groupAsRead(&p.ledger.Groups[i]))
+	p.ms.Status.Sequence, p.ms.Status.ReleaseGroups = p.rollout.Sequence, nil
+	for i := range p.rollout.Groups {
+		p.ms.Status.ReleaseGroups = append(p.ms.Status.ReleaseGroups, groupAsRead(&p.rollout.Groups[i]))
 	}
 	p.remember()
 	for _, n := range plan.Notes {
@@ -391,7 +391,7 @@ func (p *pair) record(plan release.Result) {
 	}
 }
 
-// groupAsRead is what policies read of a group of the ledger.
+// groupAsRead is what policies read of a group of the rollout state.
 func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 	out := v1alpha1.ReleaseGroup{
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), PullRequest: g.PullRequest, Phase: v1alpha1.GroupPhase(g.Phase),
@@ -434,7 +434,7 @@ func (p *pair) retire(x release.Retire) bool {
 
 // active reports whether a release is the active one of its group.
 func (p *pair) active(name string) bool {
-	return slices.ContainsFunc(p.ledger.Groups, func(g release.Group) bool {
+	return slices.ContainsFunc(p.rollout.Groups, func(g release.Group) bool {
 		r := g.Row(name)
 		return r != nil && r.Status == release.Active
 	})
@@ -442,7 +442,7 @@ func (p *pair) active(name string) bool {
 
 // --- the policies and their gateways ---
 
-// pass is one pass of a policy, which reads the ledger lag writes old.
+// pass is one reconcile of a policy, which reads the rollout state lag writes old.
 func (p *pair) pass(name string, lag int) (did bool) {
 	n := p.nets[name]
 	p.stats.passes++
@@ -505,7 +505,7 @@ func (n *front) names() map[string]string {
 		for _, r := range d.releasesOf(live.Services) {
 			out[r] = "route " + name
 		}
-		if d.former(live) {
+		if d.previous(live) {
 			continue // Nothing answers on it any more.
 		}
 		if was := n.serves[name]; !was.deleted {
@@ -534,7 +534,7 @@ func (n *front) names() map[string]string {
 // not taken it. Until it has, that shows that it may serve the deleted one of before.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
-		if _, taken := n.serves[name]; !taken && !d.former(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
+		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
 			return true
 		}
 	}
@@ -595,14 +595,14 @@ func (p *pair) run(d time.Duration) {
 	doze, sequence := 10*time.Second, int64(0)
 	for i := 0; p.err == nil; i++ {
 		if i > 3000 {
-			p.fail("somebody wants to be woken again and again")
+			p.fail("a user wants to be woken again and again")
 			return
 		}
 		if p.settle(); !p.now.Before(end) {
 			return
 		}
-		if doze = min(2*doze, 2*time.Hour); p.ledger.Sequence != sequence {
-			doze, sequence = 10*time.Second, p.ledger.Sequence
+		if doze = min(2*doze, 2*time.Hour); p.rollout.Sequence != sequence {
+			doze, sequence = 10*time.Second, p.rollout.Sequence
 		}
 		next := end
 		consider := func(t time.Time) {
@@ -614,7 +614,7 @@ func (p *pair) run(d time.Duration) {
 		for _, o := range p.objects {
 			consider(o.up)
 		}
-		consider(p.now.Add(doze)) // Policies look again for what takes time.
+		consider(p.now.Add(doze)) // Policies polls again for what takes time.
 		p.advance(next.Sub(p.now))
 	}
 }
@@ -629,7 +629,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 		if r.Pinned != "" || len(r.rows) > 0 && (r.rows[0].pinned != "" || r.rows[0].canary) {
 			continue
 		}
-		g := d.ledger.bySlug[r.slug]
+		g := d.rollout.bySlug[r.slug]
 		if g == nil {
 			continue
 		}
@@ -642,7 +642,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 			if !f.ready(of) {
 				p.fail("policy %s: route %s of %v gives %d to %s without endpoints while %s has some", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
 			}
-			if row := d.ledger.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
+			if row := d.rollout.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
 				p.fail("policy %s: route %s of %v gives %d to %s, which is neither active nor canary", name, r.Name, r.Hostnames, b.Weight, of)
 			}
 		}
@@ -666,8 +666,8 @@ func (p *pair) checkDenied(g *release.Group) {
 // checkServed: where all have done their work, no gateway gives a share of its traffic to a
 // denied version that is not the active one of its group.
 func (p *pair) checkServed() {
-	for i := range p.ledger.Groups {
-		g := &p.ledger.Groups[i]
+	for i := range p.rollout.Groups {
+		g := &p.rollout.Groups[i]
 		for _, r := range g.Releases {
 			if g.Phase != release.Live || p.spec.Paused || r.Status == release.Active || !p.deniedIn(g, r.Version) {
 				continue
@@ -693,7 +693,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 	if !x.Delete && x.Replicas >= p.spec.Replicas {
 		return // The user asks for fewer.
 	}
-	for _, g := range p.ledger.Groups {
+	for _, g := range p.rollout.Groups {
 		r := g.Row(x.Release)
 		if r == nil || r.Status != release.Active || g.Phase != release.Live {
 			continue
@@ -716,11 +716,11 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 	}
 }
 
-// masks says that a policy whose routes are served keeps traffic from a release.
+// withholds reports that a policy whose routes are served keeps traffic from a release.
 func (p *pair) masks(name string) bool {
 	for _, n := range p.nets {
 		for _, g := range n.policy.Status.Groups {
-			if g.Revision > 0 && slices.Contains(g.Masked, name) {
+			if g.Revision > 0 && slices.Contains(g.Withheld, name) {
 				return true
 			}
 		}

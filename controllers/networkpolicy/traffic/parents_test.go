@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A gateway that says of each parent what is true of any of them (Traefik 3.6 does where a route has several) must not
+// A gateway that reports of each parent what is true of any of them (Traefik 3.6 does where a route has several) must not
 // talk a live route out of the parent that serves it.
 func TestParentThatAdmitsNoRouteTakesNothingAway(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -52,12 +52,12 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 		w.routes[name] = route
 	}
 	w.pass()
-	want(t, "parents", parentNames(w), "nobody public")
+	want(t, "parents", parentNames(w), "no one public")
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 
 // A listener that its Gateway does not have takes nothing away, however the one that
-// serves is named, and whatever the gateway says of it.
+// serves is named, and whatever the gateway reports of it.
 func TestListenerThatDoesNotExistTakesNothingAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to string

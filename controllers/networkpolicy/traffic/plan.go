@@ -41,14 +41,14 @@ func Plan(f *Observed) *Decision {
 		return &Decision{DeleteRoutes: d.forbiddenRoutes()}
 	}
 	out := &Decision{rows: d.rows()}
-	for _, g := range d.ledger.groups {
+	for _, g := range d.rollout.groups {
 		out.groups = append(out.groups, d.group(g, out.rows))
 	}
 	d.addMoves(out)
 	d.addServices(out)
 	d.addAdopted(out)
 	d.addRoutes(out)
-	d.addFormer(out, out.bySlug())
+	d.addPrevious(out, out.bySlug())
 	d.obsolete(out)
 	d.addShared(out)
 	if f.Policy.DeletionTimestamp != nil {
@@ -59,11 +59,11 @@ func Plan(f *Observed) *Decision {
 
 // onlyLive leaves of a decision on a policy that is being deleted what changes objects
 // that are there. None is made for it any more: in a deletion in the foreground it would
-// be collected at once. A release without a Service has no ready endpoint, and gets
+// be collected immediately. A release without a Service has no ready endpoint, and gets
 // nothing.
 func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
-	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Leaving })
+	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })
 	out.Shared = slices.DeleteFunc(out.Shared, func(s providers.Shared) bool {
 		return !slices.ContainsFunc(d.Rest, func(o client.Object) bool { return SharedKey(o) == SharedKey(s) })
 	})

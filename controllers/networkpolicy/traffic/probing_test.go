@@ -24,7 +24,7 @@ func probedWorld(t *testing.T) *world {
 	return w
 }
 
-// open are the probes that a pass would have asked.
+// open are the probes that a reconcile would have asked.
 func (w *world) open() []providers.Probe {
 	f := w.facts()
 	return Probes(f, Plan(f), Applied{})
@@ -61,7 +61,7 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	want(t, "revision of the first route, served", w.groupTraffic("1-x").Revision, 1)
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
 
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.settle()
 	want(t, "split as written", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "revision, accepted", w.groupTraffic("1-x").Revision, 1)
@@ -97,9 +97,9 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	w.settle()
 	seen := map[string]bool{}
 	for range 3 {
-		for _, ready := range []int{1, 0} { // The canary is masked and comes back, in one revision.
+		for _, ready := range []int{1, 0} { // The canary is withheld and comes back, in one revision.
 			w.ready["b"] = ready
-			w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+			w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 			w.settle()
 			ask := w.open()
 			if len(ask) != 1 {
@@ -121,7 +121,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// TestARestartIsQuiet: a manager that knows no answers yet asks again, and says nothing
+// TestARestartIsQuiet: a manager that knows no answers yet asks again, and reports nothing
 // until the gateway had time to answer.
 func TestARestartIsQuiet(t *testing.T) {
 	w := probedWorld(t)
@@ -137,8 +137,8 @@ func TestARestartIsQuiet(t *testing.T) {
 	w.ask(false)
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
-	want(t, "condition when nobody answers", w.condition("Programmed"), "False ProbeUnanswered")
-	want(t, "revision when nobody answers", w.groupTraffic("1-x").Revision, 1)
+	want(t, "condition when no one answers", w.condition("Programmed"), "False ProbeUnanswered")
+	want(t, "revision when no one answers", w.groupTraffic("1-x").Revision, 1)
 	w.ask(true)
 	w.pass()
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
@@ -160,7 +160,7 @@ func TestAnotherAddressIsProbed(t *testing.T) {
 	want(t, "condition", w.condition("Programmed"), "False ProbeUnanswered")
 }
 
-// TestAGatewayWithoutAddress cannot be asked, and says so.
+// TestAGatewayWithoutAddress cannot be asked, and reports it.
 func TestAGatewayWithoutAddress(t *testing.T) {
 	w := probedWorld(t)
 	w.gateways["infra/public"].Status.Addresses = nil
@@ -201,7 +201,7 @@ func TestBackToStatus(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
 }
 
-// TestOnlyHTTPRoutesAreProbed: the others count by their status, and a condition says so.
+// TestOnlyHTTPRoutesAreProbed: the others count by their status, and a condition reports it.
 func TestOnlyHTTPRoutesAreProbed(t *testing.T) {
 	for _, protocol := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS} {
 		t.Run(string(protocol), func(t *testing.T) {

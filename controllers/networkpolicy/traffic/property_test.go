@@ -109,17 +109,17 @@ func (h history) play() {
 	}
 	h.w.gateways["infra/public"] = gateway(80, "HTTP", "")
 	h.w.settle()
-	h.nothingIsLeftBehind()
+	h.nothingRemains()
 	before := h.w.writes
 	h.w.pass()
 	if h.w.writes != before {
-		h.Fatalf("a pass at rest writes")
+		h.Fatalf("a reconcile stable writes")
 	}
 	h.noGroupIsStuck()
 	h.nothingSharedIsLeft()
 }
 
-// nothingSharedIsLeft: at rest there are the listeners and certificates of what is routed,
+// nothingSharedIsLeft: stable there are the listeners and certificates of what is routed,
 // and no others, unless a live route is kept for want of something better.
 func (h history) nothingSharedIsLeft() {
 	f := h.w.facts()
@@ -138,7 +138,7 @@ func (h history) nothingSharedIsLeft() {
 	}
 	for _, o := range f.Rest {
 		if !wanted[SharedKey(o)] {
-			h.Fatalf("%s is left", SharedKey(o))
+			h.Fatalf("%s remains", SharedKey(o))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (h history) release() string {
 	return rapid.SampledFrom(slugs).Draw(h.T, "group")[:1] + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "release")
 }
 
-// write makes a ledger as the planner may write it, with higher revisions.
+// write makes a rollout state as the planner may write it, with higher revisions.
 func (h history) write() {
 	var groups []v1alpha1.ReleaseGroup
 	for _, slug := range slugs[rapid.IntRange(0, 1).Draw(h.T, "first group"):] {
@@ -192,7 +192,7 @@ func (h history) write() {
 			rows = []string{"b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"}
 		case 6: // The first release of its group, to which the newest domains move.
 			rows = []string{fmt.Sprintf("c 1.2.0 canary %d", weight)}
-		case 7: // And was turned down.
+		case 7: // And was rejected.
 			rows = []string{"c 1.2.0 error 0"}
 		}
 		for i := range rows {
@@ -202,11 +202,11 @@ func (h history) write() {
 		if rows[0][2:] == "1.1.0 deprecated 0" || rows[0] == slug[:1]+"b 1.1.0 deprecated 0" {
 			g.Phase = v1alpha1.GroupClosing
 		}
-		g.TrafficRevision++ // What a ledger carries is never the same under one revision.
+		g.TrafficRevision++ // What a rollout state carries is never the same under one revision.
 		h.revision[slug] = g.TrafficRevision
 		groups = append(groups, g)
 	}
-	h.w.ledger(groups...)
+	h.w.rollout(groups...)
 }
 
 func (h history) domains() []v1alpha1.Domain {
@@ -295,7 +295,7 @@ func (h history) routes() map[string]client.Object {
 	return out
 }
 
-// pass makes one pass and holds what every pass must hold.
+// pass makes one reconcile and holds what every reconcile must hold.
 func (h history) pass() {
 	f := h.w.facts()
 	routes, stamps := h.routes(), map[string]resources.Stamp{}
@@ -322,7 +322,7 @@ func (h history) pass() {
 	h.listenersExist()
 	h.noWeightWithoutEndpoint(f, out)
 	h.canariesAreCanaries(f, out)
-	h.bothLeadToTheSame(out)
+	h.bothRouteToTheSame(out)
 	h.allIsReported(now)
 	h.servedIsReported(now)
 	h.nothingIsWithheldBefore(now)
@@ -348,7 +348,7 @@ func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 			continue
 		}
 		for _, release := range releases {
-			g := d.ledger.groupOf[release]
+			g := d.rollout.groupOf[release]
 			if g == nil || Find(now.Groups, g.Slug).ConfirmedTime == nil {
 				continue // It has no row, or no gateway ever answered for the group.
 			}
@@ -366,8 +366,8 @@ func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
 		return
 	}
 	for _, g := range now.Groups {
-		if len(g.Masked) > 0 {
-			h.Fatalf("%v of group %s are masked, and nothing was ever confirmed", g.Masked, g.Slug)
+		if len(g.Withheld) > 0 {
+			h.Fatalf("%v of group %s are withheld, and nothing was ever confirmed", g.Withheld, g.Slug)
 		}
 	}
 }
@@ -394,8 +394,8 @@ func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
 	}
 }
 
-// canariesAreCanaries: a domain of the canary leads to a canary that has a ready endpoint, that of the newer group
-// first; or, as far as that may be, where the group's weights lead.
+// canariesAreCanaries: a domain of the canary routes to a canary that has a ready endpoint, that of the newer group
+// first; or, as far as that may be, where the group's weights route.
 func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	for _, route := range out.Routes {
 		r := route.rows[0]
@@ -403,7 +403,7 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 			continue
 		}
 		if x := h.readyCanary(f, r.newer, r.group); x != "" && route.Pinned != x {
-			h.Fatalf("%s leads to %q, and %s is the canary", r.field, route.Pinned, x)
+			h.Fatalf("%s routes to %q, and %s is the canary", r.field, route.Pinned, x)
 		}
 		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
 			h.Fatalf("%s has a route, and there is no canary", r.field)
@@ -430,11 +430,11 @@ func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) stri
 // present one carry, as far as both providers can: an Ingress without annotations for a canary gives all to one
 // release. So do those that wait to be replaced by
 // another one of their provider, but that they begin no move to a newer group.
-func (h history) bothLeadToTheSame(out *Decision) {
+func (h history) bothRouteToTheSame(out *Decision) {
 	d := newPlanner(h.w.facts())
-	for _, former := range out.Former {
-		live := d.Live[former.Name]
-		if live == nil || len(former.Backends) == 0 || len(live.Hostnames) == 0 {
+	for _, previous := range out.Previous {
+		live := d.Live[previous.Name]
+		if live == nil || len(previous.Backends) == 0 || len(live.Hostnames) == 0 {
 			continue
 		}
 		weights := d.backendsOf(live)
@@ -442,24 +442,24 @@ func (h history) bothLeadToTheSame(out *Decision) {
 			if !slices.Contains(route.Hostnames, live.Hostnames[0]) || !samePath(route.Path, live.Path) || d.Live[route.Name] == nil {
 				continue
 			}
-			if !d.former(live) && live.Group() != d.Live[route.Name].Group() {
+			if !d.previous(live) && live.Group() != d.Live[route.Name].Group() {
 				continue // A host that goes from one group to another, of one provider.
 			}
-			if r := route.rows[0]; !d.former(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(SortedKeys(weights), func(name string) bool {
-				return d.ledger.groupOf[name] == r.newer
+			if r := route.rows[0]; !d.previous(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(SortedKeys(weights), func(name string) bool {
+				return d.rollout.groupOf[name] == r.newer
 			}) {
 				continue // It begins no move to a newer group, and gives that one nothing.
 			}
 			present := d.backendsOf(d.Live[route.Name])
 			if one, many := oneAndMany(live, weights, d.Live[route.Name], present); one != "" {
 				if many[one] == 0 {
-					h.Fatalf("of routes %s and %s one, which cannot split, gives all to %s, and the other one nothing", route.Name, former.Name, one)
+					h.Fatalf("of routes %s and %s one, which cannot split, gives all to %s, and the other one nothing", route.Name, previous.Name, one)
 				}
 				continue
 			}
 			for name, weight := range present {
 				if weights[name] != weight {
-					h.Fatalf("route %s gives %d to %s, and %s of the provider that was left gives %d", route.Name, weight, name, former.Name, weights[name])
+					h.Fatalf("route %s gives %d to %s, and %s of the provider that was left gives %d", route.Name, weight, name, previous.Name, weights[name])
 				}
 			}
 		}
@@ -483,13 +483,13 @@ func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB ma
 
 // nothingIsLeftBehind: once the present provider serves all, and the drain is over, no
 // route of another one is there.
-func (h history) nothingIsLeftBehind() {
+func (h history) nothingRemains() {
 	h.w.now = h.w.now.Add(time.Hour)
 	h.w.settle()
 	f := h.w.facts()
 	out := Plan(f)
 	vanished := newPlanner(f).vanished() // They stay until another group serves.
-	for _, name := range f.formerRoutes() {
+	for _, name := range f.previousRoutes() {
 		if out.replaced && !vanished[f.Live[name].Group()] {
 			h.Fatalf("route %s of a provider that was left is there: %s", name, mustJSON(h.w.policy.Status.ProviderSwitch))
 		}
@@ -497,7 +497,7 @@ func (h history) nothingIsLeftBehind() {
 }
 
 // allIsReported: what any written object names is in the references, and a
-// confirmed revision is never beyond the ledger's.
+// confirmed revision is never beyond the rollout state's.
 func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())
 	reported := map[string]bool{}
@@ -505,8 +505,8 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 		for _, name := range g.References {
 			reported[name] = true
 		}
-		if ledger := d.ledger.bySlug[g.Slug]; ledger != nil && g.Revision > ledger.TrafficRevision {
-			h.Fatalf("group %s is confirmed at %d, the ledger is at %d", g.Slug, g.Revision, ledger.TrafficRevision)
+		if rollout := d.rollout.bySlug[g.Slug]; rollout != nil && g.Revision > rollout.TrafficRevision {
+			h.Fatalf("group %s is confirmed at %d, the rollout state is at %d", g.Slug, g.Revision, rollout.TrafficRevision)
 		}
 	}
 	for name, route := range h.routes() {
@@ -542,13 +542,13 @@ func picture(d *Decision) string {
 		text += mustJSON(r.Objects)
 	}
 	for _, g := range d.groups {
-		text += fmt.Sprint(g.slug, g.mode, g.weights, g.masked, g.pinned, g.answers, g.reason)
+		text += fmt.Sprint(g.slug, g.mode, g.weights, g.withheld, g.pinned, g.answers, g.reason)
 	}
 	return text
 }
 
-// noGroupIsStuck: at rest, with a gateway that accepts, a group is confirmed unless
-// it says why not.
+// noGroupIsStuck: stable, with a gateway that accepts, a group is confirmed unless
+// it reports why not.
 func (h history) noGroupIsStuck() {
 	for _, g := range h.w.ms.Status.ReleaseGroups {
 		report := h.w.groupTraffic(g.Slug)

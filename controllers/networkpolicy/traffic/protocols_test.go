@@ -78,7 +78,7 @@ func TestRoutesAreWrittenInTheVersionThatIsServed(t *testing.T) {
 	want(t, "kinds", cmp.Diff(map[string]bool{
 		"*v1alpha2.TLSRoute v1alpha2": true, "*v1alpha2.TCPRoute v1alpha2": true, "*v1alpha2.UDPRoute v1alpha2": true,
 	}, kinds), "")
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	for _, o := range w.others {
@@ -108,7 +108,7 @@ func TestEveryProtocolAtOnce(t *testing.T) {
 	want(t, "ports", cmp.Diff(map[string]string{"http": "TCP ", "https": "TCP https", "grpc": "TCP kubernetes.io/h2c", "tls": "TCP ", "tcp": "TCP ", "udp": "UDP "}, protocols), "")
 
 	// A mirror, and chosen requests, are for those who see requests.
-	w.ledger(testTraffic(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 50))
+	w.rollout(testTraffic(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 50))
 	w.settle()
 	for _, o := range w.others {
 		_, grpc := o.(*gatewayv1.GRPCRoute)
@@ -135,14 +135,14 @@ func TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// Two routes on one listener are in each other's way: what a listener leads to changes
+// Two routes on one listener are in each other's way: what a listener routes to changes
 // in place.
 func TestAListenerKeepsItsRoute(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
 	w.settle()
 	name := SortedKeys(w.others)[0]
-	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.policy.Spec.Listeners[0].Release = &v1alpha1.DomainRelease{Version: "1.0.0"}
 	w.settle()
 	want(t, "the same route", cmp.Diff([]string{name}, SortedKeys(w.others)), "")
@@ -333,7 +333,7 @@ func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
 	w.settle()
-	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "group while the newer one has no endpoint", w.policy.Status.Listeners[0].Group, "1-x")
 	want(t, "condition", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
@@ -341,5 +341,5 @@ func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
 	w.settle()
 	want(t, "group", w.policy.Status.Listeners[0].Group, "2-x")
 	want(t, "routes", len(w.others), 1)
-	want(t, "references of the former group", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "") // By its own Service.
+	want(t, "references of the previous group", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "") // By its own Service.
 }

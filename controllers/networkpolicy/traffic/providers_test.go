@@ -38,8 +38,8 @@ func (w *world) splitOf(host string) string {
 	return splitOfEntry(w.facts(), host, ProviderOf(w.policy).Name())
 }
 
-// A class that knows no weights leads to the active release, whatever the ledger asks
-// for, and the policy says that there is no split.
+// A class that knows no weights routes to the active release, whatever the rollout state asks
+// for, and the policy reports that there is no split.
 func TestWholeMoves(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases []string
@@ -55,7 +55,7 @@ func TestWholeMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := routedBy(t, byPlain)
 			want(t, "first split", w.splitOf(shopHost), "1.0.0=100")
-			w.ledger(group("1-x", 2, tc.releases...))
+			w.rollout(group("1-x", 2, tc.releases...))
 			delete(w.ready, tc.unready)
 			w.settle()
 			want(t, "split", w.splitOf(shopHost), tc.split)
@@ -68,7 +68,7 @@ func TestWholeMoves(t *testing.T) {
 	}
 }
 
-// What the annotations said goes when the class is no longer said to understand them.
+// What the annotations specified goes when the class is no longer specified to understand them.
 func TestAnnotationsTakenOut(t *testing.T) {
 	w := routedBy(t, byNginx)
 	want(t, "split", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
@@ -91,7 +91,7 @@ func TestProviderKindMissing(t *testing.T) {
 	w.settle()
 	want(t, "Accepted", w.condition("Accepted"), "False "+providers.ReasonProviderAPIMissing)
 	want(t, "what is live", w.split(shopHost), "1.0.0=90 1.1.0=10")
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
 	want(t, "revision that is not carried", w.groupTraffic("1-x").Revision, 1)
 	want(t, "why", w.groupTraffic("1-x").Reason, providers.ReasonProviderAPIMissing)
@@ -107,7 +107,7 @@ func TestProviderKindMissing(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	w.now = w.now.Add(time.Minute)
 	w.settle()
-	want(t, "routes of the former provider", len(w.routes), 0)
+	want(t, "routes of the previous provider", len(w.routes), 0)
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }
 
@@ -130,7 +130,7 @@ func TestProviderCannotExpress(t *testing.T) {
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "other.example.com"})
 	})
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
 	want(t, "split of the other", w.splitOf("other.example.com"), "1.0.0=50 1.1.0=50")
 	want(t, "revision that is not carried", w.groupTraffic("1-x").Revision, 1)

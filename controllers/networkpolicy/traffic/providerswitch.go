@@ -16,25 +16,25 @@ const (
 )
 
 const (
-	// usualDrain is the drain delay of a Microservice that names none.
-	usualDrain = 30 * time.Second
-	// leastDrain is how long the routes of a former provider stay at least where the policy
+	// defaultDrain is the drain delay of a Microservice that names none.
+	defaultDrain = 30 * time.Second
+	// minDrain is how long the routes of a previous provider stay at least where the policy
 	// does not say itself: acceptance comes before service.
-	leastDrain = 5 * time.Second
+	minDrain = 5 * time.Second
 )
 
-// drain is how long the routes of a former provider stay after others have replaced them.
+// drain is how long the routes of a previous provider stay after others have replaced them.
 func (f *Observed) drain() time.Duration {
-	least := leastDrain
+	least := minDrain
 	if f.Microservice != nil {
-		least = max(least, f.Microservice.Spec.UpdateStrategy.DrainDelay.Std(usualDrain))
+		least = max(least, f.Microservice.Spec.UpdateStrategy.DrainDelay.Std(defaultDrain))
 	}
 	return f.Policy.Spec.DrainDelay.Std(least)
 }
 
-// addFormer keeps what routes of former providers lead to the same as what those of the
-// present one lead to, and says whether these serve all that the former ones serve.
-func (d *planner) addFormer(out *Decision, groups map[string]*groupDecision) {
+// addPrevious keeps what routes of previous providers route to the same as what those of the
+// present one route to, and reports whether these serve all that the previous ones serve.
+func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 	out.replaced = true
 	routeOf := map[*Row]*RouteDecision{}
 	for _, route := range out.Routes {
@@ -42,9 +42,9 @@ func (d *planner) addFormer(out *Decision, groups map[string]*groupDecision) {
 			routeOf[r] = route
 		}
 	}
-	for _, name := range d.formerRoutes() {
+	for _, name := range d.previousRoutes() {
 		old := d.Live[name]
-		if old.Leaving {
+		if old.Deleting {
 			continue
 		}
 		rows := d.wantedBy(old, out.rows)
@@ -52,8 +52,8 @@ func (d *planner) addFormer(out *Decision, groups map[string]*groupDecision) {
 			continue // Its hosts were taken out of the specification: it goes.
 		}
 		carried := d.carry(out, old, rows, groups)
-		if g := d.ledger.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
-			continue // It goes with its group, and is led to no other.
+		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
+			continue // It goes with its group, and is routed to no other.
 		}
 		for _, r := range rows {
 			route := routeOf[r]
@@ -65,9 +65,9 @@ func (d *planner) addFormer(out *Decision, groups map[string]*groupDecision) {
 				out.unreplaced(p.Message)
 			}
 		}
-		out.Former = append(out.Former, carried)
+		out.Previous = append(out.Previous, carried)
 	}
-	if len(out.Former) == 0 {
+	if len(out.Previous) == 0 {
 		return
 	}
 	if p := providers.Referent(d.View); p != nil {
@@ -88,7 +88,7 @@ func (d *Decision) unreplaced(message string) {
 // callers are to use.
 func (d *planner) replacedByServices(out *Decision) {
 	for _, s := range out.Services {
-		if g := d.ledger.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.formerOf(g.Slug) {
+		if g := d.rollout.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.hasPreviousRoutes(g.Slug) {
 			if v := d.followVerdict(s, g); !v.Accepted {
 				out.unreplaced(v.Message)
 			}
@@ -96,7 +96,7 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy are the rows for what a live route of a former provider serves.
+// wantedBy are the rows for what a live route of a previous provider serves.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
 		if r.user != "" {
@@ -106,19 +106,19 @@ func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	})
 }
 
-// sharesHosts says whether a route of somebody else takes the place of a live one: it has
-// one of its hosts, or one of them has none, or nobody knows its hosts yet.
+// sharesHosts reports whether a route of another user takes the place of a live one: it has
+// one of its hosts, or one of them has none, or no one knows its hosts yet.
 func (d *planner) sharesHosts(live, user *providers.Live) bool {
 	return user == nil || len(user.Hostnames) == 0 || len(live.Hostnames) == 0 ||
 		slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(user.Hostnames, host) })
 }
 
-// carry leads a route of a former provider to what rows are led to, or the group that it
-// is of where there are none. Where rows lead to different things it stays as it is.
+// carry routes a route of a previous provider to what rows are routed to, or the group that it
+// is of where there are none. Where rows route to different things it stays as it is.
 func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups map[string]*groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
 	var first Row
-	switch g := d.ledger.bySlug[live.Group()]; {
+	switch g := d.rollout.bySlug[live.Group()]; {
 	case len(rows) > 0:
 		first = *rows[0]
 	case g == nil || live.Pinned():
@@ -138,19 +138,19 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 	}
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
-	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // What was said of them stays.
+	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // What was specified of them stays.
 	out.Objects = providers.Carry(d.viewOf(live.Provider), live, out.Route)
 	return out
 }
 
-// drained says whether routes of former providers may go: what they serve has been
+// drained reports whether routes of previous providers may go: what they serve has been
 // served by the present one for the drain delay.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider says whether the last report was made under the present provider, so that
+// sameProvider reports whether the last report was made under the present provider, so that
 // the time in it is of this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()

@@ -9,19 +9,19 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// carriedBy is the slug of the group to which a live route leads the host of a
+// currentGroup is the slug of the group to which a live route routes the host of a
 // shared domain. Where the host itself depends on the group, the report of the
-// last pass tells.
-func (d *planner) carriedBy(r Row, entry v1alpha1.Domain) string {
+// last reconcile shows.
+func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	path := r.path
 	if r.user != "" {
-		if live := d.Live[r.user]; live != nil && !live.Leaving {
+		if live := d.Live[r.user]; live != nil && !live.Deleting {
 			return live.Group()
 		}
 		return ""
 	}
 	if r.listener != "" {
-		if live := d.Live[listenerKey(r.listener, r.port).Name(d.Policy.Name, 0)]; live != nil && !live.Leaving {
+		if live := d.Live[listenerKey(r.listener, r.port).Name(d.Policy.Name, 0)]; live != nil && !live.Deleting {
 			return live.Group()
 		}
 		return ""
@@ -43,20 +43,20 @@ func (d *planner) carriedBy(r Row, entry v1alpha1.Domain) string {
 	return d.hostGroup(host, path)
 }
 
-// routeKey tells which rows share routes.
+// routeKey shows which rows share routes.
 type RouteKey struct {
 	Target, Path, Port string
 	// protocol, so that routes of two kinds never meet in a name; "": HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
-	// matches tells canaryMatches apart, and parents those of single domains; "": none.
+	// matches distinguishes canaryMatches, and parents those of single domains; "": none.
 	matches, parents string
 	// provider by name, where it is not the gateway: the objects of two providers must not
 	// meet in a name when a policy goes from one to the other.
 	provider string
-	// own tells apart what a route says as a whole: whether it is attached to ListenerSets,
-	// and for how long DNS records may be kept; "": neither is said.
+	// own distinguishes what a route specifies as a whole: whether it is attached to ListenerSets,
+	// and for how long DNS records may be kept; "": neither is specified.
 	own string
-	// user is the route of somebody else; "": a route of ours.
+	// user is the route of another user; "": a route of ours.
 	user string
 }
 
@@ -66,7 +66,7 @@ func keyOf(r *Row) RouteKey {
 	}
 	key := RouteKey{Target: r.target, Path: r.path, Port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
 	if r.listener != "" {
-		return key // Its name says it all.
+		return key // Its name reports it all.
 	}
 	if r.tls != nil && r.tls.Mode == v1alpha1.TLSListenerSet {
 		key.own = "/" + string(r.tls.Mode)
@@ -113,7 +113,7 @@ func (k RouteKey) Name(policy string, index int) string {
 	return resources.RouteName(policy, target, k.Path, port, index)
 }
 
-// serves says whether a live route is for what a row names.
+// serves reports whether a live route is for what a row names.
 func (d *planner) serves(route *providers.Live, r *Row) bool {
 	if r.user != "" {
 		return route.Name == r.user
@@ -128,7 +128,7 @@ func (d *planner) serves(route *providers.Live, r *Row) bool {
 func (d *planner) placed(key RouteKey, host string) int {
 	for i := range maxRows / providers.MaxHostnames {
 		name := key.Name(d.Policy.Name, i)
-		if route, ok := d.Live[name]; ok && !route.Leaving && slices.Contains(route.Hostnames, host) {
+		if route, ok := d.Live[name]; ok && !route.Deleting && slices.Contains(route.Hostnames, host) {
 			return i
 		}
 	}

@@ -68,10 +68,10 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 	return groups[r.group.Slug]
 }
 
-// carriesPin says whether a live route leads the row's host to its release already.
+// carriesPin reports whether a live route routes the row's host to its release already.
 func (d *planner) carriesPin(r *Row) bool {
 	for _, route := range d.Live {
-		if !route.Leaving && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
+		if !route.Deleting && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
 			return true
 		}
 	}
@@ -124,10 +124,10 @@ func (d *planner) loses(r *RouteDecision) int {
 	return 0
 }
 
-// verdict tells how far a decided route is.
+// verdict reports how far a decided route is.
 func (d *planner) verdict(r *RouteDecision) verdict { return d.View.Verdict(r.Route, r.Objects) }
 
-// concerns says whether a revision of a group counts as carried only with the route.
+// concerns reports whether a revision of a group counts as carried only with the route.
 func (r *RouteDecision) concerns(slug string) bool {
 	if r.slug == slug {
 		return true
@@ -185,7 +185,7 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 	return out
 }
 
-// carriesSame says whether a live route leads to the same releases in the same shares. One
+// carriesSame reports whether a live route routes to the same releases in the same shares. One
 // between two groups must not keep the stamp of another state of either.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
@@ -196,7 +196,7 @@ func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	return maps.Equal(old.Weights, weights) && sameSet(old.Services, r.services())
 }
 
-// readable says whether gateways see single requests of a protocol.
+// readable reports whether gateways see single requests of a protocol.
 func readable(p v1alpha1.PortProtocol) bool {
 	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }
@@ -217,16 +217,16 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 
 // weightsAlone are the objects of a live route as they are, but for the weights of the
 // decided one and the hosts that it takes away. They are written where the server refuses
-// what else the specification says: what is wrong with a filter must not keep traffic on a
+// what else the specification asks for: what is wrong with a filter must not keep traffic on a
 // release that has no pods, or that was aborted. None: there is nothing to change.
 func (f *Observed) WeightsAlone(route *RouteDecision) []client.Object {
 	live := f.Live[route.Name]
-	if live == nil || live.User || live.Leaving || f.former(live) {
+	if live == nil || live.User || live.Deleting || f.previous(live) {
 		return nil
 	}
 	alone, scene := route.Route, f.Scene
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
-	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was said of them stays.
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was specified of them stays.
 	scene.Policy = f.Policy.DeepCopy()
 	scene.Policy.Spec.Provider = nil // As where the policy has left the provider.
 	return providers.Carry(ProviderOf(f.Policy).See(scene), live, alone)

@@ -23,7 +23,7 @@ func TestConformanceToRules(t *testing.T) {
 				"steps change in place":                          stepsChangeInPlace,
 				"equal input gives equal objects":                equalObjects,
 				"at most 16 hosts, and a host stays where it is": hostsStay,
-				"what is at rest is not written":                 restIsQuiet,
+				"what is stable is not written":                  restIsQuiet,
 			} {
 				t.Run(rule, func(t *testing.T) {
 					w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
@@ -59,7 +59,7 @@ func weightsAddUp(t *testing.T, _ conformance, w *world) {
 		{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, {"b 1.1.0 canary 10", "a 1.0.0 active 10"}, {"b 1.1.0 canary 0", "a 1.0.0 active 0"},
 		{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"},
 	} {
-		w.ledger(group("1-x", int64(revision+2), rows...))
+		w.rollout(group("1-x", int64(revision+2), rows...))
 		w.settle()
 		for name, weights := range w.liveSplits() {
 			sum := 0
@@ -84,13 +84,13 @@ func noWeightWithoutEndpoint(t *testing.T, c conformance, w *world) {
 			t.Errorf("route %s names the Service of a canary that has no endpoint", name)
 		}
 	}
-	if masked := w.groupTraffic("1-x").Masked; !c.whole {
-		want(t, "masked", strings.Join(masked, " "), "b")
+	if withheld := w.groupTraffic("1-x").Withheld; !c.whole {
+		want(t, "masked", strings.Join(withheld, " "), "b")
 	}
 	w.ready["b"] = 1
 	w.settle()
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	delete(w.ready, "a") // Nothing leads to the active release any more, where the other can stand in.
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	delete(w.ready, "a") // Nothing routes to the active release any more, where the other can stand in.
 	w.settle()
 	for name, live := range w.facts().Live {
 		if weight := live.Weights[newPlanner(w.facts()).ReleaseService("a")]; weight > 0 && !c.whole {
@@ -100,7 +100,7 @@ func noWeightWithoutEndpoint(t *testing.T, c conformance, w *world) {
 }
 
 func namedServicesStay(t *testing.T, _ conformance, w *world) {
-	w.ledger(group("1-x", 2, "a 1.0.0 active 100")) // The canary has no row any more.
+	w.rollout(group("1-x", 2, "a 1.0.0 active 100")) // The canary has no row any more.
 	for range 4 {
 		named := map[string]bool{}
 		for _, live := range w.facts().Live {
@@ -122,13 +122,13 @@ func namedServicesStay(t *testing.T, _ conformance, w *world) {
 func stepsChangeInPlace(t *testing.T, _ conformance, w *world) {
 	before := SortedKeys(w.facts().Live)
 	for revision, weight := range []int{20, 50, 99} {
-		w.ledger(group("1-x", int64(revision+2), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		w.rollout(group("1-x", int64(revision+2), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
 		out, _ := w.pass()
 		want(t, "routes that a step deletes", len(out.DeleteRoutes), 0)
 		want(t, "routes", strings.Join(SortedKeys(w.facts().Live), " "), strings.Join(before, " "))
 		w.settle()
 	}
-	w.ledger(group("1-x", 5, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 5, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
 	want(t, "routes after the promotion", strings.Join(SortedKeys(w.facts().Live), " "), strings.Join(before, " "))
 }
@@ -160,7 +160,7 @@ func equalObjects(t *testing.T, _ conformance, w *world) {
 
 func hostsStay(t *testing.T, c conformance, w *world) {
 	if c.bare || c.user != nil || len(w.policy.Spec.Listeners) > 0 {
-		return // There are no hosts, or they are those of somebody else.
+		return // There are no hosts, or they are those of another user.
 	}
 	many := func(from, to int) (out []entry) {
 		for i := from; i < to; i++ {
@@ -205,5 +205,5 @@ func restIsQuiet(t *testing.T, _ conformance, w *world) {
 	for range 3 {
 		w.pass()
 	}
-	want(t, "writes at rest", w.writes, before)
+	want(t, "writes stable", w.writes, before)
 }

@@ -15,10 +15,10 @@ import (
 // verdict is what is known of objects that were written.
 type verdict = providers.Verdict
 
-// followVerdict tells how far a Service that follows a group is (rule 36): it is
+// followVerdict reports how far a Service that follows a group is (rule 36): it is
 // confirmed when its EndpointSlices name only endpoints of the release, at least
-// one of them ready. Where the release itself has none ready, it is masked, and
-// waiting for one would keep the release that mends it from coming.
+// one of them ready. Where the release itself has none ready, it is withheld, and
+// waiting for one would keep the release that fixes it from coming.
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
@@ -27,7 +27,7 @@ func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) v
 	return d.carriedOut(s)
 }
 
-// carriedOut says whether a following Service leads to the release that was decided
+// carriedOut reports whether a following Service routes to the release that was decided
 // and to nothing else.
 func (d *planner) carriedOut(s resources.Service) verdict {
 	pending := verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q do not name the endpoints of release %q yet", s.Name, s.Release)}
@@ -46,10 +46,10 @@ func (d *planner) carriedOut(s resources.Service) verdict {
 	return verdict{Accepted: true}
 }
 
-// addServices decides the Services: one for each row of the ledger, then those that
+// addServices decides the Services: one for each row of the rollout state, then those that
 // follow the active release of a group, then the policy's own.
 func (d *planner) addServices(out *Decision) {
-	for _, g := range d.ledger.groups {
+	for _, g := range d.rollout.groups {
 		for i := range g.Releases {
 			name := g.Releases[i].VersionedMicroservice
 			out.Services = append(out.Services, resources.Service{
@@ -62,7 +62,7 @@ func (d *planner) addServices(out *Decision) {
 		out.Services = d.follow(out.Services, resources.GroupServiceName(d.Policy.Name, g.Slug), g, g.Slug)
 	}
 	current := ""
-	if g := d.ledger.groupOf[d.Selected(d.Policy.Name)]; g != nil {
+	if g := d.rollout.groupOf[d.Selected(d.Policy.Name)]; g != nil {
 		current = g.Slug
 	}
 	if g := d.choose(d.liveGroups(), current); g != nil && AdoptedName(d.Policy) != d.Policy.Name {
@@ -70,14 +70,14 @@ func (d *planner) addServices(out *Decision) {
 	}
 }
 
-// follow adds a Service that leads to a group's active release. It moves only to a
+// follow adds a Service that routes to a group's active release. It moves only to a
 // release that has a ready endpoint, and stays where it is until then, unless what
-// it leads to has no row any more or is of a group that is closing.
+// it routes to has no row any more or is of a group that is closing.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
-	of := d.ledger.groupOf[selected]
+	of := d.rollout.groupOf[selected]
 	target := selected
-	if of != nil && (!live(of) || label != "" && turnedDown(of, selected)) {
+	if of != nil && (!live(of) || label != "" && rejected(of, selected)) {
 		target = ""
 	}
 	if active := mainOf(g); active != nil && (target == "" || of == nil || d.ready(active.VersionedMicroservice)) {
@@ -88,7 +88,7 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 	}
 	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
 	if old := d.service(name); old != nil && target == selected {
-		// The stamp tells when the selector moved, so that a step of a canary writes
+		// The stamp shows when the selector moved, so that a step of a canary writes
 		// no Service.
 		if stamp, stamped := resources.StampOf(old); stamped && stamp.Ledger == s.Stamp.Ledger && stamp.Group == s.Stamp.Group {
 			s.Stamp = stamp
@@ -98,5 +98,5 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 }
 
 func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
-	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, Ledger: types.UID(d.ledger.uid), Sequence: d.ledger.sequence}
+	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, Ledger: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
 }

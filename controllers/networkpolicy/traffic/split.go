@@ -49,14 +49,14 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 		out.answers = true
 		return out
 	}
-	if out.moves = out.mode == v1alpha1.SplitWhole && (out.routed || d.formerOf(g.Slug)); out.moves {
+	if out.moves = out.mode == v1alpha1.SplitWhole && (out.routed || d.hasPreviousRoutes(g.Slug)); out.moves {
 		g = moved(g)
 	}
-	last := d.carriedWeights(g.Slug)
-	out.weights, out.masked = release.Split(d.shares(g, last))
+	last := d.liveWeights(g.Slug)
+	out.weights, out.withheld = release.Split(d.shares(g, last))
 	out.answers = out.weights != nil
 	d.testTraffic(g, out)
-	if g.TrafficRevision > 0 && turnedDown(g, SortedKeys(last)...) {
+	if g.TrafficRevision > 0 && rejected(g, SortedKeys(last)...) {
 		out.absent, out.answers = true, true
 		return out
 	}
@@ -87,14 +87,14 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []releas
 		shares = append(shares, release.Share{
 			Release: name, Status: release.Status(r.Status), Weight: int(r.Weight),
 			Ready: d.ready(name), Available: r.Available,
-			Masked: slices.Contains(prev.Masked, name) && last[name] == 0,
+			Masked: slices.Contains(prev.Withheld, name) && last[name] == 0,
 		})
 	}
 	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
 	return shares
 }
 
-// addMoves decides the splits of domains that are on their way to a newer group.
+// addMoves decides the splits of domains that are moving to a newer group.
 func (d *planner) addMoves(out *Decision) {
 	out.moves = map[move]*groupDecision{}
 	for _, r := range out.rows {
@@ -111,9 +111,9 @@ func (d *planner) addMoves(out *Decision) {
 			if g.group != r.group && g.group != r.newer {
 				continue
 			}
-			for _, name := range m.masked {
-				if d.ledger.groupOf[name] == g.group {
-					g.masked = Union(g.masked, []string{name})
+			for _, name := range m.withheld {
+				if d.rollout.groupOf[name] == g.group {
+					g.withheld = Union(g.withheld, []string{name})
 				}
 			}
 		}
@@ -128,7 +128,7 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	if !providers.Splits(d.View) {
 		both, out.mode = *moved(base), v1alpha1.SplitWhole
 	}
-	last := d.carriedBetween(base.Slug)
+	last := d.liveWeightsBetween(base.Slug)
 	shares := d.shares(&both, last)
 	if canary := mainOf(newer); providers.Splits(d.View) {
 		one := *newer
@@ -142,7 +142,7 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 		joined.Weight *= 100
 		both.Releases = append(both.Releases, joined)
 	}
-	out.weights, out.masked = release.Split(shares)
+	out.weights, out.withheld = release.Split(shares)
 	out.answers = out.weights != nil
 	if out.mode == v1alpha1.SplitWeighted {
 		d.testTraffic(&both, out)
@@ -153,12 +153,12 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	return out
 }
 
-// carriedBetween are the weights that live routes labelled with a group give releases, of
+// liveWeightsBetween are the weights that live routes labelled with a group give releases, of
 // whatever group: of several routes, those of the one with most of them.
-func (d *planner) carriedBetween(slug string) map[string]int {
+func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	var best map[string]int
 	for _, name := range SortedKeys(d.Live) {
-		if route := d.Live[name]; route.Group() == slug && !route.Leaving && !route.Pinned() {
+		if route := d.Live[name]; route.Group() == slug && !route.Deleting && !route.Pinned() {
 			if weights := d.backendsOf(route); len(weights) > len(best) {
 				best = weights
 			}
@@ -168,7 +168,7 @@ func (d *planner) carriedBetween(slug string) map[string]int {
 }
 
 // testTraffic decides what the canary gets besides its weight. One that has no ready
-// endpoint gets nothing, and is masked: its step is not what was asked for.
+// endpoint gets nothing, and is withheld: its step is not what was asked for.
 func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -184,15 +184,15 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 			if r.MirrorPercent > 0 {
 				out.mirrored, out.mirrorPercent = name, r.MirrorPercent
 			}
-		case !slices.Contains(out.masked, name):
-			out.masked = append(out.masked, name)
-			slices.Sort(out.masked)
+		case !slices.Contains(out.withheld, name):
+			out.withheld = append(out.withheld, name)
+			slices.Sort(out.withheld)
 		}
 	}
 }
 
-// hold says what a group's routes carry while no release that should serve has a
-// ready endpoint: what was written last, without what the ledger turned down. Only
+// hold reports what a group's routes carry while no release that should serve has a
+// ready endpoint: what was written last, without what the rollout state rejected. Only
 // where nothing of it may stay do the asked weights go in, since an empty rule
 // would answer no better.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
@@ -242,21 +242,21 @@ func scale(weights map[string]int) map[string]int {
 	return out
 }
 
-// carriedWeights are the weights that live routes give the releases of a group. Of
-// several routes the one with the highest revision tells.
-func (d *planner) carriedWeights(slug string) map[string]int {
+// liveWeights are the weights that live routes give the releases of a group. Of
+// several routes the one with the highest revision shows.
+func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
 	for _, name := range SortedKeys(d.Live) {
 		route := d.Live[name]
 		s, _ := route.Stamp()
-		if route.Group() != slug || route.Leaving || route.Pinned() || s.Revision <= bestRevision {
+		if route.Group() != slug || route.Deleting || route.Pinned() || s.Revision <= bestRevision {
 			continue
 		}
 		best, bestRevision = d.backendsOf(route), s.Revision
 	}
 	maps.DeleteFunc(best, func(name string, _ int) bool {
-		g := d.ledger.groupOf[name]
-		return g != nil && g.Slug != slug // Of a newer group, to which domains are on their way.
+		g := d.rollout.groupOf[name]
+		return g != nil && g.Slug != slug // Of a newer group, to which domains are in progress.
 	})
 	return best
 }

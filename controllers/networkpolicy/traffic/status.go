@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// report gives the policy's new status, and the time after which to look again.
+// report gives the policy's new status, and the time after which to polls again.
 func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus, time.Duration) {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	now := *f.Policy.Status.DeepCopy()
@@ -38,11 +38,11 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 	return now, r.wake
 }
 
-// foretell gives the status that names what a pass is to write for groups of which no
-// revision is confirmed yet, and says whether that is more than the status names. It goes
-// first: who ends between the two must not leave an object that nobody knows to name a
+// foretell gives the status that names what a reconcile is to write for groups of which no
+// revision is confirmed yet, and reports whether that is more than the status names. It goes
+// first: who ends between the two must not leave an object that no one knows to name a
 // release.
-func Foretell(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
+func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
 	r := &reporter{planner: newPlanner(f), out: out}
 	now = *f.Policy.Status.DeepCopy()
 	for _, g := range out.groups {
@@ -82,7 +82,7 @@ func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.Adopt
 // providerSwitch reports the way from one provider to the next.
 func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.ProviderSwitch {
 	var now v1alpha1.ProviderSwitch
-	for _, name := range r.formerRoutes() {
+	for _, name := range r.previousRoutes() {
 		if from := r.Live[name].Provider; !slices.Contains(now.From, from) {
 			now.From = append(now.From, from)
 		}
@@ -97,11 +97,11 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 	if now.ReplacedTime = (&metav1.MicroTime{Time: r.Now}); prev != nil && prev.ReplacedTime != nil && r.sameProvider() {
 		now.ReplacedTime = prev.ReplacedTime
 	}
-	r.lookAt(now.ReplacedTime.Add(r.drain()))
+	r.requeueAt(now.ReplacedTime.Add(r.drain()))
 	return &now
 }
 
-// unsettled says what of a decision leads to more than active releases, or is not
+// unsettled reports what of a decision routes to more than active releases, or is not
 // confirmed; "": nothing.
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}

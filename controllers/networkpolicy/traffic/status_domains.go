@@ -51,16 +51,16 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 		}
 	}
 	for _, name := range SortedKeys(r.Live) {
-		if live := r.Live[name]; live.User && live.Led != nil && name != named && len(now.Routes) < maxRoutes {
+		if live := r.Live[name]; live.User && live.Managed != nil && name != named && len(now.Routes) < maxRoutes {
 			kind, object, _ := strings.Cut(name, "/")
 			now.Routes = append(now.Routes, v1alpha1.RouteStatus{
-				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "its rules are given back when what takes their place is programmed",
+				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "its rules are restored when what takes their place is programmed",
 			})
 		}
 	}
 }
 
-// userDomain is the report of a host of somebody else's route.
+// userDomain is the report of a host of another user's route.
 func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
 	var unserved *providers.Problem
 	is.Domain = host
@@ -136,7 +136,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	}
 	for _, b := range route.Backends {
 		release := r.releases[b.Service]
-		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.ledger.versionOf(release), Weight: b.Weight})
+		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.rollout.versionOf(release), Weight: b.Weight})
 	}
 	if unserved != nil {
 		out.Reason, out.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
@@ -152,7 +152,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 // maxBackends is how many backends the status of a domain holds.
 const maxBackends = 16
 
-// whyUnrouted says why a row that is in order is in no route.
+// whyUnrouted reports why a row that is in order is in no route.
 func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	g := r.groupDecision(row.group)
 	if g != nil && g.absent {
@@ -161,7 +161,7 @@ func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	if g != nil && g.reason != "" {
 		return g.reason, status.Line(g.message)
 	}
-	return reasonNoReadyEndpoints, "nothing that the domain leads to has a ready endpoint"
+	return reasonNoReadyEndpoints, "nothing that the domain routes to has a ready endpoint"
 }
 
 func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
@@ -183,7 +183,7 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
-// foremost is the domain of status.url: the first one that is programmed and leads to a
+// foremost is the domain of status.url: the first one that is programmed and routes to a
 // group with an active release, so that it does not change to a group that is on trial; else
 // the first one that is programmed. nil: none is.
 func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
@@ -191,7 +191,7 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 		if !domains[i].Programmed || domains[i].URL == "" {
 			continue
 		}
-		if g := r.ledger.bySlug[domains[i].Group]; g != nil && activeOf(g) != nil {
+		if g := r.rollout.bySlug[domains[i].Group]; g != nil && activeOf(g) != nil {
 			return &domains[i]
 		}
 		if out == nil {
@@ -206,7 +206,7 @@ const splitParts = 3
 
 // split is what hosts are known to get, the foremost first: hosts with the same split are
 // one part, and a host is named where parts differ. It stays as it was while something is
-// on its way.
+// in progress.
 func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
 	add := func(host, text string) {
@@ -237,7 +237,7 @@ func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 		}
 		for _, s := range r.out.Services {
 			if !s.OfRelease && s.Group == g.slug {
-				add(s.Name, r.ledger.versionOf(s.Release)+"=100")
+				add(s.Name, r.rollout.versionOf(s.Release)+"=100")
 			}
 		}
 	}
@@ -284,7 +284,7 @@ func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	return slices.Concat(first, rest)
 }
 
-// callers says what callers of a row name: its host, and its path where it has one; a
+// callers reports what callers of a row name: its host, and its path where it has one; a
 // listener; or a route of a user.
 func (r *reporter) callers(row *Row) string {
 	switch {
@@ -303,7 +303,7 @@ func (r *reporter) callers(row *Row) string {
 func (r *reporter) weightsOf(route *RouteDecision) string {
 	var parts []string
 	for _, b := range route.Backends {
-		parts = append(parts, fmt.Sprintf("%s=%d", r.ledger.versionOf(r.releases[b.Service]), b.Weight))
+		parts = append(parts, fmt.Sprintf("%s=%d", r.rollout.versionOf(r.releases[b.Service]), b.Weight))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, " ")

@@ -13,15 +13,15 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// groupReports are the reports of all groups of the ledger, and of those that only
+// groupReports are the reports of all groups of the rollout state, and of those that only
 // live objects still carry.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {
 		out = append(out, r.groupReport(g))
 	}
-	for slug := range r.carriedSlugs() {
-		if r.ledger.bySlug[slug] == nil {
+	for slug := range r.liveSlugs() {
+		if r.rollout.bySlug[slug] == nil {
 			prev := r.report(slug)
 			prev.References = Union(r.written(slug), nil)
 			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects go when another group serves"
@@ -43,7 +43,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	var why string
 	out.CanaryDomains, out.Canary, why = r.canaryReport(g.group)
 	if v.Accepted {
-		out.Revision, out.References, out.Masked = g.group.TrafficRevision, written, g.masked
+		out.Revision, out.References, out.Withheld = g.group.TrafficRevision, written, g.withheld
 		out.ConfirmedTime = prev.ConfirmedTime
 		if out.ConfirmedTime == nil || prev.Revision != out.Revision || !sameSet(prev.References, out.References) {
 			out.ConfirmedTime = &metav1.MicroTime{Time: r.Now}
@@ -57,9 +57,9 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	out.References = Union(prev.References, written)
 	switch {
 	case out.Revision > 0 || r.cameFrom(g):
-		out.Masked = Union(prev.Masked, slices.DeleteFunc(slices.Clone(g.masked), func(release string) bool { return r.unseen(release) != nil }))
+		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
-		// No gateway ever took these routes, and the time to take them is over: they lead to
+		// No gateway ever took these routes, and the time to take them is over: they route to
 		// what is written now, and would keep the pods of one release after another.
 		out.References = written
 	}
@@ -97,8 +97,8 @@ func (r *reporter) unrouted(g *groupDecision) bool {
 	return some
 }
 
-// canaryReport says whether there are domains of the canary of a group, and to which of its
-// releases all of them route; "": to none, or not all do. why says which one the gateway does
+// canaryReport reports whether there are domains of the canary of a group, and to which of its
+// releases all of them route; "": to none, or not all do. why reports which one the gateway does
 // not take, where it had the time to.
 func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
 	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *Row) bool { return !r.ofCanary(row, g) }) {
@@ -117,19 +117,19 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 	return domains, release, ""
 }
 
-// ofCanary says whether a row belongs to the canary of a group: where domains are on their
+// ofCanary reports whether a row belongs to the canary of a group: where domains are on their
 // way to a newer group, to that of the newer one. One that is at fault itself does not.
 func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
 		return false
 	}
-	if of := r.ledger.groupOf[row.pinned]; of != nil {
+	if of := r.rollout.groupOf[row.pinned]; of != nil {
 		return of == g
 	}
 	return row.newer == g || row.newer == nil && row.group == g
 }
 
-// cameFrom says whether domains are on their way to a group from one of which a revision
+// cameFrom reports whether domains are moving to a group from one of which a revision
 // is confirmed: then a gateway is known to keep them from its releases.
 func (r *reporter) cameFrom(g *groupDecision) bool {
 	for way := range r.out.moves {

@@ -17,7 +17,7 @@ import (
 const newestHost = "shop.example.com"
 
 // moving is a world in which 2.0.0, the first release of 2.x, gets its weight of what
-// leads to the newest group.
+// routes to the newest group.
 func moving(t fatal, weight string, older ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
@@ -28,9 +28,9 @@ func moving(t fatal, weight string, older ...string) *world {
 		older = []string{"a 1.0.0 active 100"}
 	}
 	one := group("1-x", 1, older...)
-	w.ledger(group("2-x", 0, "b 2.0.0 pending 0"), one)
+	w.rollout(group("2-x", 0, "b 2.0.0 pending 0"), one)
 	w.settle()
-	w.ledger(group("2-x", 3, "b 2.0.0 canary "+weight), one)
+	w.rollout(group("2-x", 3, "b 2.0.0 canary "+weight), one)
 	return w
 }
 
@@ -47,27 +47,27 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 	want(t, "its own domain", w.split("2-x.shop.example.com"), "2.0.0=100")
 	want(t, "its own Service", w.facts().Selected("shop-2-x"), "b")
 	want(t, "the policy's Service", w.facts().Selected("shop"), "a")
-	want(t, "where they lead", w.groupTraffic("1-x").Newest, true)
+	want(t, "where they route", w.groupTraffic("1-x").Newest, true)
 	want(t, "where they do not", w.groupTraffic("2-x").Newest, false)
 	want(t, "mode", w.groupTraffic("2-x").Split, v1alpha1.SplitWeighted)
 	want(t, "shared", w.condition("DomainShared"), "")
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 	want(t, "references", cmp.Diff([]string{"b"}, w.groupTraffic("2-x").References), "")
 
-	w.ledger(group("2-x", 4, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 4, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "promoted", w.split(newestHost), "2.0.0=100")
 	want(t, "confirmed at last", w.groupTraffic("2-x").Revision, 4)
-	want(t, "where they lead now", w.groupTraffic("2-x").Newest, true)
+	want(t, "where they route now", w.groupTraffic("2-x").Newest, true)
 	want(t, "the policy's Service", w.facts().Selected("shop"), "b")
 }
 
-// What was turned down keeps its pods until the route of the older group let it go.
+// What was rejected keeps its pods until the route of the older group let it go.
 func TestNewestDomainComesBack(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
 	want(t, "split", w.split(newestHost), "1.0.0=50 2.0.0=50")
-	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.pass()
 	want(t, "taken out", w.split(newestHost), "1.0.0=100")
 	want(t, "its own domain", w.split("2-x.shop.example.com"), "")
@@ -83,11 +83,11 @@ func TestNewestDomainComesBack(t *testing.T) {
 
 func TestNewestDomainBetweenGroups(t *testing.T) {
 	for name, tc := range map[string]struct {
-		weight string
-		older  []string
-		down   []string
-		split  string
-		masked []string
+		weight   string
+		older    []string
+		down     []string
+		split    string
+		withheld []string
 	}{
 		"both have a canary":            {"50", []string{"c 1.1.0 canary 10", "a 1.0.0 active 90"}, nil, "1.0.0=45 1.1.0=5 2.0.0=50", nil},
 		"the newer answers nothing":     {"50", nil, []string{"b"}, "1.0.0=100", []string{"b"}},
@@ -104,17 +104,17 @@ func TestNewestDomainBetweenGroups(t *testing.T) {
 			}
 			w.settle()
 			want(t, "split", w.split(newestHost), tc.split)
-			want(t, "masked", cmp.Diff(tc.masked, w.groupTraffic("2-x").Masked), "")
+			want(t, "masked", cmp.Diff(tc.withheld, w.groupTraffic("2-x").Withheld), "")
 		})
 	}
 }
 
-// A ledger from before a release was turned down must not give it traffic again.
+// A ledger from before a release was rejected must not give it traffic again.
 func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
 	old := w.ms
-	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "behind", Behind(old, w.facts()), true)
 	want(t, "fresh", Behind(w.ms, w.facts()), false)
@@ -128,8 +128,8 @@ func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
 	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
 }
 
-// An Ingress has a canary beside its release, and room for no third one: while both groups
-// have a canary nothing counts as programmed, and the condition says why.
+// An Ingress has a canary next to its release, and room for no third one: while both groups
+// have a canary nothing counts as programmed, and the condition reports why.
 func TestNewestDomainOfAnIngress(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
@@ -137,15 +137,15 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
 	w.settle()
 	older := group("1-x", 2, "c 1.1.0 canary 10", "a 1.0.0 active 90")
-	w.ledger(older)
+	w.rollout(older)
 	w.settle()
-	w.ledger(group("2-x", 3, "b 2.0.0 canary 10"), older)
+	w.rollout(group("2-x", 3, "b 2.0.0 canary 10"), older)
 	w.settle()
 	want(t, "condition", w.condition("Programmed"), "False NotSupported")
 	want(t, "group", w.groupTraffic("2-x").Reason, ReasonNotSupported)
 	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it has two releases at most, without one: use spec.provider.gateway"), true)
 	want(t, "revision", w.groupTraffic("2-x").Revision, 0)
-	w.ledger(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
+	w.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	w.settle()
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
 	want(t, "split", splitOfEntry(w.facts(), newestHost, "ingress"), "1.1.0=90 2.0.0=10")
@@ -153,7 +153,7 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 }
 
 // What follows the newest group, and cannot move by steps, is named.
-func TestMovesAtOnce(t *testing.T) {
+func TestMovesImmediately(t *testing.T) {
 	steps := &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
 	listener := func(w *world) {
 		w.policy.Spec.Ports = []v1alpha1.NetworkPort{{Name: "main", Port: 8080, Protocol: v1alpha1.ProtocolTCP}}
@@ -163,9 +163,9 @@ func TestMovesAtOnce(t *testing.T) {
 		edit  func(*world)
 		field string
 	}{
-		"a domain":                  {func(w *world) { w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}} }, `spec.domains[0].domain "shop.example.com"`},
-		"a listener":                {listener, `spec.listeners[0] "first"`},
-		"rules of somebody's route": {func(*world) {}, `spec.provider.routeRef: the rules of HTTPRoute "web"`},
+		"a domain":                {func(w *world) { w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}} }, `spec.domains[0].domain "shop.example.com"`},
+		"a listener":              {listener, `spec.listeners[0] "first"`},
+		"rules of a user's route": {func(*world) {}, `spec.provider.routeRef: the rules of HTTPRoute "web"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := borrowing(t, "main")
@@ -175,11 +175,11 @@ func TestMovesAtOnce(t *testing.T) {
 			tc.edit(w)
 			w.ready = map[string]int{"a": 1, "b": 1}
 			older := group("1-x", 1, "a 1.0.0 active 100")
-			w.ledger(group("2-x", 0, "b 2.0.0 pending 0"), older)
+			w.rollout(group("2-x", 0, "b 2.0.0 pending 0"), older)
 			w.settle()
 			want(t, "without steps", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
 			c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionDomainShared)
-			want(t, "message "+c.Message, strings.HasPrefix(c.Message, tc.field) && strings.Contains(c.Message, "at once, without canary steps: give the Microservice spec.updateStrategy.canary.steps, "), true)
+			want(t, "message "+c.Message, strings.HasPrefix(c.Message, tc.field) && strings.Contains(c.Message, "immediately, without canary steps: give the Microservice spec.updateStrategy.canary.steps, "), true)
 			w.ms.Spec.UpdateStrategy.Canary = steps
 			w.settle()
 			want(t, "with steps", w.condition(v1alpha1.ConditionDomainShared), "")
@@ -198,34 +198,34 @@ func TestCanaryDomainIsNoStream(t *testing.T) {
 }
 
 // What is written for a group of which nothing is confirmed is reported first.
-func TestForetells(t *testing.T) {
+func TestReserves(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
-	told := func() (string, bool) {
+	note := func() (string, bool) {
 		f := w.facts()
-		now, more := Foretell(f, Plan(f))
+		now, more := Reserve(f, Plan(f))
 		w.policy.Status = now
 		return strings.Join(w.groupTraffic("1-x").References, " "), more
 	}
-	names, more := told()
+	names, more := note()
 	want(t, "first", names, "a")
 	want(t, "more", more, true)
 	want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, ReasonPending)
-	_, more = told()
+	_, more = note()
 	want(t, "once", more, false)
 	w.pass() // It is not accepted yet.
-	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.services = maps.Clone(w.services)
 	f := w.facts()
-	w.carryOut(f, &Decision{Services: Plan(f).Services[:2]}) // b has a Service of its own.
-	names, more = told()
+	w.carryOut(f, &Decision{Services: Plan(f).Services[:2]}) // b has its own Service.
+	names, more = note()
 	want(t, "before anything is confirmed", names, "a b")
 	want(t, "more", more, true)
 	w.settle()
-	w.ledger(group("1-x", 3, "c 1.2.0 canary 10", "b 1.1.0 active 90"))
+	w.rollout(group("1-x", 3, "c 1.2.0 canary 10", "b 1.1.0 active 90"))
 	w.ready["c"] = 1
 	w.settle()
-	_, more = told()
+	_, more = note()
 	want(t, "of a group that is confirmed", more, false)
 }
 
@@ -237,7 +237,7 @@ func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
 	old := SortedKeys(w.routes)
 	w.policy.Spec.Domains[1].Path = "/shop"
 	w.policy.Generation++
-	w.ledger(group("2-x", 4, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 4, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.pass()
 	var splits []string
 	d := newPlanner(w.facts())
@@ -254,7 +254,7 @@ func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
 }
 
-// What is left behind on the way leads to the older group alone.
+// What remains on the way routes to the older group alone.
 func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -281,7 +281,7 @@ func (w *world) acceptOnly(names ...string) {
 	}
 }
 
-// onlyNewest is a world with one domain, which leads to the newest group, by one route.
+// onlyNewest is a world with one domain, which routes to the newest group, by one route.
 func onlyNewest(t *testing.T) (w *world, route string) {
 	t.Helper()
 	w = newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -292,7 +292,7 @@ func onlyNewest(t *testing.T) (w *world, route string) {
 }
 
 // A domain goes to a route of another name, which the gateway has not taken yet, and a newer
-// group starts a canary: the route that stays until then gives it nothing, since nobody would
+// group starts a canary: the route that stays until then gives it nothing, since no one would
 // know of that traffic.
 func TestReplacedRouteBeginsNoMove(t *testing.T) {
 	w, old := onlyNewest(t)
@@ -300,7 +300,7 @@ func TestReplacedRouteBeginsNoMove(t *testing.T) {
 	w.pass()
 	w.acceptOnly(old)
 	for revision, weight := range []string{"10", "50", "0", "100"} {
-		w.ledger(group("2-x", int64(revision+2), "b 2.0.0 canary "+weight), group("1-x", 1, "a 1.0.0 active 100"))
+		w.rollout(group("2-x", int64(revision+2), "b 2.0.0 canary "+weight), group("1-x", 1, "a 1.0.0 active 100"))
 		for range 3 {
 			w.pass()
 			w.acceptOnly(old)
@@ -309,7 +309,7 @@ func TestReplacedRouteBeginsNoMove(t *testing.T) {
 		want(t, "split of the route that stays", splitOf(w, w.routes[old]), "1.0.0=100")
 		want(t, "not confirmed", w.groupTraffic("2-x").Revision, 0)
 	}
-	w.ledger(group("2-x", 6, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 6, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "it is replaced", w.routes[old] == nil, true)
 	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
@@ -320,10 +320,10 @@ func TestReplacedRouteBeginsNoMove(t *testing.T) {
 // its pods until the gateway took it out.
 func TestReplacedRouteStaysOnItsMove(t *testing.T) {
 	w, old := onlyNewest(t)
-	w.ledger(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
-	w.ledger(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
 		w.acceptOnly(old)
@@ -331,10 +331,10 @@ func TestReplacedRouteStaysOnItsMove(t *testing.T) {
 	for _, route := range w.routes {
 		want(t, "split of "+route.Name, splitOf(w, route), "1.0.0=50 2.0.0=50")
 	}
-	w.ledger(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	for range 5 { // The gateway is stuck with both.
 		w.pass()
-		want(t, "taken back", splitOf(w, w.routes[old]), "1.0.0=100")
+		want(t, "rolled back", splitOf(w, w.routes[old]), "1.0.0=100")
 		want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
@@ -342,7 +342,7 @@ func TestReplacedRouteStaysOnItsMove(t *testing.T) {
 	want(t, "it is replaced", w.routes[old] == nil, true)
 }
 
-// A domain that leads to the newest group no longer has none of what others give a newer one,
+// A domain that routes to the newest group no longer has none of what others give a newer one,
 // while the gateway has not taken the route that it goes to.
 func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
 	const other = "other.example.com"
@@ -350,14 +350,14 @@ func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: other, RecordTTLSeconds: 60})
 	})
-	w.ledger(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	taken := SortedKeys(w.routes)
 	want(t, "split", splitOf(w, w.routes[old]), "1.0.0=90 2.0.0=10")
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains[0].Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
 	})
-	w.ledger(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 3, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
 		w.acceptOnly(taken...)
@@ -376,13 +376,13 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	w := newWorld(t)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "try.example.com", Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}}, {Domain: newestHost}}
 	w.ready = map[string]int{"a": 1, "b": 1}
-	w.ledger(group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	old := SortedKeys(w.routes)[0]
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
 	w.pass()
 	w.acceptOnly(old)
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	for range 3 {
 		w.pass()
 		w.acceptOnly(old)

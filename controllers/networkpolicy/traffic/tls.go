@@ -34,7 +34,7 @@ func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *pro
 	return out
 }
 
-// settleTLS turns down rows that contradict an earlier one: a host is served by one
+// settleTLS rejects rows that contradict an earlier one: a host is served by one
 // certificate, and a Secret has one issuer.
 func settleTLS(rows []*Row) {
 	hosts, secrets := map[string]*Row{}, map[string]*Row{}
@@ -45,7 +45,7 @@ func settleTLS(rows []*Row) {
 		first, issuer := hosts[r.host], secrets[r.tls.Secret]
 		switch problems := validation.IsDNS1123Subdomain(r.tls.Secret); {
 		case r.tls.Secret != "" && len(problems) > 0:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is no name of a Secret: shorten it", r.field, r.tls.Secret))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is not a name of a Secret: shorten it", r.field, r.tls.Secret))
 		case first != nil && *first.tls != *r.tls:
 			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has another tls in %s: make the two equal", r.field, r.host, first.field))
 		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
@@ -61,7 +61,7 @@ func settleTLS(rows []*Row) {
 
 // keepSecrets leaves hosts with the Secret that serves them until the one that they ask
 // for has a certificate for them: bad input takes none away. What is in a Secret without
-// issuer nobody knows here.
+// issuer no one knows here.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Scene, r.host, *r.tls) == nil {
@@ -73,7 +73,7 @@ func (d *planner) keepSecrets(rows []*Row) {
 	}
 }
 
-// meanwhile is how a row that is to get listeners of its own is served until they are: by
+// meanwhile is how a row that is to get its own listeners is served until they are: by
 // the route to the Gateway's that it has.
 func (d *planner) meanwhile(r *Row) []*Row {
 	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
@@ -88,7 +88,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	return []*Row{&before}
 }
 
-// unsupported says what of a row has no expression, or no kind, where it is to be routed.
+// unsupported reports what of a row has no expression, or no kind, where it is to be routed.
 func (d *planner) unsupported(r *Row) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
@@ -97,25 +97,25 @@ func (d *planner) unsupported(r *Row) *providers.Problem {
 	return certmanager.Missing(d.Scene, *r.tls)
 }
 
-// addShared decides the objects on which routes rest, beside their own. What live routes
+// addShared decides the objects on which routes rest, next to their own. What live routes
 // need goes after them.
 func (d *planner) addShared(out *Decision) {
 	routes := make([]providers.Route, 0, len(out.Routes))
 	for _, r := range out.Routes {
 		routes = append(routes, r.Route)
 	}
-	staying, former := map[string]*providers.Live{}, map[string]*providers.Live{}
+	staying, previous := map[string]*providers.Live{}, map[string]*providers.Live{}
 	for name, live := range d.Live {
 		if !slices.Contains(out.DeleteRoutes, name) {
-			if staying[name] = live; d.former(live) {
-				former[name] = live
+			if staying[name] = live; d.previous(live) {
+				previous[name] = live
 			}
 		}
 	}
 	out.Shared = append(certmanager.Shared(d.Scene, routes, staying), providers.SharedOf(d.View, routes)...)
 	for _, o := range d.Rest {
 		wanted := slices.ContainsFunc(out.Shared, func(s providers.Shared) bool { return SharedKey(s) == SharedKey(o) })
-		held := certmanager.Holds(o, routes, staying) || certmanager.Holds(o, nil, former)
+		held := certmanager.Holds(o, routes, staying) || certmanager.Holds(o, nil, previous)
 		for _, v := range d.views {
 			decided := routes
 			if v != d.View {
@@ -129,13 +129,13 @@ func (d *planner) addShared(out *Decision) {
 	}
 }
 
-// address says where a host of a route can be opened, and what is wrong where it is
+// address reports where a host of a route can be opened, and what is wrong where it is
 // accepted and yet serves nothing.
 func (d *planner) address(r providers.Route, host string) (url string, problem *providers.Problem) {
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Scene, host, t); unready != nil {
-		if problem = unready; t.Until != "" { // It says more than the listener that waits for it.
+		if problem = unready; t.Until != "" { // It reports more than the listener that waits for it.
 			problem.Message += fmt.Sprintf("; until it is, Secret %q serves the host", t.Until)
 		}
 	}

@@ -31,7 +31,7 @@ func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// encrypted is a world with two groups, each with a domain of its own that asks for TLS.
+// encrypted is a world with two groups, each with its own domain that asks for TLS.
 func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.DomainTLS) *world {
 	w := newWorld(t, group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.policy.Spec.Provider = &provider
@@ -82,7 +82,7 @@ func same[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// Each host has a listener of its own, and each group the certificate that its template
+// Each host has its own listener, and each group the certificate that its template
 // gives it; they go with the group, after its routes.
 func TestOwnListeners(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("{{.ReleaseGroupName}}-tls"))
@@ -103,7 +103,7 @@ func TestOwnListeners(t *testing.T) {
 
 	closing := group("2-x", 2, "c 2.0.0 deprecated 0")
 	closing.Phase = v1alpha1.GroupClosing
-	w.ledger(closing, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.rollout(closing, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.pass()
 	same(t, "listener of a route that is there", len(w.sets()), 2)
 	w.settle()
@@ -111,7 +111,7 @@ func TestOwnListeners(t *testing.T) {
 	want(t, "certificates", len(w.certificates()), 1)
 }
 
-// While its certificate is not there a host is not programmed, and says why; what the
+// While its certificate is not there a host is not programmed, and reports why; what the
 // group carries is confirmed all the same.
 func TestCertificateNotReady(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
@@ -192,7 +192,7 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 			want(t, "the other", w.domain(secondHost).Programmed, true)
 			before := w.writes
 			w.settle()
-			want(t, "writes at rest", w.writes, before)
+			want(t, "writes stable", w.writes, before)
 
 			w.uncertain = map[string]string{}
 			w.settle()
@@ -221,7 +221,7 @@ func TestSecretOfANewerGroup(t *testing.T) {
 	w.settle()
 	w.ready["c"] = 1
 	w.uncertain["2-x-tls"] = "Pending"
-	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "traffic", w.split("www.example.com"), "2.0.0=100")
 	same(t, "Secrets", w.secrets(), map[string]string{"www.example.com": "1-x-tls"})
@@ -248,7 +248,7 @@ func TestSharedSecret(t *testing.T) {
 	want(t, "listeners", len(w.sets()), 4)
 	before := w.writes
 	w.settle()
-	want(t, "writes at rest", w.writes, before)
+	want(t, "writes stable", w.writes, before)
 
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		for i := range s.Domains {
@@ -256,7 +256,7 @@ func TestSharedSecret(t *testing.T) {
 		}
 	})
 	w.settle()
-	want(t, "certificates that nobody asks for", len(w.certificates()), 0)
+	want(t, "certificates that no one asks for", len(w.certificates()), 0)
 	want(t, "programmed", w.domain(firstHost).Programmed, true)
 }
 
@@ -298,7 +298,7 @@ func TestKindOfTLSMissing(t *testing.T) {
 	}
 }
 
-// Where the Gateway API has its ListenerSets under their former name, these are written.
+// Where the Gateway API has its ListenerSets under their previous name, these are written.
 func TestFormerListenerSets(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.served = map[string]providers.Served{"ListenerSet": {Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet", Version: "v1alpha1"}}
@@ -317,7 +317,7 @@ func TestFormerListenerSets(t *testing.T) {
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }
 
-// A domain that gets a listener of its own is served as before until that has its
+// A domain that gets its own listener is served as before until that has its
 // certificate, and the other way round.
 func TestOwnListenerTakesOver(t *testing.T) {
 	w := encrypted(t, byGateway, nil)
@@ -336,7 +336,7 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	want(t, "routes at the Gateway", toGateway(), 2)
 	want(t, "routes", len(w.routes), 4)
 	// Both carry what is decided in the meantime, such as an abort.
-	w.ledger(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "split", w.split(firstHost), "1.0.0=100 1.0.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
@@ -350,10 +350,10 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	want(t, "listeners that routes name", len(w.sets()), 2)
 	w.settle()
 	want(t, "routes at the Gateway", toGateway(), 2)
-	want(t, "what is left", len(w.others), 0)
+	want(t, "what remains", len(w.others), 0)
 }
 
-// A Gateway that does not take ListenerSets is named, with the mend.
+// A Gateway that does not take ListenerSets is named, with the fix.
 func TestListenerSetRefused(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.pass()
@@ -371,7 +371,7 @@ func TestListenerSetRefused(t *testing.T) {
 	}
 }
 
-// Two entries that contradict each other are told apart: the first one counts.
+// Two entries that contradict each other are reported apart: the first one counts.
 func TestContradictoryTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second v1alpha1.Domain
@@ -395,7 +395,7 @@ func TestContradictoryTLS(t *testing.T) {
 	}
 }
 
-// A Certificate of somebody else keeps its name, and the host says so.
+// A Certificate of another user keeps its name, and the host reports it.
 func TestCertificateOfOthers(t *testing.T) {
 	w := encrypted(t, byNginx, &v1alpha1.DomainTLS{SecretName: "shop-tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}})
 	w.foreign["shop-tls"] = true
@@ -430,7 +430,7 @@ func TestIngressTLS(t *testing.T) {
 	}
 }
 
-// An IngressClass that does not exist is told as a Gateway that does not.
+// An IngressClass that does not exist is reported as a Gateway that does not.
 func TestIngressClassMissing(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.classes = nil
@@ -457,7 +457,7 @@ func TestApisixTLS(t *testing.T) {
 	want(t, "SettingsNotApplied", w.condition("SettingsNotApplied"), "True NotSupported")
 	for _, o := range w.others {
 		if r, ok := o.(*apisix.ApisixRoute); ok {
-			want(t, "annotation that nobody reads", r.Annotations["external-dns.kubernetes.io/ttl"], "")
+			want(t, "annotation that no one reads", r.Annotations["external-dns.kubernetes.io/ttl"], "")
 		}
 	}
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains[0].TLS = &byGateway, nil })
@@ -465,11 +465,11 @@ func TestApisixTLS(t *testing.T) {
 	want(t, "TLS of what still serves", w.others[resources.TLSName("shop", "shop-tls")] != nil, true)
 	w.now = w.now.Add(time.Hour)
 	w.settle()
-	want(t, "what the former provider left", len(w.others), 0)
+	want(t, "what the previous provider left", len(w.others), 0)
 }
 
-// Hosts with different times for their records are in routes of their own, since it is
-// said of a route as a whole.
+// Hosts with different times for their records are in their own routes, since it is
+// specified of a route as a whole.
 func TestRecordTTL(t *testing.T) {
 	w := encrypted(t, byGateway, nil)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "a.example.com", RecordTTLSeconds: 60}, {Domain: "b.example.com"}, {Domain: "c.example.com", RecordTTLSeconds: 60}}
@@ -481,7 +481,7 @@ func TestRecordTTL(t *testing.T) {
 	same(t, "records", got, map[string]string{"[a.example.com c.example.com]": "60 60", "[b.example.com]": " "})
 }
 
-// The URL tells how a listener of the Gateway serves a host, and https is not said to be
+// The URL shows how a listener of the Gateway serves a host, and https is not specified to be
 // served before the listener has its certificate.
 func TestListenersOfTheGateway(t *testing.T) {
 	https := gatewayv1.Listener{Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType}

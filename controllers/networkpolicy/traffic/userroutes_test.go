@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// usersRoute is what somebody else wrote: two named rules with filters, and one of a
+// usersRoute is what another user wrote: two named rules with filters, and one of a
 // field that no type of the project knows.
 const usersRoute = `
 apiVersion: gateway.networking.k8s.io/v1
@@ -51,7 +51,7 @@ func parse(text string) *unstructured.Unstructured {
 	return u
 }
 
-// borrowing is a world whose policy leads rules of a route of somebody else.
+// borrowing is a world whose policy routes rules of a route of another user.
 func borrowing(t *testing.T, rules ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.gateways["prod/public"] = openGateway()
@@ -90,9 +90,9 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// rules that the policy names.
 		rules []string
-		// edit the world once the route is led; nil: nothing is edited.
+		// edit the world once the route is routed; nil: nothing is edited.
 		edit func(*world)
-		// main and static are what the rules lead to in the end, and ready the condition.
+		// main and static are what the rules route to in the end, and ready the condition.
 		main, static, ready string
 	}{
 		"one rule":      {[]string{"main"}, nil, "a=100", kept, "True Programmed"},
@@ -125,7 +125,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 		"closed": {[]string{"main"}, func(w *world) {
 			g := group("1-x", 2, "a 1.0.0 deprecated 0")
 			g.Phase = v1alpha1.GroupClosing
-			w.ledger(g)
+			w.rollout(g)
 		}, "users-old=3", kept, "False NoActiveRelease"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 			want(t, "static", w.shares("static"), tc.static)
 			want(t, "ready", w.condition("Ready"), tc.ready)
 			route := mustJSON(w.users["HTTPRoute/web"].Object)
-			want(t, "what nobody knows is kept", strings.Contains(route, `"fromTheFuture":{"keep":"me"}`), true)
+			want(t, "what no one knows is kept", strings.Contains(route, `"fromTheFuture":{"keep":"me"}`), true)
 			want(t, "a filter is kept", strings.Contains(route, `"remove":["Server"]`), true)
 		})
 	}
@@ -172,21 +172,21 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 	}
 }
 
-// A policy that is being deleted leads what it has, and takes nothing more: no rule, and
+// A policy that is being deleted routes what it has, and takes nothing more: no rule, and
 // no release that has no Service yet.
-func TestALeavingPolicyTakesNothing(t *testing.T) {
+func TestADeletedPolicyTakesNothing(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
 	w.policy.DeletionTimestamp = &metav1.Time{Time: w.now}
 	w.ref().RuleNames = []string{"main", "static"}
 	w.ready["b"] = 1
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	before := len(w.services)
 	w.settle()
 	want(t, "main", w.shares("main"), "a=100")
 	want(t, "static", w.shares("static"), "users-static=<nil>")
 	want(t, "Services", len(w.services), before)
-	want(t, "masked", mustJSON(w.groupTraffic("1-x").Masked), `["b"]`)
+	want(t, "masked", mustJSON(w.groupTraffic("1-x").Withheld), `["b"]`)
 }
 
 func (w *world) ref() *v1alpha1.RouteReference { return w.policy.Spec.Provider.RouteRef }
@@ -210,7 +210,7 @@ func (w *world) annotate(key, value string) {
 	u.SetAnnotations(annotations)
 }
 
-// A rule that an older policy names is not taken from nobody.
+// A rule that an older policy names is not taken from no one.
 func TestAnOlderRivalComesFirst(t *testing.T) {
 	w := borrowing(t, "main")
 	w.rival("main")
@@ -233,12 +233,12 @@ func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
 	w.settle()
 	w.now = w.now.Add(time.Hour)
 	w.settle()
-	want(t, "main given back", w.shares("main"), "users-first=1")
+	want(t, "main restored", w.shares("main"), "users-first=1")
 }
 
 // Nothing is written before the status names the route, and nothing without a ready
 // endpoint.
-func TestARouteIsNotedBeforeItIsLed(t *testing.T) {
+func TestARouteIsNotedBeforeItIsRouted(t *testing.T) {
 	w := borrowing(t, "main")
 	w.pass()
 	want(t, "main after the first pass", w.shares("main"), "users-old=3")
@@ -255,7 +255,7 @@ func TestARouteIsNotedBeforeItIsLed(t *testing.T) {
 }
 
 // A provider is changed without a moment in which a host has neither the one nor the
-// other route, and both lead to the same meanwhile.
+// other route, and both route to the same meanwhile.
 func TestAUsersRouteTakesOverFromRoutesOfOurs(t *testing.T) {
 	w := borrowing(t, "main")
 	ref := w.policy.Spec.Provider
@@ -265,7 +265,7 @@ func TestAUsersRouteTakesOverFromRoutesOfOurs(t *testing.T) {
 	}
 	canary := func(revision int64, weight int) {
 		w.ready["b"] = 1
-		w.ledger(group("1-x", revision, fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		w.rollout(group("1-x", revision, fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
 	}
 	ours()
 	w.settle()
@@ -288,7 +288,7 @@ func TestAUsersRouteTakesOverFromRoutesOfOurs(t *testing.T) {
 	canary(3, 50)
 	w.settle()
 	want(t, "main while it drains", w.shares("main"), "a=50 b=50")
-	want(t, "routes that are given back", len(w.policy.Status.Routes), 1)
+	want(t, "routes that are restored", len(w.policy.Status.Routes), 1)
 	want(t, "split", w.split("first.example.com"), "1.0.0=50 1.1.0=50")
 	w.now = w.now.Add(time.Hour)
 	w.settle()
@@ -296,21 +296,21 @@ func TestAUsersRouteTakesOverFromRoutesOfOurs(t *testing.T) {
 	want(t, "routes in the status", len(w.policy.Status.Routes), 0)
 }
 
-// A step that a user's route has nothing for is said.
+// A step that a user's route has nothing for is specified.
 func TestStepsThatAUsersRouteCannotTake(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
 	w.ready["b"] = 1
 	g := group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100")
 	g.Releases[0].Match, g.Releases[0].MirrorPercent = true, 10
-	w.ledger(g)
+	w.rollout(g)
 	w.settle()
 	want(t, "matches", w.condition(v1alpha1.ConditionCanaryUnmatched), "True CanaryUnmatched")
 	want(t, "mirror", w.condition(v1alpha1.ConditionSettingsNotApplied), "True NotSupported")
 	want(t, "main", w.shares("main"), "a=100")
 }
 
-// allShares are what the rules of the route lead to, in order.
+// allShares are what the rules of the route route to, in order.
 func (w *world) allShares() string {
 	u := w.users["HTTPRoute/web"]
 	var out []string
@@ -329,8 +329,8 @@ func rulesIn(u *unstructured.Unstructured) []any {
 	return rules
 }
 
-// What has become of a rule since it was led is led on: a canary in it can be taken back,
-// and what it led to before is given back.
+// What has become of a rule since it was routed is routed on: a canary in it can be rolled back,
+// and what it routed to before is restored.
 func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 	rename := func(i int, name string) func([]any) []any {
 		return func(rules []any) []any {
@@ -343,7 +343,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 		edit  func([]any) []any
 		// names that the policy then gives; nil: the same.
 		names []string
-		// aborted and left are what the rules lead to after an abort, and in the end.
+		// aborted and left are what the rules route to after an abort, and in the end.
 		aborted, left, ready string
 	}{
 		"renamed": {[]string{"main"}, rename(1, "primary"), nil,
@@ -368,7 +368,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 			w := borrowing(t, tc.rules...)
 			w.settle()
 			w.ready["b"] = 1
-			w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+			w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 			w.settle()
 			want(t, "canary", w.shares("main"), "a=50 b=50")
 			u := w.users["HTTPRoute/web"].DeepCopy()
@@ -381,7 +381,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 				w.ref().RuleNames = tc.names
 				w.settle()
 			}
-			w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+			w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 			w.settle()
 			want(t, "after the abort", w.allShares(), tc.aborted)
 			want(t, "ready", w.condition("Ready"), tc.ready)
@@ -389,7 +389,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 			w.settle()
 			w.now = w.now.Add(time.Hour) // Past the drain.
 			w.settle()
-			want(t, "given back", w.allShares(), tc.left)
+			want(t, "restored", w.allShares(), tc.left)
 		})
 	}
 }

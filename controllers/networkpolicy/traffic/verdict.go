@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// carries is what the route of a row led to when it was programmed last, as far as is known. A
+// carries is what the route of a row routed to when it was programmed last, as far as is known. A
 // row that the last report does not have, in a route that was there, may have been another one
 // before it was edited: then it is what the rows did that are there no more.
 func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
@@ -37,7 +37,7 @@ func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBacke
 	return out
 }
 
-// before is what the last report says of a row; nil: nothing.
+// before is what the last report reports of a row; nil: nothing.
 func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 	now := &r.Policy.Status
 	if row.user != "" {
@@ -78,12 +78,12 @@ func (r *reporter) routeOf(want *Row) *RouteDecision {
 	return nil
 }
 
-// formerVerdict is about a route of a former provider. It is waited for while its
+// previousVerdict is about a route of a previous provider. It is waited for while its
 // gateway may still answer: one that is gone must hold nothing up.
-func (r *reporter) formerVerdict(name string) verdict {
+func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)
 	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Taken && r.fresh(r.Observed.Written[name])) {
-		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s of the former provider is being written", ObjectName(live.Objects[0]))}
+		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s of the previous provider is being written", ObjectName(live.Objects[0]))}
 	}
 	return verdict{Accepted: true}
 }
@@ -93,7 +93,7 @@ func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// probes of all routes that this pass left as they were read: what it wrote is probed
+// probes of all routes that this reconcile left as they were read: what it wrote is probed
 // once it has been read.
 func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	var all []providers.Probe
@@ -106,7 +106,7 @@ func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 }
 
 // asked is since when the addresses that have not answered yet are asked; zero: there
-// are none. What this pass finds first is asked from now on, so that a manager that
+// are none. What this reconcile finds first is asked from now on, so that a manager that
 // was just started takes nothing for unanswered that it never asked.
 func (r *reporter) asked(route *RouteDecision) time.Time {
 	var since time.Time
@@ -131,8 +131,8 @@ type reporter struct {
 	wake time.Duration
 }
 
-// carriedSlugs are the groups that live objects were written for.
-func (r *reporter) carriedSlugs() map[string]bool {
+// liveSlugs are the groups that live objects were written for.
+func (r *reporter) liveSlugs() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range r.Services {
 		if slug := s.Labels[v1alpha1.LabelGroup]; slug != "" && !OfRelease(s) {
@@ -148,12 +148,12 @@ func (r *reporter) carriedSlugs() map[string]bool {
 }
 
 // written are the releases of a group that any object names, as it was read or as
-// it is written in this pass.
+// it is written in this reconcile.
 func (r *reporter) written(slug string) []string {
 	var out []string
 	add := func(release, fallback string) {
 		owner := fallback
-		if g := r.ledger.groupOf[release]; g != nil {
+		if g := r.rollout.groupOf[release]; g != nil {
 			owner = g.Slug
 		}
 		if release != "" && owner == slug && !slices.Contains(out, release) {
@@ -175,7 +175,7 @@ func (r *reporter) written(slug string) []string {
 		stamp, _ := resources.StampOf(s)
 		add(s.Spec.Selector[v1alpha1.LabelRelease], stamp.Group)
 	}
-	for _, route := range slices.Concat(r.out.Routes, r.out.Former) {
+	for _, route := range slices.Concat(r.out.Routes, r.out.Previous) {
 		for _, release := range r.releasesOf(route.services()) {
 			add(release, route.slug)
 		}
@@ -190,22 +190,22 @@ func (r *reporter) written(slug string) []string {
 	return out
 }
 
-// groupVerdict says whether every object of a group carries its revision, and is
+// groupVerdict reports whether every object of a group carries its revision, and is
 // accepted.
 func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
 	if !live(g.group) {
-		if len(written) > 0 || r.carriedSlugs()[g.slug] {
+		if len(written) > 0 || r.liveSlugs()[g.slug] {
 			return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
 		}
-		return r.leftVerdict(written, prev)
+		return r.removedVerdict(written, prev)
 	}
-	if g.absent && (len(written) > 0 || r.carriedSlugs()[g.slug]) {
-		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, and something still leads to one that was turned down", g.group.Name)}
+	if g.absent && (len(written) > 0 || r.liveSlugs()[g.slug]) {
+		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, and something still routes to one that was rejected", g.group.Name)}
 	}
 	if g.reason != "" {
 		return verdict{Reason: g.reason, Message: g.message}
 	}
-	for _, release := range g.masked {
+	for _, release := range g.withheld {
 		if v := r.unseen(release); v != nil {
 			return *v
 		}
@@ -215,11 +215,11 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 			return v
 		}
 	}
-	return r.leftVerdict(written, prev)
+	return r.removedVerdict(written, prev)
 }
 
 // unseen is why nothing is known of the endpoints of a release: its Service was not there
-// when this pass began, and is to be. nil: something is.
+// when this reconcile began, and is to be. nil: something is.
 func (r *reporter) unseen(release string) *verdict {
 	name := r.ReleaseService(release)
 	if r.Services[name] != nil {
@@ -234,9 +234,9 @@ func (r *reporter) unseen(release string) *verdict {
 	return nil
 }
 
-// leftVerdict is about releases that no written object of a group names any more: what
+// removedVerdict is about releases that no written object of a group names any more: what
 // moved them to another group has to be accepted first.
-func (r *reporter) leftVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
+func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
 	left := difference(prev.References, written)
 	if len(left) == 0 {
 		return verdict{Accepted: true}
@@ -265,8 +265,8 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 			if row := r.out.held[name]; row != nil {
 				return verdict{Reason: row.reason, Message: row.message}
 			}
-			if r.former(r.Live[name]) {
-				if v := r.formerVerdict(name); !v.Accepted {
+			if r.previous(r.Live[name]) {
+				if v := r.previousVerdict(name); !v.Accepted {
 					return v
 				}
 				continue
@@ -316,7 +316,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 // named until it is where it should be.
 func (r *reporter) sharedVerdict(left []string) verdict {
 	for _, route := range r.out.Routes {
-		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.ledTo(route, left) {
+		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.routedTo(route, left) {
 			return v
 		}
 	}
@@ -328,24 +328,24 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 			return verdict{Pending: true, Reason: ReasonPending, Message: v.Message}
 		}
 	}
-	for _, route := range r.out.Former {
-		if v := r.formerVerdict(route.Name); !v.Accepted {
+	for _, route := range r.out.Previous {
+		if v := r.previousVerdict(route.Name); !v.Accepted {
 			return v
 		}
 	}
 	return verdict{Accepted: true}
 }
 
-// ledTo says whether a route is known to have led to one of some releases when it was
-// programmed last. One that never was leads nowhere, and nothing waits for it.
-func (r *reporter) ledTo(route *RouteDecision, releases []string) bool {
+// routedTo reports whether a route is known to have routed to one of some releases when it was
+// programmed last. One that never was routes nowhere, and nothing waits for it.
+func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *Row) bool {
 		return slices.ContainsFunc(r.carries(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
 	})
 }
 
-// inGrace says whether the routes of a group were written so lately that no answer
-// is no fault, and sees to it that somebody looks when that is over.
+// inGrace reports whether the routes of a group were written so lately that no answer
+// is no fault, and sees to it that a user looks when that is over.
 func (r *reporter) inGrace(g *groupDecision) bool {
 	at := time.Time{}
 	if g.group.TrafficTime != nil {
@@ -367,10 +367,10 @@ func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	return later(r.Observed.Written[route.Name], r.asked(route))
 }
 
-func (r *reporter) fresh(at time.Time) bool { return r.lookAt(at.Add(providers.Grace)) }
+func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }
 
-// lookAt sees to it that somebody looks at a time, and says whether it is still to come.
-func (r *reporter) lookAt(at time.Time) bool {
+// requeueAt sees to it that a user looks at a time, and reports whether it is still to come.
+func (r *reporter) requeueAt(at time.Time) bool {
 	left := at.Sub(r.Now)
 	if left <= 0 {
 		return false

@@ -41,11 +41,11 @@ type world struct {
 	routes   map[string]*gatewayv1.HTTPRoute
 	// others are the objects of other kinds than HTTPRoute that carry routes.
 	others map[string]client.Object
-	// users are routes of somebody else, by name as in providers.UserRoute, and older the
+	// users are routes of another user, by name as in providers.UserRoute, and older the
 	// policies that name one of them.
 	users map[string]*unstructured.Unstructured
 	older []*v1alpha1.NetworkPolicy
-	// lacks are kinds that the API server does not know; served says in which version,
+	// lacks are kinds that the API server does not know; served reports in which version,
 	// and channel, it serves those that it serves in another way than the newest.
 	lacks   map[string]bool
 	served  map[string]providers.Served
@@ -62,7 +62,7 @@ type world struct {
 	// probed is what gateways answered to probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
-	// full says that no Service can be created, for a quota that may be raised.
+	// full reports that no Service can be created, for a quota that may be raised.
 	full bool
 	// lag keeps EndpointSlices of following Services as they were.
 	lag    map[string]string
@@ -144,8 +144,8 @@ func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGrou
 	return g
 }
 
-// ledger replaces the groups by a later state.
-func (w *world) ledger(groups ...v1alpha1.ReleaseGroup) {
+// rollout replaces the groups by a later state.
+func (w *world) rollout(groups ...v1alpha1.ReleaseGroup) {
 	w.ms = w.ms.DeepCopy()
 	w.ms.Status.Sequence++
 	w.ms.Status.ReleaseGroups = groups
@@ -217,12 +217,12 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	return s
 }
 
-// pass makes one pass of the controller, and one more where the first one only foretells.
+// pass makes one reconcile of the controller, and one more where the first one only foretells.
 func (w *world) pass() (*Decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.facts()
 	out := Plan(f)
-	if now, more := Foretell(f, out); more {
+	if now, more := Reserve(f, out); more {
 		w.policy.Status = now
 		w.writes++
 		f = w.facts()
@@ -276,13 +276,13 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	}
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			next, _ := gatewayapi.GiveBack(w.users[name], w.policy.Name, f.Scene.Releases)
+			next, _ := gatewayapi.Restore(w.users[name], w.policy.Name, f.Scene.Releases)
 			put(name, next)
 		}
 	}
-	for _, route := range slices.Concat(out.Routes, out.Former) {
+	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		if len(route.Objects) == 0 {
-			continue // One of a former provider that is so already.
+			continue // One of a previous provider that is so already.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
 			done.Refused[RouteName(route.Name)] = cause
@@ -469,7 +469,7 @@ func (w *world) accept() {
 	w.others = others
 }
 
-// exists says whether there is a parent to answer.
+// exists reports whether there is a parent to answer.
 func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
@@ -492,7 +492,7 @@ func setGateway(s *gatewayv1.ListenerSet) string {
 	return namespace + "/" + string(s.Spec.ParentRef.Name)
 }
 
-// programSet is how a gateway says that it serves a ListenerSet.
+// programSet is how a gateway reports that it serves a ListenerSet.
 func programSet(s *gatewayv1.ListenerSet) {
 	var conditions []metav1.Condition
 	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
@@ -505,7 +505,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// taken is how APISIX says that it took a route over.
+// taken is how APISIX reports that it took a route over.
 func taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -573,7 +573,7 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	return v1alpha1.NetworkPolicyStatus{}
 }
 
-// check holds what must be true after every pass.
+// check holds what must be true after every reconcile.
 func (w *world) check() {
 	w.t.Helper()
 	for name, route := range w.routes {
@@ -604,7 +604,7 @@ func (w *world) check() {
 	f := &Observed{Policy: w.policy}
 	f.See(w.scene(w.policy))
 	for name, route := range f.Live {
-		if w.routes[name] != nil || route.User && route.Led == nil {
+		if w.routes[name] != nil || route.User && route.Managed == nil {
 			continue
 		}
 		sum := 0

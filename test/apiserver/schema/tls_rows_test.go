@@ -18,7 +18,7 @@ func issuer(fields string) string {
 const (
 	classNginx  = `ingress: {className: nginx}`
 	tlsMode     = "spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway"
-	tlsNeeded   = "spec.domains[].tls.secretName is needed"
+	tlsNeeded   = "spec.domains[].tls.secretName is required"
 	tlsSecret   = "spec.domains[].tls.secretName must be the name of a Secret"
 	twoParents  = `provider: {gateway: {parentRefs: [{name: a}, {name: b}]}}, domains: [{domain: shop.example.com, tls: {mode: ListenerSet, secretName: a}`
 	manyParents = `provider: {gateway: {parentRefs: [{name: a}, {name: b}, {name: c}]}}, domains: [{domain: shop.example.com, tls: {mode: ListenerSet, secretName: a}`
@@ -35,7 +35,7 @@ var tlsRows = map[string]row{
 	"hnp tls listener set, no secret":   {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet`), refused: tlsNeeded},
 	"hnp tls listener set, port 0":      {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: a, port: 0`), refused: "spec.domains[0].tls.port"},
 	"hnp tls listener set, port 65536":  {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: a, port: 65536`), refused: "spec.domains[0].tls.port"},
-	"hnp tls port of the gateway":       {kind: "NetworkPolicy", patch: encrypted(`port: 8443`), refused: "spec.domains[].tls.port goes with mode ListenerSet"},
+	"hnp tls port of the gateway":       {kind: "NetworkPolicy", patch: encrypted(`port: 8443`), refused: "spec.domains[].tls.port is allowed with mode ListenerSet only"},
 	"hnp tls listener set, 2 parents":   {kind: "NetworkPolicy", patch: `spec: {` + twoParents + `}]}`},
 	"hnp tls listener set, 3 parents":   {kind: "NetworkPolicy", patch: `spec: {` + manyParents + `}]}`, refused: "at most 2 parentRefs"},
 	"hnp tls listener set, own parents": {kind: "NetworkPolicy", patch: `spec: {` + manyParents + `, parentRefs: [{name: a}]}]}`},

@@ -59,7 +59,7 @@ func (Provider) Name() string { return "apisix" }
 // Writes are ApisixRoutes and ApisixTlses.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind, tlsKind} }
 
-// Chosen says whether spec.provider.apisix is set.
+// Chosen reports whether spec.provider.apisix is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
 // Needs are ApisixRoutes, and ApisixTlses where a domain asks for TLS.
@@ -78,7 +78,7 @@ func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.APISIXProvider {
 	return p.Spec.Provider.APISIX
 }
 
-// See gives the view of one pass.
+// See gives the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View {
 	v := &view{Scene: s, live: map[string]*providers.Live{}}
 	if own := settings(s.Policy); own != nil {
@@ -95,7 +95,7 @@ func (Provider) See(s providers.Scene) providers.View {
 // read a route of ours: its last rule is the one that splits.
 func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
-		Name: r.Name, Objects: []client.Object{r}, Leaving: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
+		Name: r.Name, Objects: []client.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
 	}
 	_, out.Taken = answer(r)
 	services := map[string]bool{}
@@ -227,7 +227,7 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Holds says whether a live ApisixTls has to stay because live routes have hosts of it
+// Holds reports whether a live ApisixTls has to stay because live routes have hosts of it
 // that none of the decided routes has.
 func (v *view) Holds(o client.Object, decided []providers.Route) bool {
 	t, ok := o.(*ApisixTls)
@@ -237,7 +237,7 @@ func (v *view) Holds(o client.Object, decided []providers.Route) bool {
 // Build gives the ApisixRoute of a route: a rule for each match, then the one that splits
 // all requests by weight.
 func (v *view) Build(r providers.Route) []client.Object {
-	r.RecordTTL = 0 // Nobody reads it: Unapplied tells.
+	r.RecordTTL = 0 // No one reads it: Unapplied shows.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
@@ -264,7 +264,7 @@ func (v *view) Build(r providers.Route) []client.Object {
 func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {
-		return nil // Not as we write it: there is nothing to lead.
+		return nil // Not as we write it: there is nothing to route.
 	}
 	last := old.Spec.HTTP[len(old.Spec.HTTP)-1]
 	r.Path = live.Path
@@ -275,7 +275,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 		r.Port = last.Backends[0].ServicePort
 	}
 	if v.Unsupported(r) != nil {
-		r.Canary = "" // What it has no words for gets no rule of its own.
+		r.Canary = "" // What it has no words for gets no rule.
 	}
 	next := v.Build(r)[0].(*ApisixRoute)
 	next.ObjectMeta = r.Kept(v.Policy, v.Microservice, old)
@@ -336,7 +336,7 @@ func prefix(path string) []string {
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
 // answer of a controller on a live route: the first condition of its present generation,
-// else one of an earlier generation; nil: nobody has answered.
+// else one of an earlier generation; nil: no one has answered.
 func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	for _, name := range conditions {
 		found := meta.FindStatusCondition(r.Status.Conditions, name)
@@ -351,11 +351,11 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	return c, false
 }
 
-// Verdict tells how far a route is: live as decided, and taken over by a controller at
+// Verdict reports how far a route is: live as decided, and taken over by a controller at
 // its present generation.
 func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
 	live := v.live[r.Name]
-	if live == nil || live.Leaving || !Same(live.Objects[0], built[0]) {
+	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("ApisixRoute %q is being written", r.Name)}
 	}
 	route := live.Objects[0].(*ApisixRoute)
@@ -370,14 +370,14 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
 			"APISIX does not accept ApisixRoute %q: %s: %s: see its status", r.Name, c.Reason, strings.TrimSuffix(c.Message, "."))}
 	}
-	what, mend := "no controller has answered on ApisixRoute %q", "see that the APISIX ingress controller serves spec.provider.apisix.className %q"
+	what, fix := "no controller has answered on ApisixRoute %q", "see that the APISIX ingress controller serves spec.provider.apisix.className %q"
 	if older {
-		what, mend = "the status of ApisixRoute %q is of an earlier generation", "see that the APISIX ingress controller runs, with class %q, and is of version 2 or later: earlier ones do not tell when they took over a change"
+		what, fix = "the status of ApisixRoute %q is of an earlier generation", "see that the APISIX ingress controller runs, with class %q, and is of version 2 or later: earlier ones do not report when they took over a change"
 	}
-	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+mend, r.Name, v.class)}
+	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+fix, r.Name, v.class)}
 }
 
-// Same says whether a live ApisixRoute is what was decided.
+// Same reports whether a live ApisixRoute is what was decided.
 func Same(old, want client.Object) bool {
 	had, ok := old.(*ApisixRoute)
 	has, also := want.(*ApisixRoute)
@@ -390,7 +390,7 @@ func Same(old, want client.Object) bool {
 }
 
 // Serves gives the address of a host. Whether its certificate is there only cert-manager
-// says.
+// reports.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {
@@ -399,7 +399,7 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
-// Referent tells where the API server does not know ApisixRoutes.
+// Referent reports where the API server does not know ApisixRoutes.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)
@@ -407,10 +407,10 @@ func (v *view) Referent() *providers.Problem {
 	return nil
 }
 
-// Health is not known: APISIX says nothing of itself.
+// Health is not known: APISIX reports nothing of itself.
 func (v *view) Health() *providers.Problem { return nil }
 
-// Shares says whether one APISIX may serve two policies: where a class is not named,
+// Shares reports whether one APISIX may serve two policies: where a class is not named,
 // every one does.
 func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)

@@ -297,7 +297,7 @@ func TestProblems(t *testing.T) {
 	tell(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
 }
 
-// tell says whether a problem of that reason tells of text; "": there is none.
+// report reports whether a problem of that reason reports text; "": there is none.
 func tell(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
@@ -359,7 +359,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	}
 	want := see(p).Build(r)[0]
 	live := want.DeepCopyObject().(*ApisixRoute)
-	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served at once.
+	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if !Same(live, want) {

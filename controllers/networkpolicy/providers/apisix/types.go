@@ -46,7 +46,7 @@ type RouteStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Rule leads requests to backends.
+// Rule routes requests to backends.
 type Rule struct {
 	// Name is unique in the route.
 	Name string `json:"name"`
@@ -60,7 +60,7 @@ type Rule struct {
 	Backends []Backend `json:"backends,omitempty"`
 }
 
-// Match chooses requests by all that it says.
+// Match chooses requests by all that it reports.
 type Match struct {
 	// Hosts, of which any may be asked for.
 	Hosts []string `json:"hosts,omitempty"`

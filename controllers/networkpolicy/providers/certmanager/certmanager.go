@@ -28,7 +28,7 @@ import (
 // Kind of Certificates.
 var Kind = providers.Kind{Group: GroupVersion.Group, Kind: "Certificate", Versions: []string{GroupVersion.Version}}
 
-// Needed says whether a policy asks for certificates.
+// Needed reports whether a policy asks for certificates.
 func Needed(p *v1alpha1.NetworkPolicy) bool {
 	return slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil && d.TLS.IssuerRef != nil })
 }
@@ -43,7 +43,7 @@ func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
 	}
 }
 
-// Missing tells that the API server does not know Certificates, where a host needs one;
+// Missing shows that the API server does not know Certificates, where a host needs one;
 // nil: all is well. The message begins with the field below the domain.
 func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 	if _, served := s.Served[Kind.Kind]; served || t.Issuer.Name == "" {
@@ -55,7 +55,7 @@ func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 
 // Shared are the Certificates that the hosts of routes need: one for each Secret that has
 // an issuer, named as the Secret, as cert-manager itself does it. Of what live routes
-// carry beside, nothing is taken out of them.
+// carry next to, nothing is taken out of them.
 func Shared(s providers.Scene, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -86,7 +86,7 @@ func Shared(s providers.Scene, routes []providers.Route, live map[string]*provid
 	return out
 }
 
-// Holds says whether a live Certificate has to stay because live routes have hosts of it
+// Holds reports whether a live Certificate has to stay because live routes have hosts of it
 // that none of the decided routes has, or because it serves hosts until another one does.
 func Holds(o client.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
@@ -114,8 +114,8 @@ func wildcard(host string) string {
 	return "*." + parent
 }
 
-// Unready says what keeps the certificate of a host from being there; nil: nothing that is
-// known here. A Certificate whose renewal is under way is ready.
+// Unready reports what keeps the certificate of a host from being there; nil: nothing that is
+// known here. A Certificate whose renewal is in progress is ready.
 func Unready(s providers.Scene, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil

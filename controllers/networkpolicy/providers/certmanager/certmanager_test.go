@@ -52,13 +52,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What live routes have beside the decided ones stays in the certificate; what nobody has
+// What live routes have next to the decided ones stays in the certificate; what no one has
 // goes.
 func TestUndecidedHostsStay(t *testing.T) {
 	had := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}, Spec: CertificateSpec{
 		SecretName: "shop-tls", DNSNames: []string{"a.example.com", "b.example.com", "c.example.com"},
 	}}
-	live := map[string]*providers.Live{"x": {Hostnames: []string{"b.example.com"}}, "y": {Hostnames: []string{"c.example.com"}, Leaving: true}}
+	live := map[string]*providers.Live{"x": {Hostnames: []string{"b.example.com"}}, "y": {Hostnames: []string{"c.example.com"}, Deleting: true}}
 	got := Shared(scene(had), []providers.Route{route("a.example.com")}, live)[0].Object.(*Certificate).Spec.DNSNames
 	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, got); diff != "" {
 		t.Error(diff)
@@ -92,7 +92,7 @@ func TestUnready(t *testing.T) {
 		"ready before":    {ready(metav1.ConditionTrue, 1), `cert-manager has not answered on Certificate "shop-tls": see that it runs`},
 		"not ready":       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
 		"no answer":       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not answered on Certificate "shop-tls": see that it runs`},
-		"somebody else's": {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
+		"another user's":  {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -138,7 +138,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	s.Policy.Namespace = env.Namespace(t)
 	want := Shared(s, []providers.Route{route("*.example.com", strings.Repeat("a", 63)+".b.example.com")}, nil)[0].Object.(*Certificate)
 	live := want.DeepCopyObject().(*Certificate)
-	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served at once.
+	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(want.Spec, live.Spec); diff != "" {

@@ -33,7 +33,7 @@ type CertificateList struct {
 	Items           []Certificate `json:"items"`
 }
 
-// CertificateSpec says which certificate is wanted.
+// CertificateSpec reports which certificate is wanted.
 type CertificateSpec struct {
 	// SecretName is where it is put.
 	SecretName string `json:"secretName"`
@@ -50,7 +50,7 @@ type IssuerRef struct {
 	Group string `json:"group,omitempty"`
 }
 
-// CertificateStatus says how far it is.
+// CertificateStatus reports how far it is.
 type CertificateStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

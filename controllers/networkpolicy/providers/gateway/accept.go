@@ -30,7 +30,7 @@ func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Same says whether a live route is what was decided.
+// Same reports whether a live route is what was decided.
 func Same(old, want client.Object) bool {
 	a, _ := resources.StampOf(old)
 	b, _ := resources.StampOf(want)
@@ -41,7 +41,7 @@ func Same(old, want client.Object) bool {
 	}) && sameRules(old, want)
 }
 
-// answer is what a parent says of a live route, as far as the Gateway itself bears it
+// answer is what a parent reports of a live route, as far as the Gateway itself bears it
 // out: a gateway's word on one of several parents may be that on another.
 func (v *view) answer(route client.Object, p attachment) providers.Verdict {
 	a, g := acceptance(route, p), v.gateway(p.ParentReference)
@@ -58,14 +58,14 @@ func (v *view) answer(route client.Object, p attachment) providers.Verdict {
 	return a
 }
 
-// several says whether a route has more than one parent.
+// several reports whether a route has more than one parent.
 func several(route client.Object) bool {
 	p, _ := partsOf(route)
 	return len(p.parents) > 1
 }
 
-// Acceptance is what a live route's status says of one parent. It is believed at the
-// route's present generation only, and a parent that says nothing is pending. Of
+// Acceptance is what a live route's status reports of one parent. It is believed at the
+// route's present generation only, and a parent that reports nothing is pending. Of
 // several controllers that speak of a parent one is enough.
 func Acceptance(route client.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
@@ -102,7 +102,7 @@ func judge(conditions []metav1.Condition, generation int64) providers.Verdict {
 	return providers.Verdict{Accepted: true}
 }
 
-// names says whether a route's reference is the one that a policy makes.
+// names reports whether a route's reference is the one that a policy makes.
 func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	if a.set != "" {
 		return ofSet(ref) && string(ref.Name) == a.set && cmp.Or(string(deref(ref.Namespace)), namespace) == namespace
@@ -134,7 +134,7 @@ func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	return !shut
 }
 
-// Health names a Gateway that says of itself that it is not programmed.
+// Health names a Gateway that reports of itself that it is not programmed.
 func (v *view) Health() *providers.Problem {
 	for _, p := range allParents(v.Policy) {
 		g := v.gateway(p.ParentReference)
@@ -249,7 +249,7 @@ func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.Proto
 	return best, known
 }
 
-// takes says whether the hostname of a listener has room for a host.
+// takes reports whether the hostname of a listener has room for a host.
 func takes(listener gatewayv1.Hostname, host string) bool {
 	name := string(listener)
 	if name == "" || name == host {
@@ -264,7 +264,7 @@ func takes(listener gatewayv1.Hostname, host string) bool {
 	return false
 }
 
-// noListener says whether a parent is a listener that its Gateway does not have.
+// noListener reports whether a parent is a listener that its Gateway does not have.
 func (v *view) noListener(a attachment) bool {
 	g := v.gateway(a.ParentReference)
 	return g != nil && a.set == "" && a.SectionName != "" &&

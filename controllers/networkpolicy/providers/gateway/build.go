@@ -37,7 +37,7 @@ func (v *view) Build(r providers.Route) []client.Object {
 	return []client.Object{v.build(r, common)}
 }
 
-// exclude says whether the Gateway API takes only one of two parents: a Gateway, and a
+// exclude reports whether the Gateway API takes only one of two parents: a Gateway, and a
 // listener of it.
 func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
 	namespace := v.Policy.Namespace
@@ -129,7 +129,7 @@ func (v *view) parentRef(a attachment) gatewayv1.ParentReference {
 	return ref
 }
 
-// refKey tells the parents of a route apart.
+// refKey distinguishes the parents of a route.
 func refKey(p gatewayv1.ParentReference, namespace string) string {
 	if ofSet(p) {
 		return "ListenerSet " + keyOf(p, namespace)

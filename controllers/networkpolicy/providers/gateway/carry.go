@@ -27,7 +27,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 		r.Port = int32(deref(p.split[0].Port))
 	}
 	if v.Unsupported(r) != nil {
-		r.Canary = "" // What it has no words for gets no rule of its own.
+		r.Canary = "" // What it has no words for gets no rule.
 	}
 	next := v.build(r, gatewayv1.CommonRouteSpec{ParentRefs: p.parents})
 	kept := r.Kept(v.Policy, v.Microservice, old)
@@ -50,7 +50,7 @@ func protocolOf(route client.Object) v1alpha1.PortProtocol {
 	return v1alpha1.ProtocolHTTP
 }
 
-// keepRules gives the rules of a route all that those of the old one say beside matches
+// keepRules gives the rules of a route all that those of the old one say next to matches
 // and backends. Mirrors come and go with steps.
 func keepRules(next, old client.Object) {
 	switch next := next.(type) {

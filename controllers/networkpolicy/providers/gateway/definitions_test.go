@@ -107,7 +107,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				v := Provider{}.See(providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
 				want := v.Build(fullRoute(protocol))[0]
 				live := want.DeepCopyObject().(client.Object)
-				await.Nil(t, func(ctx context.Context) error { // Its kind may not be served at once.
+				await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
 					return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 				})
 				if !Same(live, want) {
@@ -139,7 +139,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 	}
 }
 
-// TestFormerDefinitionTakesListenerSets does the same with a ListenerSet under its former
+// TestFormerDefinitionTakesListenerSets does the same with a ListenerSet under its previous
 // name.
 func TestFormerDefinitionTakesListenerSets(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
@@ -162,9 +162,9 @@ func TestFormerDefinitionTakesListenerSets(t *testing.T) {
 	if err := AddToScheme(env.Client.Scheme()); err != nil {
 		t.Fatal(err)
 	}
-	former := listenerSetKind.Former
+	previous := listenerSetKind.Previous
 	takesListenerSet(t, env, env.Namespace(t), map[string]providers.Served{
-		listenerSetKind.Kind: {Group: former.Group, Kind: former.Kind, Version: former.Versions[0]},
+		listenerSetKind.Kind: {Group: previous.Group, Kind: previous.Kind, Version: previous.Versions[0]},
 	})
 }
 
@@ -189,7 +189,7 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 	}
 	scene.Objects = []client.Object{live}
 	if _, problem := (Provider{}).See(scene).Serves(r, host); problem == nil || problem.Reason != providers.ReasonListenerNotReady {
-		t.Errorf("a listener of which nobody has said anything: %+v", problem)
+		t.Errorf("a listener of which nothing is reported: %+v", problem)
 	}
 }
 

@@ -57,7 +57,7 @@ func (Provider) Writes() []providers.Kind { return append(slices.Clone(routeKind
 // Reads are Gateways.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{gatewayKind} }
 
-// Chosen says whether spec.provider.gateway is set.
+// Chosen reports whether spec.provider.gateway is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 	return chosen(p)
 }
@@ -90,7 +90,7 @@ func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
 	return out
 }
 
-// See gives the view of one pass.
+// See gives the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View {
 	v := &view{Scene: s, live: map[string]*providers.Live{}}
 	for _, o := range s.Objects {
@@ -99,7 +99,7 @@ func (Provider) See(s providers.Scene) providers.View {
 			continue
 		}
 		v.live[o.GetName()] = &providers.Live{
-			Name: o.GetName(), Objects: []client.Object{o}, Leaving: o.GetDeletionTimestamp() != nil,
+			Name: o.GetName(), Objects: []client.Object{o}, Deleting: o.GetDeletionTimestamp() != nil,
 			Hostnames: p.hostnames(), Path: p.path, Weights: p.weights(), Services: providers.Sorted(p.services),
 			Taken: taken(o, p),
 		}
@@ -120,7 +120,7 @@ func (v *view) Referent() *providers.Problem {
 	return v.missingParent(allParents(v.Policy))
 }
 
-// taken says whether all parents that a route names have accepted it as it is.
+// taken reports whether all parents that a route names have accepted it as it is.
 func taken(route client.Object, p parts) bool {
 	same := func(a, b gatewayv1.ParentReference) bool {
 		return keyOf(a, route.GetNamespace()) == keyOf(b, route.GetNamespace()) && ofSet(a) == ofSet(b) && deref(a.SectionName) == deref(b.SectionName)
@@ -132,7 +132,7 @@ func taken(route client.Object, p parts) bool {
 	})
 }
 
-// Shares says whether two policies name the same Gateway, and not different listeners
+// Shares reports whether two policies name the same Gateway, and not different listeners
 // of it.
 func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
 	for _, p := range allParents(v.Policy) {

@@ -53,7 +53,7 @@ type parts struct {
 	services map[string]bool
 }
 
-// partsOf an object; ok is false where it is no route.
+// partsOf an object; ok is false where it is not a route.
 func partsOf(o client.Object) (p parts, ok bool) {
 	p.services = map[string]bool{}
 	switch r := o.(type) {
@@ -174,8 +174,8 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 	return "/"
 }
 
-// sameRules says whether two routes lead the same requests to the same places. Only
-// what we write is compared: what a server adds anew after each write, such as a
+// sameRules reports whether two routes route the same requests to the same places. Only
+// what we write is compared: what a server adds again after each write, such as a
 // default for timeouts, must not keep a route from ever being confirmed.
 func sameRules(old, want client.Object) bool {
 	switch want := want.(type) {

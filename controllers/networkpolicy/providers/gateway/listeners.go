@@ -23,10 +23,10 @@ var formerGroupVersion = schema.GroupVersion{Group: "gateway.networking.x-k8s.io
 
 var listenerSetKind = providers.Kind{
 	Group: gatewayv1.GroupName, Kind: "ListenerSet", Versions: []string{"v1"},
-	Former: &providers.Kind{Group: formerGroupVersion.Group, Kind: "XListenerSet", Versions: []string{formerGroupVersion.Version}},
+	Previous: &providers.Kind{Group: formerGroupVersion.Group, Kind: "XListenerSet", Versions: []string{formerGroupVersion.Version}},
 }
 
-// XListenerSet is a ListenerSet under its former name.
+// XListenerSet is a ListenerSet under its previous name.
 type XListenerSet gatewayv1.ListenerSet
 
 // XListenerSetList is a list of them.
@@ -66,8 +66,8 @@ func listenerSet(o client.Object) *gatewayv1.ListenerSet {
 }
 
 // listenerName is the name of the one listener in a ListenerSet of ours. Each host has a
-// set of its own: what is wrong with one must not keep the others from being served, and
-// where two sets claim a host the age of its own decides.
+// its own set: what is wrong with one must not keep the others from being served, and
+// where two sets claim a host its own age decides.
 const listenerName = "https"
 
 // attachment is what a route names as its parent: a Gateway, or a ListenerSet of the
@@ -156,7 +156,7 @@ func (v *view) buildSet(name string, p providers.Parent, host string, t provider
 	return set
 }
 
-// Holds says whether a live route names a ListenerSet, whatever is decided: it goes after
+// Holds reports whether a live route names a ListenerSet, whatever is decided: it goes after
 // its routes.
 func (v *view) Holds(o client.Object, _ []providers.Route) bool {
 	if listenerSet(o) == nil {
@@ -164,7 +164,7 @@ func (v *view) Holds(o client.Object, _ []providers.Route) bool {
 	}
 	for _, live := range v.live {
 		parts, _ := partsOf(live.Objects[0])
-		if !live.Leaving && slices.ContainsFunc(parts.parents, func(p gatewayv1.ParentReference) bool {
+		if !live.Deleting && slices.ContainsFunc(parts.parents, func(p gatewayv1.ParentReference) bool {
 			return ofSet(p) && string(p.Name) == o.GetName()
 		}) {
 			return true
@@ -173,9 +173,9 @@ func (v *view) Holds(o client.Object, _ []providers.Route) bool {
 	return false
 }
 
-// ofSet says whether a route's reference is to a ListenerSet.
+// ofSet reports whether a route's reference is to a ListenerSet.
 func ofSet(p gatewayv1.ParentReference) bool {
-	return p.Kind != nil && (string(*p.Kind) == listenerSetKind.Kind || string(*p.Kind) == listenerSetKind.Former.Kind)
+	return p.Kind != nil && (string(*p.Kind) == listenerSetKind.Kind || string(*p.Kind) == listenerSetKind.Previous.Kind)
 }
 
 // set is a live ListenerSet of the policy; nil: there is none.
@@ -204,7 +204,7 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// setProblem is why a ListenerSet is not taken by its Gateway; nil: it is, or nobody says.
+// setProblem is why a ListenerSet is not taken by its Gateway; nil: it is, or no one reports.
 func (v *view) setProblem(a attachment) *providers.Problem {
 	s := v.set(a.set)
 	if s == nil {
@@ -214,15 +214,15 @@ func (v *view) setProblem(a attachment) *providers.Problem {
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != s.Generation {
 		return nil
 	}
-	mend := "see its status"
+	fix := "see its status"
 	if c.Reason == string(gatewayv1.ListenerSetReasonNotAllowed) {
-		mend = fmt.Sprintf("let spec.allowedListeners of the Gateway admit namespace %q", v.Policy.Namespace)
+		fix = fmt.Sprintf("let spec.allowedListeners of the Gateway admit namespace %q", v.Policy.Namespace)
 	}
 	return &providers.Problem{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf("%s: Gateway %q does not accept ListenerSet %q: %s: %s: %s",
-		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), mend)}
+		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 }
 
-// setServes says what keeps the listener of a host from being served; nil: nothing.
+// setServes reports what keeps the listener of a host from being served; nil: nothing.
 func (v *view) setServes(name string) *providers.Problem {
 	s := v.set(name)
 	if s == nil {
@@ -241,7 +241,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		}
 	}
 	return &providers.Problem{Reason: providers.ReasonListenerNotReady, Message: fmt.Sprintf(
-		"the Gateway has not said that the listener of ListenerSet %q is programmed: see that its controller implements ListenerSets", name)}
+		"the Gateway has not reported that the listener of ListenerSet %q is programmed: see that its controller implements ListenerSets", name)}
 }
 
 // listenerProblem is what the conditions of a listener say against it, at a generation;
@@ -258,14 +258,14 @@ func listenerProblem(conditions []metav1.Condition, generation int64, what strin
 		if c == nil || c.Status != bad || c.ObservedGeneration != generation {
 			continue
 		}
-		reason, mend := providers.ReasonListenerNotReady, "see its status"
+		reason, fix := providers.ReasonListenerNotReady, "see its status"
 		switch gatewayv1.ListenerConditionReason(c.Reason) {
 		case gatewayv1.ListenerReasonInvalidCertificateRef:
-			reason, mend = providers.ReasonCertificateNotReady, "see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"
+			reason, fix = providers.ReasonCertificateNotReady, "see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"
 		case gatewayv1.ListenerReasonRefNotPermitted:
-			reason, mend = providers.ReasonCertificateNotReady, "a ReferenceGrant in the namespace of the Secret must permit it"
+			reason, fix = providers.ReasonCertificateNotReady, "a ReferenceGrant in the namespace of the Secret must permit it"
 		}
-		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not in order: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), mend)}
+		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not in order: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 	}
 	return nil
 }

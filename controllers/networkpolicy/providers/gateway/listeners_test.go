@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// fullSets is a route whose hosts all have listeners of their own.
+// fullSets is a route whose hosts all have their own listeners.
 func fullSets() providers.Route {
 	r := providers.Route{Name: "shop", Path: "/", Port: 80, TLS: map[string]providers.TLS{}}
 	for i := range providers.MaxHostnames {
@@ -67,14 +67,14 @@ func TestListenerProblem(t *testing.T) {
 		reason     string
 		message    string
 	}{
-		"nothing said":     {nil, "", ""},
-		"in order":         {[]metav1.Condition{said("Accepted", "Accepted", "True"), said("Programmed", "Programmed", "True"), said("Conflicted", "NoConflicts", "False")}, "", ""},
-		"unknown":          {[]metav1.Condition{said("Programmed", "Pending", "Unknown")}, "", ""},
-		"conflict":         {[]metav1.Condition{said("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not in order: HostnameConflict: said: see its status"},
-		"no Secret":        {[]metav1.Condition{said("ResolvedRefs", "InvalidCertificateRef", "False"), said("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not in order: InvalidCertificateRef: said: see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"},
-		"no grant":         {[]metav1.Condition{said("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not in order: RefNotPermitted: said: a ReferenceGrant in the namespace of the Secret must permit it"},
-		"kinds of routes":  {[]metav1.Condition{said("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not in order: InvalidRouteKinds: said: see its status"},
-		"port unavailable": {[]metav1.Condition{said("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not in order: PortUnavailable: said: see its status"},
+		"nothing specified": {nil, "", ""},
+		"in order":          {[]metav1.Condition{said("Accepted", "Accepted", "True"), said("Programmed", "Programmed", "True"), said("Conflicted", "NoConflicts", "False")}, "", ""},
+		"unknown":           {[]metav1.Condition{said("Programmed", "Pending", "Unknown")}, "", ""},
+		"conflict":          {[]metav1.Condition{said("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not in order: HostnameConflict: said: see its status"},
+		"no Secret":         {[]metav1.Condition{said("ResolvedRefs", "InvalidCertificateRef", "False"), said("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not in order: InvalidCertificateRef: said: see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"},
+		"no grant":          {[]metav1.Condition{said("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not in order: RefNotPermitted: said: a ReferenceGrant in the namespace of the Secret must permit it"},
+		"kinds of routes":   {[]metav1.Condition{said("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not in order: InvalidRouteKinds: said: see its status"},
+		"port unavailable":  {[]metav1.Condition{said("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not in order: PortUnavailable: said: see its status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got providers.Problem
@@ -85,7 +85,7 @@ func TestListenerProblem(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 			if p := listenerProblem(tc.conditions, 4, "it"); p != nil {
-				t.Errorf("what was said of an earlier generation is believed: %+v", p)
+				t.Errorf("what was specified of an earlier generation is believed: %+v", p)
 			}
 		})
 	}

@@ -26,14 +26,14 @@ const (
 	// probePath is where a route is probed, below its own path.
 	probePath = "/.well-known/hlnr/"
 	// answerSuffix ends the hosts that probes are redirected to. The domain never
-	// exists (RFC 6761), so that nobody is led anywhere.
+	// exists (RFC 6761), so that no one is routed anywhere.
 	answerSuffix = ".hlnr.invalid"
 	// maxProbes of one route. There may be 8 parents, with 64 listeners and 16
 	// addresses each; those beyond the bound count by status.
 	maxProbes = 64
 )
 
-// probes says whether the policy's routes of a protocol are probed. Only HTTPRoutes
+// probes reports whether the policy's routes of a protocol are probed. Only HTTPRoutes
 // have a filter that answers without a backend.
 func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 	p := v.Policy.Spec.Provider
@@ -41,9 +41,9 @@ func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 }
 
 // probeRule makes the gateway answer probes of a route whose other rules are done. The
-// path stays as long as the route does, and the answer tells the content: a gateway
+// path stays as long as the route does, and the answer shows the content: a gateway
 // that still serves an earlier content answers for that, and no backend is asked. Its
-// match is exact, so that it takes nothing from what other rules lead elsewhere.
+// match is exact, so that it takes nothing from what other rules route elsewhere.
 func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
@@ -62,7 +62,7 @@ func (v *view) probedPath(r providers.Route) string {
 // answerOf is a host that no earlier content of the route was answered with. What was
 // served before, and is asked for again, has the same digest, and so it is counted how
 // often the content has changed. The same live route and the same content give the
-// same answer: it brings no write of its own.
+// same answer: it brings no write.
 func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	content := digest(done.Spec.Hostnames, done.Spec.Rules, r.Stamp)
 	changes := 1
@@ -116,7 +116,7 @@ func digest(values ...any) string {
 // Probes of a route that is live as decided, and accepted by all its parents.
 func (v *view) Probes(r providers.Route, built []client.Object) []providers.Probe {
 	live := v.live[r.Name]
-	if !v.probes(r.Protocol) || live == nil || live.Leaving || !Same(live.Objects[0], built[0]) {
+	if !v.probes(r.Protocol) || live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
 		return nil
 	}
 	for _, p := range v.attachments(r) {
@@ -133,7 +133,7 @@ func (v *view) Probes(r providers.Route, built []client.Object) []providers.Prob
 	return out
 }
 
-// proven tells whether all addresses serve a route that its parents accepted.
+// proven shows whether all addresses serve a route that its parents accepted.
 func (v *view) proven(r providers.Route, live client.Object) providers.Verdict {
 	if !v.probes(r.Protocol) {
 		return providers.Verdict{Accepted: true}
@@ -146,7 +146,7 @@ func (v *view) proven(r providers.Route, live client.Object) providers.Verdict {
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Late: providers.ReasonProbeUnanswered, Message: fmt.Sprintf(
 			"%s: Gateway %q does not serve %s %q as written: %s; or set spec.provider.gateway.confirm to Status",
 			q.parent.Field, key(v.Policy.Namespace, q.parent.ParentReference), httpKind.Kind, r.Name,
-			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not answered yet")+": see that the manager reaches it, and what the gateway's controller says"))}
+			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not answered yet")+": see that the manager reaches it, and what the gateway's controller reports"))}
 	}
 	return providers.Verdict{Accepted: true}
 }
@@ -156,7 +156,7 @@ type question struct {
 	providers.Probe
 	parent   providers.Parent
 	listener gatewayv1.SectionName
-	// problem is why there is nobody to ask; "": there is.
+	// problem is why there is no one to ask; "": there is.
 	problem string
 }
 
@@ -171,7 +171,7 @@ func (q question) at() string {
 
 // questions about a route: one for each address of each listener that serves it. All
 // hosts of a route have the same rules, so that one of them speaks for all. Where no
-// listener has a host of the route there is nothing to prove, and Serves tells of it.
+// listener has a host of the route there is nothing to prove, and Serves reports it.
 func (v *view) questions(r providers.Route, live client.Object) []question {
 	var out []question
 	for _, p := range v.attachments(r) {
@@ -212,7 +212,7 @@ func addressesOf(g *gatewayv1.Gateway) []string {
 }
 
 // listeners of a parent that serve a route, as far as they are in order: one that lacks
-// its certificate holds up nothing, and Serves tells of it. Where a Gateway has none in
+// its certificate holds up nothing, and Serves reports it. Where a Gateway has none in
 // order, those that are not have to answer.
 func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
 	if p.set != "" {
@@ -241,8 +241,8 @@ func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) 
 	return fit
 }
 
-// takesRoute says whether a listener admits HTTPRoutes of the policy's namespace. The
-// API server fills in what is left out.
+// takesRoute reports whether a listener admits HTTPRoutes of the policy's namespace. The
+// API server fills in what remains out.
 func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	allowed := deref(l.AllowedRoutes)
 	if len(allowed.Kinds) > 0 && !slices.ContainsFunc(allowed.Kinds, func(k gatewayv1.RouteGroupKind) bool {

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// RouteRef leads rules of a route that somebody else writes (taken.go).
+// RouteRef routes rules of a route that another user writes (taken.go).
 type RouteRef struct{}
 
 var (
@@ -30,10 +30,10 @@ var (
 // Name is "route".
 func (RouteRef) Name() string { return "route" }
 
-// Writes no object of its own.
+// Writes no object.
 func (RouteRef) Writes() []providers.Kind { return nil }
 
-// Chosen says whether spec.provider.routeRef is set.
+// Chosen reports whether spec.provider.routeRef is set.
 func (RouteRef) Chosen(p *v1alpha1.NetworkPolicy) bool { return UserRef(p) != nil }
 
 // UserRef is spec.provider.routeRef; nil: it is not set.
@@ -49,7 +49,7 @@ func (RouteRef) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return slices.DeleteFunc(slices.Clone(routeKinds), func(k providers.Kind) bool { return k.Kind != UserRef(p).Kind })
 }
 
-// See gives the view of one pass.
+// See gives the view of one reconcile.
 func (RouteRef) See(s providers.Scene) providers.View {
 	v := &userView{view: &view{Scene: s, live: map[string]*providers.Live{}}, users: map[string]user{}}
 	if ref := UserRef(s.Policy); ref != nil {
@@ -68,12 +68,12 @@ func (RouteRef) See(s providers.Scene) providers.View {
 			continue
 		}
 		v.live[name] = &providers.Live{
-			Name: name, Objects: []client.Object{u}, Leaving: u.GetDeletionTimestamp() != nil, User: true, Led: t, Taken: Settled(u),
+			Name: name, Objects: []client.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Taken: Settled(u),
 			Hostnames: p.hostnames(), Weights: weightsOf(u, t, s.Releases), Services: providers.Sorted(p.services),
 		}
 	}
 	if ref := UserRef(s.Policy); ref != nil {
-		v.led, v.problem = v.lead(ref)
+		v.led, v.problem = v.point(ref)
 	}
 	return v
 }
@@ -101,14 +101,14 @@ func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[st
 	return out
 }
 
-// userView is that of a route of somebody else. Of the view of Gateways it has what is
+// userView is that of a route of another user. Of the view of Gateways it has what is
 // the same for all routes.
 type userView struct {
 	*view
 	users map[string]user
 	// name of the route that the policy names.
 	name string
-	// led are the names of the rules that the policy is to have, by index.
+	// routed are the names of the rules that the policy is to have, by index.
 	led map[int]string
 	// problem of the route or of some rule; nil: all are found and free.
 	problem *providers.Problem
@@ -119,10 +119,10 @@ type user struct {
 	parts
 }
 
-// lead finds the rules that the policy is to have: those that it names, and what has become
+// point finds the rules that the policy is to have: those that it names, and what has become
 // of these since it took them. Where none can be had, it goes on with those that it has: bad
 // input takes nothing away.
-func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[int]string, problem *providers.Problem) {
+func (v *userView) point(ref *v1alpha1.RouteReference) (led map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"
 	fail := func(reason, format string, args ...any) {
 		if problem == nil {
@@ -149,7 +149,7 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[int]string, probl
 		_, ours := had[i]
 		by := v.held(rules, i, ours)
 		if by != "" {
-			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is led by networkpolicies.hlnr.io %q, which is older: name another rule", ruleText(name), ref.Kind, ref.Name, by)
+			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is routed by networkpolicies.hlnr.io %q, which is older: name another rule", ruleText(name), ref.Kind, ref.Name, by)
 		}
 		return by == ""
 	}
@@ -182,7 +182,7 @@ func (v *userView) lead(ref *v1alpha1.RouteReference) (led map[int]string, probl
 	return led, problem
 }
 
-// byUs says whether an owner is an object of Heighliner.
+// byUs reports whether an owner is an object of Heighliner.
 func byUs(o *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(o.APIVersion)
 	return err == nil && gv.Group == v1alpha1.GroupVersion.Group
@@ -214,7 +214,7 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 		}
 	}
 	if slices.Contains(has, name) {
-		return fmt.Sprintf("more than one rule of %s %q is named %q: give each a name of its own", ref.Kind, ref.Name, name)
+		return fmt.Sprintf("more than one rule of %s %q is named %q: give each its own name", ref.Kind, ref.Name, name)
 	}
 	return fmt.Sprintf("no rule of %s %q is named %q, its rules are %q: name one of them, or give a rule that name", ref.Kind, ref.Name, name, has)
 }
@@ -239,13 +239,13 @@ func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range (RouteRef{}).Needs(v.Policy) {
 		if _, served := v.Served[kind.Kind]; !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"spec.provider.routeRef.kind: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), mendMissing(kind))}
+				"spec.provider.routeRef.kind: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), fixMissing(kind))}
 		}
 	}
 	return nil
 }
 
-// Unsupported says why no rule of the route can be led.
+// Unsupported reports why no rule of the route can be routed.
 func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	if len(v.led) > 0 || v.problem == nil {
 		return nil
@@ -269,7 +269,7 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
 }
 
-// Build gives the route of the user with the rules that the policy leads.
+// Build gives the route of the user with the rules that the policy routes.
 func (v *userView) Build(r providers.Route) []client.Object {
 	u := v.users[r.Name].object
 	if u == nil {
@@ -278,7 +278,7 @@ func (v *userView) Build(r providers.Route) []client.Object {
 	return []client.Object{v.to(u, r, v.led, ruleNames(UserRef(v.Policy)))}
 }
 
-// to leads rules of a route to what is decided.
+// to routes rules of a route to what is decided.
 func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[int]string, wanted []string) *unstructured.Unstructured {
 	var backends []any
 	for _, b := range r.Backends {
@@ -292,11 +292,11 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[i
 // Carry gives the route with the rules that the policy has in it.
 func (v *userView) Carry(live *providers.Live, r providers.Route) []client.Object {
 	u := v.users[live.Name].object
-	if u == nil || live.Led == nil || len(r.Backends) == 0 {
+	if u == nil || live.Managed == nil || len(r.Backends) == 0 {
 		return nil
 	}
 	rules := rulesOf(u)
-	led := holders(live.Led, rules, v.Releases)
+	led := holders(live.Managed, rules, v.Releases)
 	for _, i := range slices.Sorted(maps.Keys(led)) {
 		if refs, _ := rules[i]["backendRefs"].([]any); r.Port == 0 && len(refs) > 0 {
 			ref, _ := refs[0].(map[string]any)
@@ -304,14 +304,14 @@ func (v *userView) Carry(live *providers.Live, r providers.Route) []client.Objec
 			r.Port = int32(port)
 		}
 	}
-	next := v.to(u, r, led, providers.Sorted(live.Led.Before))
+	next := v.to(u, r, led, providers.Sorted(live.Managed.Before))
 	if len(led) == 0 || Patch(u, next) == nil {
 		return nil
 	}
 	return []client.Object{next}
 }
 
-// Verdict tells how far the route is: as decided, and accepted by every parent that its
+// Verdict reports how far the route is: as decided, and accepted by every parent that its
 // author gave it.
 func (v *userView) Verdict(r providers.Route, built []client.Object) providers.Verdict {
 	u := v.users[r.Name]
@@ -329,7 +329,7 @@ func (v *userView) Verdict(r providers.Route, built []client.Object) providers.V
 	return providers.Verdict{Accepted: true}
 }
 
-// accepted is what one parent says of the route.
+// accepted is what one parent reports of the route.
 func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
 	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
 	if p.Kind != nil {
@@ -384,7 +384,7 @@ func gatewayOf(p gatewayv1.ParentReference, namespace string) (ref providers.Ref
 	return providers.Reference{Kind: gatewayKind.Kind, Namespace: cmp.Or(string(deref(p.Namespace)), namespace), Name: string(p.Name)}, true
 }
 
-// GatewaysOf are the Gateways that serve a route of somebody else.
+// GatewaysOf are the Gateways that serve a route of another user.
 func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 	p, _ := partsOf(typed(u))
 	for _, parent := range p.parents {
@@ -395,7 +395,7 @@ func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 	return refs
 }
 
-// Settled says whether all parents of a route have accepted it as it is now.
+// Settled reports whether all parents of a route have accepted it as it is now.
 func Settled(u *unstructured.Unstructured) bool {
 	route := typed(u)
 	p, ok := partsOf(route)
@@ -429,7 +429,7 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 	return url, problem
 }
 
-// path that the first led rule matches first; "": any.
+// path that the first routed rule matches first; "": any.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
 	for _, i := range slices.Sorted(maps.Keys(v.led)) {

@@ -37,7 +37,7 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 	return route
 }
 
-// chosen are the matches of each rule that leads to the canary: one rule for all, but
+// chosen are the matches of each rule that routes to the canary: one rule for all, but
 // where a prefix is replaced, which a rule may do for one path only.
 func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	switch replaces := slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool {
@@ -113,7 +113,7 @@ func (v *view) grpcRule(backends []gatewayv1.BackendRef) gatewayv1.GRPCRouteRule
 		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.GRPCBackendRef{BackendRef: b})
 	}
 	for _, f := range v.filters() {
-		if f.URLRewrite == nil { // Of which Unapplied tells.
+		if f.URLRewrite == nil { // Of which Unapplied shows.
 			h := httpFilter(f)
 			rule.Filters = append(rule.Filters, gatewayv1.GRPCRouteFilter{
 				Type: gatewayv1.GRPCRouteFilterType(h.Type), RequestHeaderModifier: h.RequestHeaderModifier,

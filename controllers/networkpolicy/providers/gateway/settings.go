@@ -14,7 +14,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range []providers.Kind{gatewayKind, kindOf(protocol)} {
 		if _, served := v.Served[kind.Kind]; !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"spec.provider.gateway: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), mendMissing(kind))}
+				"spec.provider.gateway: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), fixMissing(kind))}
 		}
 	}
 	return nil
@@ -27,7 +27,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
 				"tls.mode: the API server does not know %s of %s/v1, nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
-				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Former.Kind, formerGroupVersion)}
+				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Previous.Kind, formerGroupVersion)}
 		}
 	}
 	for i, m := range r.Matches {
@@ -65,7 +65,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
 			text = "spec.timeouts: GRPCRoutes have none: set deadlines in the callers"
 		case kind.Kind == grpcKind.Kind && slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool { return f.URLRewrite != nil }):
-			text = "spec.provider.gateway.filters[].urlRewrite: GRPCRoutes have none: give HTTP and GRPC policies of their own"
+			text = "spec.provider.gateway.filters[].urlRewrite: GRPCRoutes have none: give HTTP and GRPC their own policies"
 		}
 		if text != "" {
 			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}

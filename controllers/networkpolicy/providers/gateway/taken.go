@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// A route of somebody else is handled with all of its fields, those included that the
+// A route of another user is handled with all of its fields, those included that the
 // project's types do not know: nothing may be lost by reading and writing it.
 
 // maxBefore bounds what is kept of the backendRefs of one rule, in bytes: the
@@ -93,9 +93,9 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 }
 
 // holders are the names under which a policy has rules, by index. A rule that was renamed,
-// or copied, since it was taken still splits between releases of the policy, and nobody but
+// or copied, since it was taken still splits between releases of the policy, and no one but
 // the policy can end that: it has it under the name that the copy has, else under one that
-// is not there any more, else under its first. A rule that leads to its Services in another
+// is not there any more, else under its first. A rule that routes to its Services in another
 // way, such as one of a user's own for a preview, is none of these.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
 	out := map[int]string{}
@@ -132,7 +132,7 @@ func nameOf(rule map[string]any) string {
 	return name
 }
 
-// splits says whether a rule has backendRefs as a policy writes them: Services of its
+// splits reports whether a rule has backendRefs as a policy writes them: Services of its
 // releases alone, whose weights add up to 100.
 func splits(rule map[string]any, releases map[string]bool) bool {
 	refs, _ := rule["backendRefs"].([]any)
@@ -147,8 +147,8 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 	return sum == 100
 }
 
-// take leads rules of a route, by index with the name under which each is had, to backends,
-// and keeps what they led to before. What the policy has in the route beyond them is given
+// take routes rules of a route, by index with the name under which each is had, to backends,
+// and keeps what they routed to before. What the policy has in the route beyond them is given
 // back, apart from rules that are wanted and not there. A rule that another policy has is
 // taken from it, with what that policy kept.
 func take(u *unstructured.Unstructured, policy string, led map[int]string, wanted []string, backends []any, t resources.Taken, scene providers.Scene) *unstructured.Unstructured {
@@ -161,7 +161,7 @@ func take(u *unstructured.Unstructured, policy string, led map[int]string, wante
 	had := holders(own, rules, scene.Releases)
 	t.Before = map[string]json.RawMessage{}
 	for _, i := range slices.Sorted(maps.Keys(led)) {
-		t.Before[led[i]] = former(rules[i], i, own, had, rulesOf(u), other, scene.Services)
+		t.Before[led[i]] = previous(rules[i], i, own, had, rulesOf(u), other, scene.Services)
 		rules[i]["backendRefs"] = runtime.DeepCopyJSONValue(backends)
 	}
 	for i, name := range had {
@@ -186,9 +186,9 @@ func take(u *unstructured.Unstructured, policy string, led map[int]string, wante
 	return next
 }
 
-// former is what a rule led to before any policy had it. Where nothing is known of that,
-// because the mark was taken off, it is what somebody has set since.
-func former(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
+// previous is what a rule routed to before any policy had it. Where nothing is known of that,
+// because the mark was taken off, it is what a user has set since.
+func previous(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
 	now := ofOthers(rule, services)
 	if name, ok := had[index]; ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
 		return own.Before[name]
@@ -207,7 +207,7 @@ func former(rule map[string]any, index int, own *resources.Taken, had map[int]st
 const nothing = "null"
 
 // ofOthers are those backendRefs of a rule that are not the policy's own, which stay when
-// somebody takes the mark off.
+// a user takes the mark off.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
@@ -223,9 +223,9 @@ func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	return backendRefsOf(map[string]any{"backendRefs": kept})
 }
 
-// GiveBack is a route with the rules of a policy as they were before it took them, and
+// Restore is a route with the rules of a policy as they were before it took them, and
 // the names of those that are not there any more.
-func GiveBack(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
+func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
 	if t := resources.ReadTaken(u.GetAnnotations(), policy); t != nil {
@@ -235,12 +235,12 @@ func GiveBack(u *unstructured.Unstructured, policy string, releases map[string]b
 		}
 		missing = slices.DeleteFunc(providers.Sorted(t.Before), func(name string) bool { return slices.Contains(slices.Collect(maps.Values(had)), name) })
 	}
-	return Leave(next, policy), missing
+	return Disown(next, policy), missing
 }
 
-// Led is what a policy has in a route, the same for equal content: its mark, and the
+// Managed is what a policy has in a route, the same for equal content: its mark, and the
 // backendRefs of its rules.
-func Led(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
+func Managed(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
 	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
 	had := holders(resources.ReadTaken(u.GetAnnotations(), policy), rules, releases)
 	for _, i := range slices.Sorted(maps.Keys(had)) {
@@ -249,8 +249,8 @@ func Led(u *unstructured.Unstructured, policy string, releases map[string]bool) 
 	return out
 }
 
-// Leave is a route without the mark of a policy: its rules stay as they are.
-func Leave(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
+// Disown is a route without the mark of a policy: its rules stay as they are.
+func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	annotations := next.GetAnnotations()
 	delete(annotations, resources.TakenKey(policy))
@@ -258,9 +258,9 @@ func Leave(u *unstructured.Unstructured, policy string) *unstructured.Unstructur
 	return next
 }
 
-// Former are the Services of the policy's namespace that its rules in a route led to
+// Previous are the Services of the policy's namespace that its rules in a route routed to
 // before.
-func Former(u *unstructured.Unstructured, policy string) (services []string) {
+func Previous(u *unstructured.Unstructured, policy string) (services []string) {
 	t := resources.ReadTaken(u.GetAnnotations(), policy)
 	if t == nil {
 		return nil

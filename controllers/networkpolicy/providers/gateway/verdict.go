@@ -10,19 +10,19 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// mends of the reasons for which parents turn routes down.
-var mends = map[string]string{
+// fixes of the reasons for which parents turn routes down.
+var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "let a listener's allowedRoutes admit %ss from namespace %q",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "give the Gateway a listener whose hostname fits spec.domains (%s, namespace %q)",
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of one of the Gateway's listeners, or leave it out (%s, namespace %q)",
 }
 
-// Verdict tells how far a decided route is: live as decided, accepted by every
+// Verdict reports how far a decided route is: live as decided, accepted by every
 // parent, and, where that is asked for, served at all addresses.
 func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
 	kind := kindOf(r.Protocol).Kind
 	live := v.live[r.Name]
-	if live == nil || live.Leaving || !Same(live.Objects[0], built[0]) {
+	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
 		if p := v.missingParent(v.parents(r)); p != nil {
 			return providers.Verdict{Reason: p.Reason, Message: p.Message}
 		}
@@ -37,7 +37,7 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 			return providers.Verdict{Reason: problem.Reason, Message: problem.Message}
 		}
 		if problem := v.brokenListener(r); problem != nil && !a.Pending {
-			// Some gateways turn the route down for it, with a reason that says nothing of it.
+			// Some gateways turn the route down for it, with a reason that reports nothing of it.
 			return providers.Verdict{Reason: problem.Reason, Message: p.Field + ": " + problem.Message}
 		}
 		key, g := key(v.Policy.Namespace, p.ParentReference), v.gateway(p.ParentReference)
@@ -52,12 +52,12 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 			return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
 				"%s: Gateway %q has not answered on %s %q: see that a controller serves its GatewayClass %q", p.Field, key, kind, r.Name, g.Spec.GatewayClassName)}
 		}
-		mend := fmt.Sprintf("see the status of the %s", kind)
-		if text, ok := mends[a.Reason]; ok {
-			mend = fmt.Sprintf(text, kind, v.Policy.Namespace)
+		fix := fmt.Sprintf("see the status of the %s", kind)
+		if text, ok := fixes[a.Reason]; ok {
+			fix = fmt.Sprintf(text, kind, v.Policy.Namespace)
 		}
 		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
-			"%s: Gateway %q does not accept %s %q: %s: %s: %s", p.Field, key, kind, r.Name, a.Reason, strings.TrimSuffix(a.Message, "."), mend)}
+			"%s: Gateway %q does not accept %s %q: %s: %s: %s", p.Field, key, kind, r.Name, a.Reason, strings.TrimSuffix(a.Message, "."), fix)}
 	}
 	return v.proven(r, live.Objects[0])
 }

@@ -15,7 +15,7 @@ type view struct {
 	live map[string]*providers.Live
 }
 
-func mendMissing(kind providers.Kind) string {
+func fixMissing(kind providers.Kind) string {
 	if len(kind.Versions) == 1 {
 		return "install the Gateway API, or leave spec.provider out"
 	}

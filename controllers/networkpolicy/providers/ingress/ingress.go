@@ -2,7 +2,7 @@
 //
 // A route is one Ingress, and a second one for its canary where the class understands
 // the canary annotations of ingress-nginx. An Ingress has no status of its rules: what
-// the API server took is all that is known of it, and nobody tells when it is served.
+// the API server took is all that is known of it, and no one shows when it is served.
 package ingress
 
 import (
@@ -29,8 +29,8 @@ var (
 )
 
 // AnnotationPrefix on an Ingress is the prefix of the canary annotations that its class
-// understands: it tells how to lead the Ingress on when the policy has left for another
-// provider, and says it no more.
+// understands: it shows how to route the Ingress on when the policy has left for another
+// provider, and reports it no more.
 const AnnotationPrefix = "hlnr.io/annotation-prefix"
 
 // canarySuffix ends the name of the Ingress of a canary. Names of routes end in a hash,
@@ -82,7 +82,7 @@ func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 // Reads are IngressClasses: whether one exists. Which controller serves it is not looked at.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{classKind} }
 
-// Chosen says whether spec.provider.ingress is set.
+// Chosen reports whether spec.provider.ingress is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
 // Refers is to the IngressClass.
@@ -106,7 +106,7 @@ func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.IngressProvider {
 	return p.Spec.Provider.Ingress
 }
 
-// See gives the view of one pass.
+// See gives the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View {
 	v := &view{Scene: s, live: map[string]*providers.Live{}}
 	if own := settings(s.Policy); own != nil {
@@ -132,7 +132,7 @@ func (Provider) See(s providers.Scene) providers.View {
 
 // read the Ingresses of a route, of which one may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
-	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // Nobody tells more.
+	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // No one shows more.
 	services := map[string]bool{}
 	for _, i := range []*networkingv1.Ingress{main, second} {
 		if i == nil {
@@ -147,7 +147,7 @@ func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 	if main == nil {
 		return out
 	}
-	out.Leaving = main.DeletionTimestamp != nil
+	out.Deleting = main.DeletionTimestamp != nil
 	out.Hostnames, out.Path = places(main)
 	rest := 100
 	if second != nil && second.DeletionTimestamp == nil {
@@ -214,7 +214,7 @@ type view struct {
 // Live are the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Splits says whether the class understands weights.
+// Splits reports whether the class understands weights.
 func (v *view) Splits() bool { return v.prefix != "" }
 
 // Missing names the kind that the API server lacks, or a protocol that Ingresses do not
@@ -230,7 +230,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	case protocol == v1alpha1.ProtocolHTTPS && v.prefix != "":
 		return nil
 	case protocol == v1alpha1.ProtocolHTTPS:
-		return notSupported("spec.provider.ingress: nothing in an Ingress says that pods encrypt: set annotationPrefix where its class understands the annotations of ingress-nginx, or route it by spec.provider.gateway")
+		return notSupported("spec.provider.ingress: no field of an Ingress states that pods encrypt: set annotationPrefix where its class understands the annotations of ingress-nginx, or route it by spec.provider.gateway")
 	}
 	return notSupported("spec.provider.ingress: Ingresses do not route ports of protocol %s: use spec.provider.gateway, or leave its domains out", protocol)
 }
@@ -261,7 +261,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 		case m.Path != nil || m.Method != "" || len(m.QueryParams) > 0 || m.GRPC != nil:
 			return notSupported("%s: the annotations of an Ingress choose by a header or a cookie alone: leave out path, method, queryParams and grpc", field)
 		case len(m.Headers) > 0 && m.Cookie != nil || len(m.Headers) > 1:
-			return notSupported("%s: the annotations of an Ingress cannot ask for two things at once: choose by one header, or by a cookie", field)
+			return notSupported("%s: the annotations of an Ingress cannot ask for two things together: choose by one header, or by a cookie", field)
 		case headers > 1 || cookies > 1:
 			return notSupported("%s: the annotations of an Ingress have room for one header and one cookie: leave the others out", field)
 		case m.Cookie != nil && m.Cookie.Value != cookieForCanary:
@@ -332,7 +332,7 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 
 // Build gives the Ingress of a route, and that of its canary where there is one. Of more
 // than two shares, for which Ingresses have no words, the smaller ones go to the first:
-// Verdict tells.
+// Verdict shows.
 func (v *view) Build(r providers.Route) []client.Object {
 	main, second, weight, _ := shares(r)
 	out := []client.Object{v.build(r, r.Name, main, nil)}
@@ -405,8 +405,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Verdict tells how far a route is: accepted when the API server has its Ingresses as
-// they were decided, and no other. That is all that an Ingress tells.
+// Verdict reports how far a route is: accepted when the API server has its Ingresses as
+// they were decided, and no other. That is all that an Ingress shows.
 func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
@@ -489,8 +489,8 @@ func deref(text *string) string {
 	return *text
 }
 
-// Same says whether a live Ingress is what was decided. What others have added, such as
-// annotations of their own, does not count.
+// Same reports whether a live Ingress is what was decided. What others have added, such as
+// their own annotations, does not count.
 func Same(old, want client.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)
 	has, also := want.(*networkingv1.Ingress)
@@ -503,7 +503,7 @@ func Same(old, want client.Object) bool {
 		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules) && equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
 }
 
-// prefixed says whether a live Ingress has all annotations that are wanted, prefix
+// prefixed reports whether a live Ingress has all annotations that are wanted, prefix
 // included.
 func prefixed(had, has *networkingv1.Ingress) bool {
 	for key, value := range has.Annotations {
@@ -515,7 +515,7 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 }
 
 // Serves gives the address of a host. Whether its certificate is there only cert-manager
-// says.
+// reports.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {
@@ -524,7 +524,7 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
-// Referent tells where the API server does not know Ingresses, or the class does not exist.
+// Referent reports where the API server does not know Ingresses, or the class does not exist.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)
@@ -532,7 +532,7 @@ func (v *view) Referent() *providers.Problem {
 	return v.missingClass()
 }
 
-// missingClass tells that the class does not exist. A manager that may not see classes
+// missingClass shows that the class does not exist. A manager that may not see classes
 // takes it that it does.
 func (v *view) missingClass() *providers.Problem {
 	if _, visible := v.Served[classKind.Kind]; !visible || v.Referents[reference(v.class)] != nil {
@@ -542,10 +542,10 @@ func (v *view) missingClass() *providers.Problem {
 		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or name one that does", v.class)}
 }
 
-// Health is not known: nothing says whether anybody serves a class.
+// Health is not known: nothing reports whether anybody serves a class.
 func (v *view) Health() *providers.Problem { return nil }
 
-// Shares says whether two policies are served by one class.
+// Shares reports whether two policies are served by one class.
 func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)
 	return theirs != nil && theirs.ClassName == v.class

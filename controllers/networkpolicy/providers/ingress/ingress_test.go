@@ -159,7 +159,7 @@ status:
 }
 
 // What Build makes is read back as what was decided, and counts as accepted; of what
-// cannot be said, nothing counts.
+// cannot be specified, nothing counts.
 func TestSharesOfARoute(t *testing.T) {
 	a, b, c := "shop-a", "shop-b", "shop-c"
 	chosen := []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "s.*", Type: v1alpha1.MatchRegularExpression}}}}
@@ -207,7 +207,7 @@ func TestSharesOfARoute(t *testing.T) {
 	}
 }
 
-// A canary that is left, or that somebody changed, is not what was decided; what others
+// A canary that remains, or that a user changed, is not what was decided; what others
 // add is nothing.
 func TestVerdictSeesEachObject(t *testing.T) {
 	one := []providers.Backend{{Service: "shop-a", Weight: 100}}
@@ -218,7 +218,7 @@ func TestVerdictSeesEachObject(t *testing.T) {
 	}{
 		"as decided":          {nil, func(_, _ *networkingv1.Ingress) {}, true},
 		"an annotation added": {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/proxy-body-size"] = "8m" }, true},
-		"a canary is left":    {one, func(_, _ *networkingv1.Ingress) {}, false},
+		"a canary remains":    {one, func(_, _ *networkingv1.Ingress) {}, false},
 		"the weight":          {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
 		"no annotation":       {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
 		"another choice":      {nil, func(_, c *networkingv1.Ingress) { c.Annotations["other.example.com/canary-by-cookie"] = "x" }, false},
@@ -286,7 +286,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// tell says whether a problem of that reason tells of text; "": there is none.
+// report reports whether a problem of that reason reports text; "": there is none.
 func tell(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
@@ -345,7 +345,7 @@ func TestUnapplied(t *testing.T) {
 }
 
 // A class that does not exist serves nothing; a manager that may not see classes cannot
-// tell.
+// report.
 func TestMissingClass(t *testing.T) {
 	p := policy(nginx)
 	served := map[string]providers.Served{"Ingress": {Version: "v1"}, "IngressClass": {Version: "v1"}}

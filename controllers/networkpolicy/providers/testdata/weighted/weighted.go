@@ -80,7 +80,7 @@ func (v view) Live() map[string]*providers.Live {
 		}
 		live := &providers.Live{
 			Name: r.Name, Objects: []client.Object{r}, Hostnames: r.Spec.Hosts, Path: r.Spec.Path, Weights: map[string]int{},
-			Leaving: r.DeletionTimestamp != nil, Taken: r.Status.ObservedGeneration == r.Generation,
+			Deleting: r.DeletionTimestamp != nil, Taken: r.Status.ObservedGeneration == r.Generation,
 		}
 		for _, b := range r.Spec.Backends {
 			live.Weights[b.Service] = int(b.Weight)

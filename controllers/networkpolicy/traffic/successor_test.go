@@ -10,10 +10,10 @@ import (
 
 const versionHost = "3.0.0.example.com"
 
-// groupBy is changed, and the group that is not made any more and its heir run the same
+// groupBy is changed, and the group that is not made any more and its successor run the same
 // version, so that the domain of both has one host. It is served all the time, moves to the
-// heir, and the other group closes.
-func TestExcludedGroupLeavesItsHostToItsHeir(t *testing.T) {
+// successor, and the other group closes.
+func TestExcludedGroupLeavesItsHostToItsSuccessor(t *testing.T) {
 	for name, way := range map[string]struct {
 		schemes []string // "": by major version
 		heir    string
@@ -50,14 +50,14 @@ func TestExcludedGroupLeavesItsHostToItsHeir(t *testing.T) {
 				p.advance(time.Second)
 			}
 			if p.epilogue(); p.err != nil {
-				t.Fatalf("%v\n%s", p.err, p.told())
+				t.Fatalf("%v\n%s", p.err, p.note())
 			}
 			var groups []string
-			for _, g := range p.ledger.Groups {
+			for _, g := range p.rollout.Groups {
 				groups = append(groups, g.Slug)
 			}
 			if !slices.Equal(groups, []string{way.heir}) {
-				t.Fatalf("groups are %v, want %s alone\n%s", groups, way.heir, p.told())
+				t.Fatalf("groups are %v, want %s alone\n%s", groups, way.heir, p.note())
 			}
 			for _, d := range n.policy.Status.Domains {
 				want(t, d.Domain+" is served for", d.Group+" "+d.Reason, way.heir+" ")
@@ -86,7 +86,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	}
 	closing := group("3-x", 5, "a 3.0.0 deprecated 0")
 	closing.Phase = v1alpha1.GroupClosing
-	for name, heirFirst := range map[string]bool{"the heir is the newer group": true, "the heir is the older group": false} {
+	for name, heirFirst := range map[string]bool{"the successor is the newer group": true, "the successor is the older group": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, of("3-x", "a", 1))
 			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.Version}}.example.com"}}
@@ -96,11 +96,11 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 			if heirFirst {
 				slices.Reverse(groups)
 			}
-			w.ledger(groups...)
+			w.rollout(groups...)
 			for range 6 {
 				w.pass()
 				w.accept()
-				want(t, "served while the heir has no endpoint", releasesOfHost(w), "a")
+				want(t, "served while the successor has no endpoint", releasesOfHost(w), "a")
 			}
 			w.ready["b"] = 1
 			for range 6 {
@@ -118,7 +118,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 			}
 			want(t, "condition Accepted", w.condition(v1alpha1.ConditionAccepted), "False "+reasonDomainConflict)
 			groups[slices.IndexFunc(groups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == "3-x" })] = closing
-			w.ledger(groups...)
+			w.rollout(groups...)
 			if !heirFirst {
 				for range 3 {
 					w.pass() // The gateway does not answer on what is written.
@@ -135,7 +135,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	}
 }
 
-// releasesOfHost are the releases that routes lead the host to, one by one; "" where no route
+// releasesOfHost are the releases that routes route the host to, one by one; "" where no route
 // has it.
 func releasesOfHost(w *world) (out string) {
 	d := newPlanner(w.facts())

@@ -37,54 +37,54 @@ func (w *world) routesBy() string {
 	return strings.Join(providersOf(w.facts()), " ")
 }
 
-// Until the next provider has answered, the routes of the former one follow the ledger,
+// Until the next provider has answered, the routes of the previous one follow the rollout state,
 // and the group is not confirmed by them: neither a step nor an abort gets stuck in one.
-func TestFormerFollowsUnconfirmed(t *testing.T) {
+func TestPreviousFollowsUnconfirmed(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byAPISIX)
 	w.pass()
 	want(t, "switching", w.switching(), "True Replacing")
-	w.ledger(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	for range 3 {
 		w.pass()
 	}
-	want(t, "step by the former", w.splitBy("gateway"), "1.0.0=50 1.1.0=50")
+	want(t, "step by the previous", w.splitBy("gateway"), "1.0.0=50 1.1.0=50")
 	want(t, "step by the next", w.splitBy("apisix"), "1.0.0=50 1.1.0=50")
 	want(t, "revision before an answer", w.groupTraffic("1-x").Revision, 1)
-	w.ledger(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
 	}
-	want(t, "abort by the former", w.splitBy("gateway"), "1.0.0=100")
+	want(t, "abort by the previous", w.splitBy("gateway"), "1.0.0=100")
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
 }
 
-// The former gateway is waited for as long as it may still answer, so that a canary that
+// The previous gateway is waited for as long as it may still answer, so that a canary that
 // it still serves has pods; one that is gone holds nothing up.
-func TestFormerIsWaitedFor(t *testing.T) {
+func TestPreviousIsWaitedFor(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
 	w.settle()
-	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.pass() // It is written to both.
-	w.pass() // The Ingress counts; the former gateway has not answered.
-	want(t, "revision before the former has answered", w.groupTraffic("1-x").Revision, 1)
+	w.pass() // The Ingress counts; the previous gateway has not answered.
+	want(t, "revision before the previous has answered", w.groupTraffic("1-x").Revision, 1)
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
 	w.now = w.now.Add(31 * time.Second)
 	w.pass()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// A release that the former route still names is kept.
-func TestFormerKeepsReleases(t *testing.T) {
+// A release that the previous route still names is kept.
+func TestPreviousRetainsReleases(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
 	w.settle()
 	service := newPlanner(w.facts()).ReleaseService("b")
-	// The ledger forgets the release while the former route names it.
-	w.ledger(group("1-x", 2, "a 1.0.0 active 100"))
+	// The rollout state forgets the release while the previous route names it.
+	w.rollout(group("1-x", 2, "a 1.0.0 active 100"))
 	out := Plan(w.facts())
 	want(t, "its Service is deleted", slices.Contains(out.DeleteServices, service), false)
 	w.pass()
@@ -94,14 +94,14 @@ func TestFormerKeepsReleases(t *testing.T) {
 	want(t, "its Service is there", w.services[service] != nil, false)
 }
 
-// The drain lasts as long as the policy says, else as long as the Microservice's, and
-// begins anew with each switch.
-func TestDrainOfFormer(t *testing.T) {
+// The drain lasts as long as the policy specifies, else as long as the Microservice's, and
+// begins again with each switch.
+func TestDrainOfPrevious(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy, microservice v1alpha1.Duration
 		drain                time.Duration
 	}{
-		"nothing is said":         {"", "", 30 * time.Second},
+		"nothing is specified":    {"", "", 30 * time.Second},
 		"by the Microservice":     {"", "90s", 90 * time.Second},
 		"by the policy":           {"10m", "90s", 10 * time.Minute},
 		"never by accident short": {"", "1s", 5 * time.Second},
@@ -131,7 +131,7 @@ func TestDrainOfFormer(t *testing.T) {
 		w.settle()
 		w.now = w.now.Add(29 * time.Second)
 		w.settle()
-		w.now = w.now.Add(time.Hour) // Nobody looks.
+		w.now = w.now.Add(time.Hour) // No one looks.
 		w.goTo(&byGateway)
 		w.settle()
 		want(t, "routes half way back", w.routesBy(), "gateway ingress")
@@ -156,16 +156,16 @@ func TestDrainOfFormer(t *testing.T) {
 		want(t, "routes without the Gateway", w.routesBy(), "gateway ingress")
 		w.gateways["infra/public"] = gateway(80, "HTTP", "")
 		w.settle()
-		want(t, "drains anew", w.policy.Status.ProviderSwitch.ReplacedTime.Time, w.now)
+		want(t, "drains again", w.policy.Status.ProviderSwitch.ReplacedTime.Time, w.now)
 	})
 }
 
-// What the next provider cannot serve is served by the former one, without limit.
+// What the next provider cannot serve is served by the previous one, without limit.
 func TestNextCannotServe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to v1alpha1.NetworkProvider
 		cause    func(w *world)
-		mend     func(w *world)
+		fix      func(w *world)
 		message  string
 	}{
 		"no such Gateway": {
@@ -211,10 +211,10 @@ func TestNextCannotServe(t *testing.T) {
 			if w.condition("Ready") == "True Programmed" {
 				t.Error("it is Ready")
 			}
-			w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+			w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 			w.settle()
 			want(t, "an abort reaches what serves", w.splitBy(from), "1.0.0=100")
-			tc.mend(w)
+			tc.fix(w)
 			w.settle()
 			want(t, "draining", w.switching(), "True Draining")
 			w.now = w.now.Add(time.Hour)
@@ -262,7 +262,7 @@ func TestToServicesAndBack(t *testing.T) {
 	delete(w.lag, "shop-1-x")
 	w.settle()
 	want(t, "switching", w.switching(), "True Draining")
-	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
 	want(t, "promotion", w.splitBy("gateway"), "1.1.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
@@ -275,7 +275,7 @@ func TestToServicesAndBack(t *testing.T) {
 	want(t, "split", w.splitOf(shopHost), "1.1.0=100")
 }
 
-// A host that is taken out together with the provider goes at once, the others drain.
+// A host that is taken out together with the provider goes immediately, the others drain.
 func TestHostTakenOutWithItsProvider(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -289,21 +289,21 @@ func TestHostTakenOutWithItsProvider(t *testing.T) {
 	want(t, "the host that stays", w.splitBy("gateway"), "1.0.0=90 1.1.0=10")
 }
 
-// The routes of a group that closes go at once, also those of a former provider.
+// The routes of a group that closes go immediately, also those of a previous provider.
 func TestGroupClosesDuringSwitch(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
 	w.settle()
 	g := group("1-x", 2, "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0")
 	g.Phase = v1alpha1.GroupClosing
-	w.ledger(g)
+	w.rollout(g)
 	w.settle()
 	want(t, "routes", w.routesBy(), "")
 	want(t, "references", len(w.groupTraffic("1-x").References), 0)
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// So does that of a shared domain, where no other group can be led to yet.
+// So does that of a shared domain, where no other group can be routed to yet.
 func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Domain = "shop.example.com" })
@@ -314,14 +314,14 @@ func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
 	want(t, "routes", w.routesBy(), "gateway ingress")
 	g := group("1-x", 2, "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0")
 	g.Phase = v1alpha1.GroupClosing
-	w.ledger(group("2-x", 1, "c 2.0.0 pending 0"), g)
+	w.rollout(group("2-x", 1, "c 2.0.0 pending 0"), g)
 	w.settle()
 	want(t, "routes of a group that closes", w.routesBy(), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// What the API server no longer knows is left behind by nobody.
-func TestFormerKindTakenAway(t *testing.T) {
+// What the API server no longer knows remains by no one.
+func TestPreviousKindRemoved(t *testing.T) {
 	w := routedBy(t, byAPISIX)
 	w.goTo(&byGateway)
 	w.settle()
@@ -329,14 +329,14 @@ func TestFormerKindTakenAway(t *testing.T) {
 	w.settle()
 	want(t, "switching", w.switching(), "")
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
-	w.ledger(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
 // What serves, filters, timeouts, TLS and annotations of others stay on the routes that
-// are only led on; and what does not change is not written.
-func TestFormerStaysAsItIs(t *testing.T) {
+// are only routed on; and what does not change is not written.
+func TestPreviousStaysAsItIs(t *testing.T) {
 	t.Run("gateway", func(t *testing.T) {
 		w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 		w.ready["a"], w.ready["b"] = 1, 1
@@ -346,9 +346,9 @@ func TestFormerStaysAsItIs(t *testing.T) {
 		w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Timeouts = &byNginx, nil })
 		before := maps.Clone(w.routes)
 		w.pass()
-		want(t, "written at once", mustJSON(w.routes), mustJSON(before))
+		want(t, "written immediately", mustJSON(w.routes), mustJSON(before))
 		g := group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50")
-		w.ledger(g)
+		w.rollout(g)
 		w.settle()
 		for name, route := range w.routes {
 			was, is := before[name].Spec, route.Spec
@@ -370,12 +370,12 @@ func TestFormerStaysAsItIs(t *testing.T) {
 		}
 		main().Annotations["cert-manager.io/cluster-issuer"] = "letsencrypt"
 		main().Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{shopHost}, SecretName: "tls"}}
-		w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+		w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 		w.others = maps.Clone(w.others)
 		w.goTo(&byGateway)
 		w.settle()
 		want(t, "objects after the abort", len(w.others), 1)
-		w.ledger(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+		w.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 		w.settle()
 		want(t, "objects of a canary", len(w.others), 2) // The prefix is known from the first.
 		want(t, "split", w.splitBy("ingress"), "1.0.0=50 1.1.0=50")
@@ -392,17 +392,17 @@ func TestFormerStaysAsItIs(t *testing.T) {
 	})
 }
 
-// What the former route cannot be told is said, and holds nothing up: what it names is
+// What the previous route cannot be reported is specified, and holds nothing up: what it names is
 // kept by that.
-func TestFormerIsRefused(t *testing.T) {
+func TestPreviousIsRefused(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
 	w.settle()
-	w.ledger(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	f := w.facts()
 	out := Plan(f)
 	refused := map[string]*status.Error{}
-	for _, route := range out.Former {
+	for _, route := range out.Previous {
 		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is full"))
 	}
 	out.Routes = nil // They are written already.
@@ -415,7 +415,7 @@ func TestFormerIsRefused(t *testing.T) {
 	}
 }
 
-// The Ingress of a host changes in place, whatever it leads to and how: a second one for
+// The Ingress of a host changes in place, whatever it routes to and how: a second one for
 // the same host and path may be refused.
 func TestIngressChangesInPlace(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NetworkPolicySpec){
@@ -470,7 +470,7 @@ func TestIngressChangesInPlace(t *testing.T) {
 }
 
 // A host that is to be served by TLS is replaced when its certificate is there.
-func TestFormerServesUntilTheCertificateIsReady(t *testing.T) {
+func TestPreviousServesUntilTheCertificateIsReady(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.uncertain = map[string]string{"shop-tls": "Issuing"}
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
