@@ -19,6 +19,7 @@ import (
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
@@ -143,7 +144,7 @@ func (w *writing) routes(ctx context.Context) error {
 }
 
 // route writes the objects of a route, and returns why one of them was refused.
-func (w *writing) route(ctx context.Context, name string, objects []client.Object) *status.Error {
+func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
 	key := traffic.RouteName(name)
 	for _, want := range objects {
 		obj := want.DeepCopyObject().(client.Object)

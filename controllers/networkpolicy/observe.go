@@ -21,6 +21,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
@@ -188,7 +189,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
 	scene := providers.Scene{
 		Policy: f.Policy, Microservice: traffic.MicroserviceName(f.Policy),
-		Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+		Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
 	}
 	seen := r.kinds.known()
 	for _, kind := range seen {

@@ -694,7 +694,7 @@ func (w *world) facts() *traffic.Observed {
 // scene is what the controller reads of the provider's objects.
 func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	s := providers.Scene{
-		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
 		Probed: w.probed,
 	}
 	if !w.noAPI {
@@ -1164,7 +1164,7 @@ func (w *world) groupTraffic(slug string) v1alpha1.GroupTraffic {
 // readRoute is an object of a route as its provider reads it.
 func readRoute(route client.Object) *providers.Live {
 	for _, p := range traffic.Known {
-		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []client.Object{route}}).Live() {
+		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
 			return live
 		}
 	}

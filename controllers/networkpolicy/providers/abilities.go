@@ -1,9 +1,8 @@
 package providers
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // Referrer is a Provider that looks at objects which it does not write, such as Gateways.
@@ -25,7 +24,7 @@ type Selective interface {
 type Prober interface {
 	// Probes are those without which the verdict on a route does not accept it; none
 	// while it has something else to wait for.
-	Probes(route Route, built []client.Object) []Probe
+	Probes(route Route, built []resources.Object) []Probe
 }
 
 // Certificates is a View of live objects that name the Secrets which hosts are served with.
@@ -42,7 +41,7 @@ type Sharing interface {
 	Shared([]Route) []Shared
 	// Holds reports whether a live object that carries no route has to stay for the sake of
 	// live routes which these, the decided ones, do not replace.
-	Holds(o client.Object, decided []Route) bool
+	Holds(o resources.Object, decided []Route) bool
 }
 
 // Switcher is a View that can change the weights of routes that a policy has already, and
@@ -54,7 +53,7 @@ type Switcher interface {
 	// lacks goes; no hostnames, no path and no port stand for those that it has. None: it is
 	// so already. It is asked of routes whose provider the policy has left, so that nothing
 	// of what the specification asks for of a provider may be used.
-	Carry(live *Live, route Route) []client.Object
+	Carry(live *Live, route Route) []resources.Object
 }
 
 // Limited is a View that cannot express all that Routes ask for.
@@ -115,7 +114,7 @@ func Needs(p Provider, policy *v1alpha1.NetworkPolicy) []Kind {
 }
 
 // Probes of a Prober; none for other views.
-func Probes(v View, route Route, built []client.Object) []Probe {
+func Probes(v View, route Route, built []resources.Object) []Probe {
 	if p, ok := v.(Prober); ok {
 		return p.Probes(route, built)
 	}
@@ -131,7 +130,7 @@ func SharedOf(v View, routes []Route) []Shared {
 }
 
 // Holds of a Sharing view; others hold no object.
-func Holds(v View, o client.Object, decided []Route) bool {
+func Holds(v View, o resources.Object, decided []Route) bool {
 	s, ok := v.(Sharing)
 	return ok && s.Holds(o, decided)
 }
@@ -145,7 +144,7 @@ func Secret(v View, host string) string {
 }
 
 // Carry of a Switcher; other views change nothing.
-func Carry(v View, live *Live, route Route) []client.Object {
+func Carry(v View, live *Live, route Route) []resources.Object {
 	if s, ok := v.(Switcher); ok {
 		return s.Carry(live, route)
 	}

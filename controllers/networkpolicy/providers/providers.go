@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -59,7 +58,7 @@ type Builder interface {
 	Unsupported(Route) *Problem
 	// Build gives the objects of a route as they are applied, in the order of writing.
 	// What the API server would fill in is spelled out.
-	Build(Route) []client.Object
+	Build(Route) []resources.Object
 }
 
 // Observer reads what live objects carry.
@@ -68,7 +67,7 @@ type Observer interface {
 	Live() map[string]*Live
 	// Verdict reports how far a route is that Build made these objects of: written as
 	// decided, and programmed by whatever serves it.
-	Verdict(route Route, built []client.Object) Verdict
+	Verdict(route Route, built []resources.Object) Verdict
 	// Serves reports where a host can be opened, and what is wrong where a route with it
 	// would be accepted and yet serve nothing.
 	Serves(route Route, host string) (url string, problem *Problem)
@@ -101,9 +100,9 @@ type Scene struct {
 	Served map[string]Served
 	// Objects that the policy owns, of the kinds that the provider writes; those that
 	// are being deleted included.
-	Objects []client.Object
+	Objects []resources.Object
 	// Referents that exist.
-	Referents map[Reference]client.Object
+	Referents map[Reference]resources.Object
 	// Namespace are the labels of the policy's namespace, where a Referent chooses
 	// namespaces by their labels and the policy has probes.
 	Namespace map[string]string
@@ -189,7 +188,7 @@ func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
 // Shared is an object on which routes rest, and which is not a route's own.
 type Shared struct {
-	client.Object
+	resources.Object
 	// Hosts that need it.
 	Hosts []string
 }
@@ -265,7 +264,7 @@ type Live struct {
 	// Name of the route.
 	Name string
 	// Objects that carry it, in the order of Build.
-	Objects []client.Object
+	Objects []resources.Object
 	// Hostnames and Path that it serves.
 	Hostnames []string
 	Path      string
@@ -422,7 +421,7 @@ var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha
 
 // Kept is the metadata of a live object that is written again for a route: its labels
 // and annotations stay, but for those of the group and the stamp.
-func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live client.Object) metav1.ObjectMeta {
+func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live resources.Object) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Namespace: live.GetNamespace(), Name: live.GetName(), Labels: maps.Clone(live.GetLabels()), Annotations: maps.Clone(live.GetAnnotations()),
 	}

@@ -1,9 +1,8 @@
 package providers
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // Services is the provider of a policy that names none: it has no objects.
@@ -26,12 +25,12 @@ func (Services) See(Scene) View { return noRoutes{} }
 // noRoutes is the view of Services: it is asked about routes only where there are none.
 type noRoutes struct{}
 
-func (noRoutes) Missing(v1alpha1.PortProtocol) *Problem { return nil }
-func (noRoutes) Unsupported(Route) *Problem             { return nil }
-func (noRoutes) Live() map[string]*Live                 { return nil }
-func (noRoutes) Build(Route) []client.Object            { return nil }
-func (noRoutes) Apart() bool                            { return false }
-func (noRoutes) Verdict(Route, []client.Object) Verdict { return Verdict{Accepted: true} }
+func (noRoutes) Missing(v1alpha1.PortProtocol) *Problem    { return nil }
+func (noRoutes) Unsupported(Route) *Problem                { return nil }
+func (noRoutes) Live() map[string]*Live                    { return nil }
+func (noRoutes) Build(Route) []resources.Object            { return nil }
+func (noRoutes) Apart() bool                               { return false }
+func (noRoutes) Verdict(Route, []resources.Object) Verdict { return Verdict{Accepted: true} }
 func (noRoutes) Serves(Route, string) (string, *Problem) {
 	return "", nil
 }

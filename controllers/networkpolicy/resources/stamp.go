@@ -6,10 +6,18 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
+
+// Object is any object of the Kubernetes API. It has the methods of Object, which
+// pure packages do without.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
 
 // AnnotationLedger on routes and group Services reports from which state of which
 // Microservice they were written: "<uid>/<sequence>". A Microservice that was

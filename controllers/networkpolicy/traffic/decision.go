@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -63,7 +62,7 @@ type Decision struct {
 	// shared are the objects on which routes rest, such as Certificates, in the order of
 	// writing, and deleteShared those that go.
 	Shared       []providers.Shared
-	DeleteShared []client.Object
+	DeleteShared []resources.Object
 	// previous are the routes of providers that the policy has left: they route to the same
 	// as those above, until these have replaced them for the drain delay. Their objects are
 	// those that change. Routes that stay until others have taken their place are here too.
@@ -96,7 +95,7 @@ type RouteDecision struct {
 	// answers reports that it carries what the rollout state asks for.
 	answers bool
 	// objects as they are applied, in the order of writing.
-	Objects []client.Object
+	Objects []resources.Object
 	rows    []*Row
 }
 
@@ -296,6 +295,6 @@ func (r *Row) fail(reason, message string) {
 type move struct{ from, to string }
 
 // sharedKey names an object that carries no route, in a reconcile.
-func SharedKey(o client.Object) string {
+func SharedKey(o resources.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + "/" + o.GetName()
 }

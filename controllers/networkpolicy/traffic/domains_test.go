@@ -31,16 +31,16 @@ func TestRender(t *testing.T) {
 		"own names":         {"{{.Name}}.{{.Microservice}}.{{.Namespace}}.example.com", nil, "shop.shop.prod.example.com", ""},
 		"wildcard":          {"*.example.com", nil, "*.example.com", ""},
 		"branch":            {"{{.ReleaseGroupName}}.example.com", &branch, "feature-foo-7.example.com", ""},
-		"branch as stream":  {"{{.StreamName}}.example.com", &branch, "", "no host name"},
-		"build in version":  {"{{.Version}}.example.com", &branch, "", "no host name"},
+		"branch as stream":  {"{{.StreamName}}.example.com", &branch, "", "not a host name"},
+		"build in version":  {"{{.Version}}.example.com", &branch, "", "not a host name"},
 		"number":            {"pr-{{.Number}}.example.com", &branch, "pr-7.example.com", ""},
 		"no number":         {"pr-{{.Number}}.example.com", &g, "", "{{.Number}} has no value"},
 		"group field alone": {"{{.ReleaseGroupName}}.example.com", nil, "", "{{.ReleaseGroupName}} has no value"},
 		"long label":        {strings.Repeat("a", 64) + ".example.com", nil, "", "more than 63"},
-		"long name":         {strings.Repeat("aaaaaaaaa.", 26) + "com", nil, "", "no host name"},
+		"long name":         {strings.Repeat("aaaaaaaaa.", 26) + "com", nil, "", "not a host name"},
 		"address":           {"10.0.0.1", nil, "", "address"},
-		"inner wildcard":    {"a.*.example.com", nil, "", "no host name"},
-		"empty label":       {"a..example.com", nil, "", "no host name"},
+		"inner wildcard":    {"a.*.example.com", nil, "", "not a host name"},
+		"empty label":       {"a..example.com", nil, "", "not a host name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := render(tc.domain, newWorld(t).policy, tc.group)

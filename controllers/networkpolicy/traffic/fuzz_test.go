@@ -12,7 +12,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -133,7 +132,7 @@ func FuzzIngress(f *testing.F) {
 			return
 		}
 		p := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod"}, Spec: v1alpha1.NetworkPolicySpec{Provider: &byNginx}}
-		v := ingress.Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Objects: []client.Object{&a, &b}})
+		v := ingress.Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Objects: []resources.Object{&a, &b}})
 		for _, live := range v.Live() {
 			sum := 0
 			for _, w := range live.Weights {

@@ -4,10 +4,9 @@ import (
 	"maps"
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // obsolete decides what is deleted. A route goes only when the hosts that are still
@@ -274,7 +273,7 @@ func (d *planner) referenced() map[string]bool {
 
 // liveObject is the live one of a route's objects that has the kind and name of want;
 // nil: there is none.
-func LiveObject(live *providers.Live, want client.Object) client.Object {
+func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
 		return nil
 	}
@@ -288,8 +287,8 @@ func LiveObject(live *providers.Live, want client.Object) client.Object {
 
 // surplus are the live objects of routes that go, and those that a route which stays
 // no longer consists of. What was made last goes first.
-func Surplus(f *Observed, out *Decision) []client.Object {
-	var gone []client.Object
+func Surplus(f *Observed, out *Decision) []resources.Object {
+	var gone []resources.Object
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
 			continue // It is restored.
@@ -302,7 +301,7 @@ func Surplus(f *Observed, out *Decision) []client.Object {
 			continue // It is new, or does not change.
 		}
 		for _, o := range live.Objects {
-			if !slices.ContainsFunc(route.Objects, func(want client.Object) bool { return LiveObject(live, want) == o }) {
+			if !slices.ContainsFunc(route.Objects, func(want resources.Object) bool { return LiveObject(live, want) == o }) {
 				gone = append(gone, o)
 			}
 		}

@@ -3,8 +3,6 @@ package traffic
 import (
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -247,7 +245,7 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 		return true
 	}
 	for _, route := range f.Live {
-		if late(route.Stamp()) || !route.User && slices.ContainsFunc(route.Objects, func(o client.Object) bool { return late(resources.StampOf(o)) }) {
+		if late(route.Stamp()) || !route.User && slices.ContainsFunc(route.Objects, func(o resources.Object) bool { return late(resources.StampOf(o)) }) {
 			return true
 		}
 	}

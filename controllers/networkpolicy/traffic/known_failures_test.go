@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -262,7 +261,7 @@ func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
 }
 
 func orderOfHeadersIsNoDifference(t *testing.T) {
-	build := func(matches []v1alpha1.CanaryMatch) client.Object {
+	build := func(matches []v1alpha1.CanaryMatch) resources.Object {
 		w := newWorld(t)
 		return gatewayapi.Provider{}.See(w.scene(w.policy)).Build(providers.Route{
 			Name: "r", Hostnames: []string{host}, Path: "/", Port: 80, Backends: []providers.Backend{{Service: "a", Weight: 100}},

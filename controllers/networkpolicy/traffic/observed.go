@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -33,7 +32,7 @@ type Observed struct {
 	views []providers.View
 	Scene providers.Scene
 	// rest are the policy's objects that carry no route, such as Certificates.
-	Rest []client.Object
+	Rest []resources.Object
 	// live routes by name: those of the provider, and those that another one left.
 	Live map[string]*providers.Live
 	// adopted is the Service of the user that the policy adopts; nil: none, or it is
@@ -251,7 +250,7 @@ func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 func (f *Observed) See(scene providers.Scene) {
 	f.Scene, f.Live, f.views, f.Rest = scene, map[string]*providers.Live{}, nil, nil
 	own := ProviderOf(f.Policy)
-	ofRoutes := map[client.Object]bool{}
+	ofRoutes := map[resources.Object]bool{}
 	for _, p := range Known {
 		view := p.See(scene)
 		f.views = append(f.views, view)
@@ -299,7 +298,7 @@ type Ownership struct {
 }
 
 // objectName is the kind and name of an object that was read or built.
-func ObjectName(o client.Object) string {
+func ObjectName(o resources.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
 }

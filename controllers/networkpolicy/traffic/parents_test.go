@@ -52,7 +52,7 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 		w.routes[name] = route
 	}
 	w.pass()
-	want(t, "parents", parentNames(w), "no one public")
+	want(t, "parents", parentNames(w), "nobody public")
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 

@@ -28,8 +28,6 @@ package traffic
 import (
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
@@ -65,6 +63,6 @@ func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
 	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })
 	out.Shared = slices.DeleteFunc(out.Shared, func(s providers.Shared) bool {
-		return !slices.ContainsFunc(d.Rest, func(o client.Object) bool { return SharedKey(o) == SharedKey(s) })
+		return !slices.ContainsFunc(d.Rest, func(o resources.Object) bool { return SharedKey(o) == SharedKey(s) })
 	})
 }

@@ -11,10 +11,10 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -325,7 +325,7 @@ func TestPreviousKindRemoved(t *testing.T) {
 	w := routedBy(t, byAPISIX)
 	w.goTo(&byGateway)
 	w.settle()
-	w.others, w.lacks = map[string]client.Object{}, map[string]bool{"ApisixRoute": true}
+	w.others, w.lacks = map[string]resources.Object{}, map[string]bool{"ApisixRoute": true}
 	w.settle()
 	want(t, "switching", w.switching(), "")
 	want(t, "Ready", w.condition("Ready"), "True Programmed")

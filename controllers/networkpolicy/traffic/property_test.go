@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -282,8 +281,8 @@ func (h history) listeners() []v1alpha1.Listener {
 }
 
 // routes of all kinds.
-func (h history) routes() map[string]client.Object {
-	out := map[string]client.Object{}
+func (h history) routes() map[string]resources.Object {
+	out := map[string]resources.Object{}
 	for name, o := range h.w.routes {
 		out[name] = o
 	}

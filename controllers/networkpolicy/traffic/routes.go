@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -219,7 +217,7 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 // decided one and the hosts that it takes away. They are written where the server refuses
 // what else the specification asks for: what is wrong with a filter must not keep traffic on a
 // release that has no pods, or that was aborted. None: there is nothing to change.
-func (f *Observed) WeightsAlone(route *RouteDecision) []client.Object {
+func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {
 		return nil

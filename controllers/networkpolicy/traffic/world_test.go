@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
@@ -28,6 +27,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/testdata/weighted"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -40,7 +40,7 @@ type world struct {
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
 	// others are the objects of other kinds than HTTPRoute that carry routes.
-	others map[string]client.Object
+	others map[string]resources.Object
 	// users are routes of another user, by name as in providers.UserRoute, and older the
 	// policies that name one of them.
 	users map[string]*unstructured.Unstructured
@@ -92,7 +92,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
 			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
 		},
-		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
+		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]resources.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
 		classes:  map[string]bool{"traefik": true, "nginx": true, "nginx-https": true}, uncertain: map[string]string{},
 		foreign: map[string]bool{}, lag: map[string]string{},
@@ -178,7 +178,7 @@ func (w *world) facts() *Observed {
 // scene is what the controller reads of the provider's objects.
 func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	s := providers.Scene{
-		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]client.Object{},
+		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
 		Probed: w.probed,
 	}
 	if !w.noAPI {
@@ -331,7 +331,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 // carryShared writes the objects on which routes rest.
 func (w *world) carryShared(out *Decision, done Applied) {
 	for _, s := range out.Shared {
-		next := s.Object.DeepCopyObject().(client.Object)
+		next := s.Object.DeepCopyObject().(resources.Object)
 		if w.foreign[next.GetName()] {
 			done.Refused[SharedKey(next)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("%s exists", SharedKey(next))}
 			continue
@@ -350,7 +350,7 @@ func (w *world) carryShared(out *Decision, done Applied) {
 }
 
 // content of an object that carries no route, without its status.
-func content(o client.Object) any {
+func content(o resources.Object) any {
 	switch o := o.(type) {
 	case *certmanager.Certificate:
 		return o.Spec
@@ -367,7 +367,7 @@ func content(o client.Object) any {
 // carryOther writes the objects of a route of another kind than HTTPRoute.
 func (w *world) carryOther(route *RouteDecision, done Applied) {
 	for _, built := range route.Objects {
-		next := built.DeepCopyObject().(client.Object)
+		next := built.DeepCopyObject().(resources.Object)
 		old, ok := w.others[next.GetName()]
 		if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && sameObject(old, next) {
 			continue
@@ -386,7 +386,7 @@ func (w *world) carryOther(route *RouteDecision, done Applied) {
 }
 
 // sameObject asks the provider that writes objects of its kind.
-func sameObject(old, want client.Object) bool {
+func sameObject(old, want resources.Object) bool {
 	switch want.(type) {
 	case *networkingv1.Ingress:
 		return ingress.Same(old, want)
@@ -434,9 +434,9 @@ func (w *world) accept() {
 		users[name].Object["status"] = map[string]any{"parents": parents}
 	}
 	w.users = users
-	others := map[string]client.Object{}
+	others := map[string]resources.Object{}
 	for name, o := range w.others {
-		o = o.DeepCopyObject().(client.Object)
+		o = o.DeepCopyObject().(resources.Object)
 		switch o := o.(type) {
 		case *apisix.ApisixRoute:
 			o.Status.Conditions = []metav1.Condition{taken(o)}
@@ -514,20 +514,20 @@ func taken(r *apisix.ApisixRoute) metav1.Condition {
 }
 
 // parentsOf a route of any kind.
-func parentsOf(o client.Object) []gatewayv1.ParentReference {
+func parentsOf(o resources.Object) []gatewayv1.ParentReference {
 	parents, _ := common(o)
 	return parents.ParentRefs
 }
 
-func answersOf(o client.Object) []gatewayv1.RouteParentStatus { _, s := common(o); return s.Parents }
+func answersOf(o resources.Object) []gatewayv1.RouteParentStatus { _, s := common(o); return s.Parents }
 
-func setAnswers(o client.Object, answers []gatewayv1.RouteParentStatus) {
+func setAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	_, s := common(o)
 	s.Parents = answers
 }
 
 // common are the parts that routes of all kinds have.
-func common(o client.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+func common(o resources.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
@@ -659,21 +659,21 @@ func (w *world) condition(kind string) string {
 }
 
 // readRoute is an object of a route as its provider reads it.
-func readRoute(route client.Object) *providers.Live {
+func readRoute(route resources.Object) *providers.Live {
 	for _, p := range Known {
-		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []client.Object{route}}).Live() {
+		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
 			return live
 		}
 	}
 	return nil
 }
 
-func hostsOf(route client.Object) []string { return readRoute(route).Hostnames }
+func hostsOf(route resources.Object) []string { return readRoute(route).Hostnames }
 
-func pinRoute(route client.Object) bool { return readRoute(route).Pinned() }
+func pinRoute(route resources.Object) bool { return readRoute(route).Pinned() }
 
 // servicesOf are the Services that a route names in any way.
-func servicesOf(route client.Object) map[string]bool {
+func servicesOf(route resources.Object) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range readRoute(route).Services {
 		out[s] = true

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -95,7 +94,7 @@ func (Provider) See(s providers.Scene) providers.View {
 // read a route of ours: its last rule is the one that splits.
 func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
-		Name: r.Name, Objects: []client.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
+		Name: r.Name, Objects: []resources.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
 	}
 	_, out.Taken = answer(r)
 	services := map[string]bool{}
@@ -229,14 +228,14 @@ func (v *view) Secret(host string) string {
 
 // Holds reports whether a live ApisixTls has to stay because live routes have hosts of it
 // that none of the decided routes has.
-func (v *view) Holds(o client.Object, decided []providers.Route) bool {
+func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 	t, ok := o.(*ApisixTls)
 	return ok && len(providers.Undecided(t.Spec.Hosts, decided, v.live)) > 0
 }
 
 // Build gives the ApisixRoute of a route: a rule for each match, then the one that splits
 // all requests by weight.
-func (v *view) Build(r providers.Route) []client.Object {
+func (v *view) Build(r providers.Route) []resources.Object {
 	r.RecordTTL = 0 // No one reads it: Unapplied shows.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
@@ -257,11 +256,11 @@ func (v *view) Build(r providers.Route) []client.Object {
 		all.Backends = append(all.Backends, Backend{ServiceName: b.Service, ServicePort: r.Port, Weight: b.Weight})
 	}
 	out.Spec.HTTP = append(out.Spec.HTTP, all)
-	return []client.Object{out}
+	return []resources.Object{out}
 }
 
 // Carry gives a live ApisixRoute with the Services of a decided route.
-func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
+func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {
 		return nil // Not as we write it: there is nothing to route.
@@ -283,7 +282,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 	if maps.Equal(old.Labels, next.Labels) && Same(old, next) {
 		return nil
 	}
-	return []client.Object{next}
+	return []resources.Object{next}
 }
 
 // chosen are the requests of a route that a match chooses. Its path takes the place of
@@ -353,7 +352,7 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 
 // Verdict reports how far a route is: live as decided, and taken over by a controller at
 // its present generation.
-func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	live := v.live[r.Name]
 	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("ApisixRoute %q is being written", r.Name)}
@@ -378,7 +377,7 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 }
 
 // Same reports whether a live ApisixRoute is what was decided.
-func Same(old, want client.Object) bool {
+func Same(old, want resources.Object) bool {
 	had, ok := old.(*ApisixRoute)
 	has, also := want.(*ApisixRoute)
 	if !ok || !also {

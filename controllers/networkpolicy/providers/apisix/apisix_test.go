@@ -38,7 +38,7 @@ func policy(class string) *v1alpha1.NetworkPolicy {
 	}
 }
 
-func see(p *v1alpha1.NetworkPolicy, objects ...client.Object) providers.View {
+func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
 	return Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"ApisixRoute": {Version: "v2"}}, Objects: objects})
 }
 

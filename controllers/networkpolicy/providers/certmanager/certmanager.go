@@ -18,7 +18,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -88,7 +87,7 @@ func Shared(s providers.Scene, routes []providers.Route, live map[string]*provid
 
 // Holds reports whether a live Certificate has to stay because live routes have hosts of it
 // that none of the decided routes has, or because it serves hosts until another one does.
-func Holds(o client.Object, decided []providers.Route, live map[string]*providers.Live) bool {
+func Holds(o resources.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
 	return ok && (len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0 || slices.ContainsFunc(decided, func(r providers.Route) bool {
 		return slices.ContainsFunc(r.Hostnames, func(host string) bool { return r.TLS[host].Until == c.Spec.SecretName })

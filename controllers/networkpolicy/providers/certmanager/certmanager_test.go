@@ -13,11 +13,12 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
 
-func scene(objects ...client.Object) providers.Scene {
+func scene(objects ...resources.Object) providers.Scene {
 	return providers.Scene{
 		Policy:       &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod"}},
 		Microservice: "shop", Objects: objects,
@@ -83,7 +84,7 @@ func TestUnready(t *testing.T) {
 		return c
 	}
 	for name, tc := range map[string]struct {
-		object client.Object
+		object resources.Object
 		want   string
 	}{
 		"ready":           {ready(metav1.ConditionTrue, 2, "b.example.com", "a.example.com"), ""},
@@ -150,7 +151,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	if err := env.Client.Status().Update(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
-	s.Objects = []client.Object{live}
+	s.Objects = []resources.Object{live}
 	if p := Unready(s, "a.example.com", providers.TLS{Secret: "shop-tls", Issuer: ca}); p == nil || !strings.Contains(p.Message, "DoesNotExist: issuing") {
 		t.Errorf("what the definition keeps of a condition: %+v", p)
 	}

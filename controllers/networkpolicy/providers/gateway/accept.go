@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -31,7 +30,7 @@ func (v *view) brokenListener(r providers.Route) *providers.Problem {
 }
 
 // Same reports whether a live route is what was decided.
-func Same(old, want client.Object) bool {
+func Same(old, want resources.Object) bool {
 	a, _ := resources.StampOf(old)
 	b, _ := resources.StampOf(want)
 	had, _ := partsOf(old)
@@ -43,7 +42,7 @@ func Same(old, want client.Object) bool {
 
 // answer is what a parent reports of a live route, as far as the Gateway itself bears it
 // out: a gateway's word on one of several parents may be that on another.
-func (v *view) answer(route client.Object, p attachment) providers.Verdict {
+func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	a, g := acceptance(route, p), v.gateway(p.ParentReference)
 	switch {
 	case !a.Accepted:
@@ -59,7 +58,7 @@ func (v *view) answer(route client.Object, p attachment) providers.Verdict {
 }
 
 // several reports whether a route has more than one parent.
-func several(route client.Object) bool {
+func several(route resources.Object) bool {
 	p, _ := partsOf(route)
 	return len(p.parents) > 1
 }
@@ -67,11 +66,11 @@ func several(route client.Object) bool {
 // Acceptance is what a live route's status reports of one parent. It is believed at the
 // route's present generation only, and a parent that reports nothing is pending. Of
 // several controllers that speak of a parent one is enough.
-func Acceptance(route client.Object, parent v1alpha1.ParentReference) providers.Verdict {
+func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
 }
 
-func acceptance(route client.Object, parent attachment) providers.Verdict {
+func acceptance(route resources.Object, parent attachment) providers.Verdict {
 	out := providers.Verdict{Pending: true}
 	parts, _ := partsOf(route)
 	for _, p := range parts.answers {

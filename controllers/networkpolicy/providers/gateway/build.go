@@ -4,11 +4,11 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // maxParents is how many parents a route may name.
@@ -16,7 +16,7 @@ const maxParents = 32
 
 // Build gives the one object of a route. Parents that serve it now, and are no longer
 // named, stay in it until those that are named have accepted it.
-func (v *view) Build(r providers.Route) []client.Object {
+func (v *view) Build(r providers.Route) []resources.Object {
 	common := gatewayv1.CommonRouteSpec{}
 	var kept []gatewayv1.ParentReference
 	if old := v.live[r.Name]; old != nil {
@@ -34,7 +34,7 @@ func (v *view) Build(r providers.Route) []client.Object {
 	}
 	kept = slices.DeleteFunc(kept, func(p gatewayv1.ParentReference) bool { return slices.ContainsFunc(common.ParentRefs, excludes(p)) })
 	common.ParentRefs = append(common.ParentRefs, kept[:min(len(kept), maxParents-len(common.ParentRefs))]...)
-	return []client.Object{v.build(r, common)}
+	return []resources.Object{v.build(r, common)}
 }
 
 // exclude reports whether the Gateway API takes only one of two parents: a Gateway, and a
@@ -45,7 +45,7 @@ func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
 }
 
 // build makes the route in the version that the API server serves.
-func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) client.Object {
+func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) resources.Object {
 	kind := kindOf(r.Protocol)
 	version := v.Served[kind.Kind].Version
 	about := metav1.TypeMeta{APIVersion: kind.Group + "/" + version, Kind: kind.Kind}
@@ -90,7 +90,7 @@ func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) client
 // parentsToKeep are Gateways, and listeners, that serve a route and are no longer named:
 // they go when all that are named have accepted it, so that a wrong name takes nothing
 // away.
-func (v *view) parentsToKeep(r providers.Route, old client.Object) []gatewayv1.ParentReference {
+func (v *view) parentsToKeep(r providers.Route, old resources.Object) []gatewayv1.ParentReference {
 	named := map[string]bool{}
 	accepted := true
 	for _, a := range v.attachments(r) {

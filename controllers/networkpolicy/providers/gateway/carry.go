@@ -4,16 +4,16 @@ import (
 	"maps"
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // Carry gives a live route with the Services of a decided one. Its parents, filters,
 // timeouts and affinity stay: they are those of the rule that splits.
-func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
+func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]
 	p, ok := partsOf(old)
 	if !ok {
@@ -37,11 +37,11 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 	if maps.Equal(old.GetLabels(), next.GetLabels()) && Same(old, next) {
 		return nil
 	}
-	return []client.Object{next}
+	return []resources.Object{next}
 }
 
 // protocolOf the ports behind a route of a kind.
-func protocolOf(route client.Object) v1alpha1.PortProtocol {
+func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 	for _, p := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS, v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
 		if kindOf(p).Kind == route.GetObjectKind().GroupVersionKind().Kind {
 			return p
@@ -52,7 +52,7 @@ func protocolOf(route client.Object) v1alpha1.PortProtocol {
 
 // keepRules gives the rules of a route all that those of the old one say next to matches
 // and backends. Mirrors come and go with steps.
-func keepRules(next, old client.Object) {
+func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:
 		was, ok := old.(*gatewayv1.HTTPRoute)

@@ -106,7 +106,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 			for _, protocol := range []v1alpha1.PortProtocol{"HTTP", "HTTPS", "GRPC", "TLS", "TCP", "UDP"} {
 				v := Provider{}.See(providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
 				want := v.Build(fullRoute(protocol))[0]
-				live := want.DeepCopyObject().(client.Object)
+				live := want.DeepCopyObject().(resources.Object)
 				await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
 					return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 				})
@@ -119,7 +119,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				// Its provider was left: what is so already is not written again, and weights
 				// are all that changes.
 				live.GetObjectKind().SetGroupVersionKind(want.GetObjectKind().GroupVersionKind()) // As it is read.
-				left := Provider{}.See(providers.Scene{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []client.Object{live}})
+				left := Provider{}.See(providers.Scene{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []resources.Object{live}})
 				r := fullRoute(protocol)
 				seen := left.Live()[r.Name]
 				if again := providers.Carry(left, seen, r); again != nil {
@@ -180,21 +180,21 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 	if len(want) != 1 {
 		t.Fatalf("%d ListenerSets are made", len(want))
 	}
-	live := want[0].Object.DeepCopyObject().(client.Object)
+	live := want[0].Object.DeepCopyObject().(resources.Object)
 	await.Nil(t, func(ctx context.Context) error {
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(specOf(t, want[0].Object), specOf(t, live)); diff != "" {
 		t.Errorf("the server keeps another ListenerSet: %s", diff)
 	}
-	scene.Objects = []client.Object{live}
+	scene.Objects = []resources.Object{live}
 	if _, problem := (Provider{}).See(scene).Serves(r, host); problem == nil || problem.Reason != providers.ReasonListenerNotReady {
 		t.Errorf("a listener of which nothing is reported: %+v", problem)
 	}
 }
 
 // specOf an object as JSON has it.
-func specOf(t *testing.T, o client.Object) any {
+func specOf(t *testing.T, o resources.Object) any {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -211,7 +211,7 @@ func leftPolicy(namespace string) *v1alpha1.NetworkPolicy {
 }
 
 // onto is an object as an update of a live one.
-func onto(live, next client.Object) client.Object {
+func onto(live, next resources.Object) resources.Object {
 	next.SetResourceVersion(live.GetResourceVersion())
 	next.SetUID(live.GetUID())
 	return next

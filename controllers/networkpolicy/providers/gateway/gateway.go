@@ -21,11 +21,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // Provider writes routes of the Gateway API.
@@ -99,7 +99,7 @@ func (Provider) See(s providers.Scene) providers.View {
 			continue
 		}
 		v.live[o.GetName()] = &providers.Live{
-			Name: o.GetName(), Objects: []client.Object{o}, Deleting: o.GetDeletionTimestamp() != nil,
+			Name: o.GetName(), Objects: []resources.Object{o}, Deleting: o.GetDeletionTimestamp() != nil,
 			Hostnames: p.hostnames(), Path: p.path, Weights: p.weights(), Services: providers.Sorted(p.services),
 			Taken: taken(o, p),
 		}
@@ -121,7 +121,7 @@ func (v *view) Referent() *providers.Problem {
 }
 
 // taken reports whether all parents that a route names have accepted it as it is.
-func taken(route client.Object, p parts) bool {
+func taken(route resources.Object, p parts) bool {
 	same := func(a, b gatewayv1.ParentReference) bool {
 		return keyOf(a, route.GetNamespace()) == keyOf(b, route.GetNamespace()) && ofSet(a) == ofSet(b) && deref(a.SectionName) == deref(b.SectionName)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
@@ -27,7 +26,7 @@ func policy() *v1alpha1.NetworkPolicy {
 }
 
 // see a policy whose API server has every kind in the preferred version.
-func see(p *v1alpha1.NetworkPolicy, objects ...client.Object) providers.View {
+func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
 	s := providers.Scene{Policy: p, Microservice: "shop", Served: map[string]providers.Served{}, Objects: objects}
 	for _, kind := range append(Provider{}.Writes(), gatewayKind) {
 		s.Served[kind.Kind] = providers.Served{Version: kind.Versions[0]}

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 var (
@@ -54,7 +54,7 @@ type parts struct {
 }
 
 // partsOf an object; ok is false where it is not a route.
-func partsOf(o client.Object) (p parts, ok bool) {
+func partsOf(o resources.Object) (p parts, ok bool) {
 	p.services = map[string]bool{}
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -177,7 +177,7 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 // sameRules reports whether two routes route the same requests to the same places. Only
 // what we write is compared: what a server adds again after each write, such as a
 // default for timeouts, must not keep a route from ever being confirmed.
-func sameRules(old, want client.Object) bool {
+func sameRules(old, want resources.Object) bool {
 	switch want := want.(type) {
 	case *gatewayv1.HTTPRoute:
 		old, ok := old.(*gatewayv1.HTTPRoute)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -55,7 +54,7 @@ func (l *XListenerSetList) DeepCopyObject() runtime.Object {
 }
 
 // listenerSet is an object as a ListenerSet, whatever its name; nil: it is none.
-func listenerSet(o client.Object) *gatewayv1.ListenerSet {
+func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 	switch s := o.(type) {
 	case *gatewayv1.ListenerSet:
 		return s
@@ -131,7 +130,7 @@ func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	return out
 }
 
-func (v *view) buildSet(name string, p providers.Parent, host string, t providers.TLS) client.Object {
+func (v *view) buildSet(name string, p providers.Parent, host string, t providers.TLS) resources.Object {
 	group, version, kind := v.setType()
 	set := &gatewayv1.ListenerSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: group + "/" + version, Kind: kind},
@@ -158,7 +157,7 @@ func (v *view) buildSet(name string, p providers.Parent, host string, t provider
 
 // Holds reports whether a live route names a ListenerSet, whatever is decided: it goes after
 // its routes.
-func (v *view) Holds(o client.Object, _ []providers.Route) bool {
+func (v *view) Holds(o resources.Object, _ []providers.Route) bool {
 	if listenerSet(o) == nil {
 		return false
 	}

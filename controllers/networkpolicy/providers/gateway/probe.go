@@ -13,11 +13,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 var _ providers.Prober = (*view)(nil)
@@ -88,7 +88,7 @@ func parseAnswer(host string) (content string, changes int, ok bool) {
 }
 
 // answerIn is the answer to the probes of a live route; "": it has none.
-func answerIn(o client.Object) string {
+func answerIn(o resources.Object) string {
 	route, ok := o.(*gatewayv1.HTTPRoute)
 	if !ok {
 		return ""
@@ -114,7 +114,7 @@ func digest(values ...any) string {
 }
 
 // Probes of a route that is live as decided, and accepted by all its parents.
-func (v *view) Probes(r providers.Route, built []client.Object) []providers.Probe {
+func (v *view) Probes(r providers.Route, built []resources.Object) []providers.Probe {
 	live := v.live[r.Name]
 	if !v.probes(r.Protocol) || live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
 		return nil
@@ -134,7 +134,7 @@ func (v *view) Probes(r providers.Route, built []client.Object) []providers.Prob
 }
 
 // proven shows whether all addresses serve a route that its parents accepted.
-func (v *view) proven(r providers.Route, live client.Object) providers.Verdict {
+func (v *view) proven(r providers.Route, live resources.Object) providers.Verdict {
 	if !v.probes(r.Protocol) {
 		return providers.Verdict{Accepted: true}
 	}
@@ -172,7 +172,7 @@ func (q question) at() string {
 // questions about a route: one for each address of each listener that serves it. All
 // hosts of a route have the same rules, so that one of them speaks for all. Where no
 // listener has a host of the route there is nothing to prove, and Serves reports it.
-func (v *view) questions(r providers.Route, live client.Object) []question {
+func (v *view) questions(r providers.Route, live resources.Object) []question {
 	var out []question
 	for _, p := range v.attachments(r) {
 		g := v.gateway(p.ParentReference)

@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // probed is a policy whose routes are probed, on all listeners of its Gateway.
@@ -78,7 +78,7 @@ func TestProbeRuleHasRoom(t *testing.T) {
 // TestAnswer: the same input gives the same answer, each change another one, and what
 // stands in for an answer counts for nothing.
 func TestAnswer(t *testing.T) {
-	build := func(r providers.Route, live ...client.Object) *gatewayv1.HTTPRoute {
+	build := func(r providers.Route, live ...resources.Object) *gatewayv1.HTTPRoute {
 		return see(probed("1"), live...).Build(r)[0].(*gatewayv1.HTTPRoute)
 	}
 	a, b := probedRoute("/", "a.example.com"), probedRoute("/", "b.example.com")
@@ -208,7 +208,7 @@ func TestQuestions(t *testing.T) {
 			}
 			v := see(p).(*view)
 			v.Namespace = map[string]string{"team": "a"}
-			v.Referents = map[providers.Reference]client.Object{{Kind: "Gateway", Namespace: "infra", Name: "public"}: g}
+			v.Referents = map[providers.Reference]resources.Object{{Kind: "Gateway", Namespace: "infra", Name: "public"}: g}
 			r := probedRoute("/", test.hosts...)
 			var got []string
 			for _, q := range v.questions(r, v.Build(r)[0]) {

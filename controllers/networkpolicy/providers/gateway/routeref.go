@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -68,7 +67,7 @@ func (RouteRef) See(s providers.Scene) providers.View {
 			continue
 		}
 		v.live[name] = &providers.Live{
-			Name: name, Objects: []client.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Taken: Settled(u),
+			Name: name, Objects: []resources.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Taken: Settled(u),
 			Hostnames: p.hostnames(), Weights: weightsOf(u, t, s.Releases), Services: providers.Sorted(p.services),
 		}
 	}
@@ -270,12 +269,12 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 }
 
 // Build gives the route of the user with the rules that the policy routes.
-func (v *userView) Build(r providers.Route) []client.Object {
+func (v *userView) Build(r providers.Route) []resources.Object {
 	u := v.users[r.Name].object
 	if u == nil {
 		return nil
 	}
-	return []client.Object{v.to(u, r, v.led, ruleNames(UserRef(v.Policy)))}
+	return []resources.Object{v.to(u, r, v.led, ruleNames(UserRef(v.Policy)))}
 }
 
 // to routes rules of a route to what is decided.
@@ -290,7 +289,7 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[i
 }
 
 // Carry gives the route with the rules that the policy has in it.
-func (v *userView) Carry(live *providers.Live, r providers.Route) []client.Object {
+func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	u := v.users[live.Name].object
 	if u == nil || live.Managed == nil || len(r.Backends) == 0 {
 		return nil
@@ -308,12 +307,12 @@ func (v *userView) Carry(live *providers.Live, r providers.Route) []client.Objec
 	if len(led) == 0 || Patch(u, next) == nil {
 		return nil
 	}
-	return []client.Object{next}
+	return []resources.Object{next}
 }
 
 // Verdict reports how far the route is: as decided, and accepted by every parent that its
 // author gave it.
-func (v *userView) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+func (v *userView) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	u := v.users[r.Name]
 	if u.object == nil || Patch(u.object, built[0].(*unstructured.Unstructured)) != nil {
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("%s is being written", routeText(r.Name))}
@@ -458,10 +457,10 @@ func (v *userView) Referent() *providers.Problem {
 func (v *userView) Shared([]providers.Route) []providers.Shared { return nil }
 
 // Holds is false.
-func (v *userView) Holds(client.Object, []providers.Route) bool { return false }
+func (v *userView) Holds(resources.Object, []providers.Route) bool { return false }
 
 // Probes are none: they would need rules in the route.
-func (v *userView) Probes(providers.Route, []client.Object) []providers.Probe { return nil }
+func (v *userView) Probes(providers.Route, []resources.Object) []providers.Probe { return nil }
 
 // Health of Gateways is for the route's author.
 func (v *userView) Health() *providers.Problem { return nil }

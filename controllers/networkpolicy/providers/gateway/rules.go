@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, about metav1.TypeMeta) client.Object {
+func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, about metav1.TypeMeta) resources.Object {
 	route := &gatewayv1.HTTPRoute{
 		TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: common, Hostnames: hostnames(r)},
 	}
@@ -88,7 +88,7 @@ func httpMatch(r providers.Route, m v1alpha1.CanaryMatch) gatewayv1.HTTPRouteMat
 	return match
 }
 
-func (v *view) grpcRoute(r providers.Route, common gatewayv1.CommonRouteSpec, about metav1.TypeMeta) client.Object {
+func (v *view) grpcRoute(r providers.Route, common gatewayv1.CommonRouteSpec, about metav1.TypeMeta) resources.Object {
 	route := &gatewayv1.GRPCRoute{
 		TypeMeta: about, ObjectMeta: v.meta(r), Spec: gatewayv1.GRPCRouteSpec{CommonRouteSpec: common, Hostnames: hostnames(r)},
 	}

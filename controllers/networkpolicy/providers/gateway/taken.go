@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -338,8 +337,8 @@ func change(path string, old, now any) []operation {
 
 // typed is a route in the project's types, which are the same in all versions of a
 // kind; nil: the kind is unknown, or its content no route.
-func typed(u *unstructured.Unstructured) client.Object {
-	var o client.Object
+func typed(u *unstructured.Unstructured) resources.Object {
+	var o resources.Object
 	switch u.GetKind() {
 	case httpKind.Kind:
 		o = &gatewayv1.HTTPRoute{}

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
 // fixes of the reasons for which parents turn routes down.
@@ -19,7 +19,7 @@ var fixes = map[string]string{
 
 // Verdict reports how far a decided route is: live as decided, accepted by every
 // parent, and, where that is asked for, served at all addresses.
-func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	kind := kindOf(r.Protocol).Kind
 	live := v.live[r.Name]
 	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {

@@ -16,7 +16,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -333,9 +332,9 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 // Build gives the Ingress of a route, and that of its canary where there is one. Of more
 // than two shares, for which Ingresses have no words, the smaller ones go to the first:
 // Verdict shows.
-func (v *view) Build(r providers.Route) []client.Object {
+func (v *view) Build(r providers.Route) []resources.Object {
 	main, second, weight, _ := shares(r)
-	out := []client.Object{v.build(r, r.Name, main, nil)}
+	out := []resources.Object{v.build(r, r.Name, main, nil)}
 	if second == "" || v.prefix == "" {
 		return out
 	}
@@ -407,7 +406,7 @@ func (v *view) Secret(host string) string {
 
 // Verdict reports how far a route is: accepted when the API server has its Ingresses as
 // they were decided, and no other. That is all that an Ingress shows.
-func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
 			"Ingress %q cannot split as asked: with spec.provider.ingress.annotationPrefix it has two releases at most, without one: use spec.provider.gateway", r.Name)}
@@ -416,7 +415,7 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 		return providers.Verdict{Reason: p.Reason, Message: p.Message}
 	}
 	live := v.live[r.Name]
-	same := live != nil && slices.EqualFunc(live.Objects, built, func(old, want client.Object) bool {
+	same := live != nil && slices.EqualFunc(live.Objects, built, func(old, want resources.Object) bool {
 		return old.GetDeletionTimestamp() == nil && Same(old, want)
 	})
 	if !same {
@@ -427,7 +426,7 @@ func (v *view) Verdict(r providers.Route, built []client.Object) providers.Verdi
 
 // Carry gives the live Ingresses of a route with the Services of a decided one: class,
 // TLS and the annotations of others stay.
-func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
+func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)
 	if !ok || main.Name != live.Name {
 		return nil // A canary without its route serves nothing.
@@ -459,7 +458,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []client.Object {
 		next.Labels, next.Annotations = kept.Labels, kept.Annotations
 		next.Spec.TLS, next.Spec.DefaultBackend = old.Spec.TLS, old.Spec.DefaultBackend
 	}
-	same := slices.EqualFunc(live.Objects, built, func(old, want client.Object) bool {
+	same := slices.EqualFunc(live.Objects, built, func(old, want resources.Object) bool {
 		return maps.Equal(old.GetLabels(), want.GetLabels()) && Same(old, want)
 	})
 	if same {
@@ -491,7 +490,7 @@ func deref(text *string) string {
 
 // Same reports whether a live Ingress is what was decided. What others have added, such as
 // their own annotations, does not count.
-func Same(old, want client.Object) bool {
+func Same(old, want resources.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)
 	has, also := want.(*networkingv1.Ingress)
 	if !ok || !also || had.Name != has.Name {

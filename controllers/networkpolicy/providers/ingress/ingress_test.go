@@ -38,7 +38,7 @@ func policy(prefix string) *v1alpha1.NetworkPolicy {
 	}
 }
 
-func see(p *v1alpha1.NetworkPolicy, objects ...client.Object) providers.View {
+func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
 	return Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"Ingress": {Version: "v1"}}, Objects: objects})
 }
 
@@ -350,7 +350,7 @@ func TestMissingClass(t *testing.T) {
 	p := policy(nginx)
 	served := map[string]providers.Served{"Ingress": {Version: "v1"}, "IngressClass": {Version: "v1"}}
 	seeing := func(referents ...providers.Reference) providers.View {
-		s := providers.Scene{Policy: p, Served: served, Referents: map[providers.Reference]client.Object{}}
+		s := providers.Scene{Policy: p, Served: served, Referents: map[providers.Reference]resources.Object{}}
 		for _, r := range referents {
 			s.Referents[r] = &networkingv1.IngressClass{}
 		}
@@ -400,9 +400,9 @@ func TestServerTakesTheIngresses(t *testing.T) {
 	r.Matches = []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "s.*", Type: v1alpha1.MatchRegularExpression}}}}
 	r.RecordTTL, r.TLS = 300, map[string]providers.TLS{r.Hostnames[0]: {Secret: "b"}, r.Hostnames[1]: {Secret: "a"}}
 	want := see(p).Build(r)
-	var live []client.Object
+	var live []resources.Object
 	for _, o := range want {
-		o := o.DeepCopyObject().(client.Object)
+		o := o.DeepCopyObject().(resources.Object)
 		await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, o, client.FieldValidation("Strict")) })
 		live = append(live, o)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -57,7 +56,7 @@ func (v view) Unsupported(r providers.Route) *providers.Problem {
 }
 
 // Build gives the WeightedRoute of a route.
-func (v view) Build(r providers.Route) []client.Object {
+func (v view) Build(r providers.Route) []resources.Object {
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &WeightedRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: kind.Kind},
@@ -67,7 +66,7 @@ func (v view) Build(r providers.Route) []client.Object {
 	for _, b := range r.Backends {
 		out.Spec.Backends = append(out.Spec.Backends, Backend{Service: b.Service, Port: r.Port, Weight: b.Weight})
 	}
-	return []client.Object{out}
+	return []resources.Object{out}
 }
 
 // Live are the routes that the policy has.
@@ -79,7 +78,7 @@ func (v view) Live() map[string]*providers.Live {
 			continue
 		}
 		live := &providers.Live{
-			Name: r.Name, Objects: []client.Object{r}, Hostnames: r.Spec.Hosts, Path: r.Spec.Path, Weights: map[string]int{},
+			Name: r.Name, Objects: []resources.Object{r}, Hostnames: r.Spec.Hosts, Path: r.Spec.Path, Weights: map[string]int{},
 			Deleting: r.DeletionTimestamp != nil, Taken: r.Status.ObservedGeneration == r.Generation,
 		}
 		for _, b := range r.Spec.Backends {
@@ -93,7 +92,7 @@ func (v view) Live() map[string]*providers.Live {
 }
 
 // Verdict reports how far a route is.
-func (v view) Verdict(r providers.Route, built []client.Object) providers.Verdict {
+func (v view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	for _, o := range v.Objects {
 		live, ok := o.(*WeightedRoute)
 		if !ok || live.Name != r.Name || live.DeletionTimestamp != nil || live.Status.ObservedGeneration != live.Generation || !Same(live, built[0]) {
@@ -108,7 +107,7 @@ func (v view) Verdict(r providers.Route, built []client.Object) providers.Verdic
 }
 
 // Same reports whether a live WeightedRoute is as decided.
-func Same(live, decided client.Object) bool {
+func Same(live, decided resources.Object) bool {
 	has, _ := resources.StampOf(live)
 	wants, _ := resources.StampOf(decided)
 	return has == wants && equality.Semantic.DeepEqual(live.(*WeightedRoute).Spec, decided.(*WeightedRoute).Spec)
