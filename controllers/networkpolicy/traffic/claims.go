@@ -87,7 +87,7 @@ func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	return (a == nil || !d.ready(a.VersionedMicroservice)) && d.hostGroup(r.host, r.path) == r.group.Slug
 }
 
-// claimsOf are the claims of policies whose routes could meet the policy's: the hosts that
+// ClaimsOf are the claims of policies whose routes could meet the policy's: the hosts that
 // are served for older ones, or are about to be, and those that are served for younger ones
 // as their specification names them. One that is being deleted holds its hosts until it is
 // gone, and its routes with it.

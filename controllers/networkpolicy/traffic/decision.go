@@ -22,13 +22,13 @@ const (
 
 // adoption is what becomes of the Service that the policy adopts.
 type adoption struct {
-	// mark is the Service to be marked; nil: it is, or cannot be.
+	// Mark is the Service to be marked; nil: it is, or cannot be.
 	Mark *corev1.Service
-	// reason and message why it does not route to the active release yet.
+	// Reason and message why it does not route to the active release yet.
 	Reason, message string
 }
 
-// restsOnFailed is why a route cannot be written as decided: a Service that it names, or
+// RestsOnFailed is why a route cannot be written as decided: a Service that it names, or
 // another object on which it rests, failed to be written in a way that may pass; nil: it
 // can. missing reports that a Service is not there at all, so that nothing may name it.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
@@ -46,24 +46,24 @@ func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied)
 	return cause, missing
 }
 
-// missingKind reports whether a reason is that the API server lacks a kind.
+// MissingKind reports whether a reason is that the API server lacks a kind.
 func MissingKind(reason string) bool {
 	return reason == ReasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
 }
 
-// decision is what a reconcile is to write, and what it reports of groups and domains. It
+// Decision is what a reconcile is to write, and what it reports of groups and domains. It
 // follows from facts alone.
 type Decision struct {
-	// services in the order of writing: those of releases first.
+	// Services in the order of writing: those of releases first.
 	Services []resources.Service
-	// routes in the order of writing: those that gain hosts before those that lose
+	// Routes in the order of writing: those that gain hosts before those that lose
 	// some.
 	Routes []*RouteDecision
-	// shared are the objects on which routes rest, such as Certificates, in the order of
+	// Shared are the objects on which routes rest, such as Certificates, in the order of
 	// writing, and deleteShared those that go.
 	Shared       []providers.Shared
 	DeleteShared []resources.Object
-	// previous are the routes of providers that the policy has left: they route to the same
+	// Previous are the routes of providers that the policy has left: they route to the same
 	// as those above, until these have replaced them for the drain delay. Their objects are
 	// those that change. Routes that stay until others have taken their place are here too.
 	Previous []*RouteDecision
@@ -71,7 +71,7 @@ type Decision struct {
 	// what keeps it from that.
 	replaced bool
 	waits    string
-	// deleteRoutes and deleteServices by name: live routes, and Services, which are
+	// DeleteRoutes and deleteServices by name: live routes, and Services, which are
 	// deleted last.
 	DeleteRoutes   []string
 	DeleteServices []string
@@ -80,21 +80,21 @@ type Decision struct {
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
-	// adoption is nil where the policy adopts no Service.
+	// Adoption is nil where the policy adopts no Service.
 	Adoption *adoption
 	// moves are the splits between a group and the newer one to which domains are on
 	// their way, by both.
 	moves map[move]*groupDecision
 }
 
-// routeDecision is one route.
+// RouteDecision is one route.
 type RouteDecision struct {
 	providers.Route
 	// slug of the group whose releases are behind.
 	slug string
 	// answers reports that it carries what the rollout state asks for.
 	answers bool
-	// objects as they are applied, in the order of writing.
+	// Objects as they are applied, in the order of writing.
 	Objects []resources.Object
 	rows    []*Row
 }
@@ -180,12 +180,12 @@ func preview(r *Row) bool { return r.group != nil && r.group.Level == v1alpha1.L
 // protocols have none.
 func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
-// writes is what became of the objects of a decision.
+// Applied is what became of the objects of a decision.
 type Applied struct {
-	// changed names the objects that this reconcile wrote: what is known of them is of
+	// Changed names the objects that this reconcile wrote: what is known of them is of
 	// the time before.
 	Changed map[string]bool
-	// refused names the objects that could not be written, with the cause: a name
+	// Refused names the objects that could not be written, with the cause: a name
 	// that another user has, or a value that the server does not take.
 	Refused map[string]*status.Error
 }
@@ -210,7 +210,7 @@ func (r *RouteDecision) services() []string {
 	return out
 }
 
-// row is one rendered host, or one listener, and what it routes to.
+// Row is one rendered host, or one listener, and what it routes to.
 type Row struct {
 	// entry is the index in spec.domains or spec.listeners, and field names it.
 	entry int
@@ -294,7 +294,7 @@ func (r *Row) fail(reason, message string) {
 // move of domains from one group to another, by slug.
 type move struct{ from, to string }
 
-// sharedKey names an object that carries no route, in a reconcile.
+// SharedKey names an object that carries no route, in a reconcile.
 func SharedKey(o resources.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + "/" + o.GetName()
 }

@@ -271,7 +271,7 @@ func (d *planner) referenced() map[string]bool {
 	return out
 }
 
-// liveObject is the live one of a route's objects that has the kind and name of want;
+// LiveObject is the live one of a route's objects that has the kind and name of want;
 // nil: there is none.
 func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
@@ -285,7 +285,7 @@ func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	return nil
 }
 
-// surplus are the live objects of routes that go, and those that a route which stays
+// Surplus are the live objects of routes that go, and those that a route which stays
 // no longer consists of. What was made last goes first.
 func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object

@@ -223,7 +223,7 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return out
 }
 
-// behind reports whether a live object was written from a later state of the rollout state.
+// Behind reports whether a live object was written from a later state of the rollout state.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {

@@ -20,7 +20,7 @@ var (
 	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
 )
 
-// hosts are all that routes of the policy may have, and its listeners in the same form: what
+// Hosts are all that routes of the policy may have, and its listeners in the same form: what
 // its entries render to, whatever group they are for, and what live routes have. A decision
 // asks for no other.
 func Hosts(f *Observed) []string {

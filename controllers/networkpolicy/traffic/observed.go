@@ -19,46 +19,46 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// facts is all that a decision rests on, as read in one reconcile.
+// Observed is all that a decision rests on, as read in one reconcile.
 type Observed struct {
 	Policy *v1alpha1.NetworkPolicy
-	// microservice that the policy routes to; nil where there is none.
+	// Microservice that the policy routes to; nil where there is none.
 	Microservice *v1alpha1.Microservice
-	// services that the policy owns, by name; those that are being deleted included.
+	// Services that the policy owns, by name; those that are being deleted included.
 	Services map[string]*corev1.Service
-	// view of the provider that the policy chose.
+	// View of the provider that the policy chose.
 	View providers.View
 	// views of all providers, that one included, and the scene that they were made from.
 	views []providers.View
 	Scene providers.Scene
-	// rest are the policy's objects that carry no route, such as Certificates.
+	// Rest are the policy's objects that carry no route, such as Certificates.
 	Rest []resources.Object
-	// live routes by name: those of the provider, and those that another one left.
+	// Live routes by name: those of the provider, and those that another one left.
 	Live map[string]*providers.Live
-	// adopted is the Service of the user that the policy adopts; nil: none, or it is
+	// Adopted is the Service of the user that the policy adopts; nil: none, or it is
 	// not there.
 	Adopted *corev1.Service
-	// older are the policies that name the same route of another user, and are older.
+	// Older are the policies that name the same route of another user, and are older.
 	Older []*v1alpha1.NetworkPolicy
-	// written is when routes were written last, by name, where that is known.
+	// Written is when routes were written last, by name, where that is known.
 	Written map[string]time.Time
-	// probed is what is known of the probes of routes.
+	// Probed is what is known of the probes of routes.
 	Probed map[providers.Probe]providers.Probed
-	// endpoints by name of the policy's Services.
+	// Endpoints by name of the policy's Services.
 	Endpoints map[string]Endpoints
-	// claims of other policies that this one's routes could meet.
+	// Claims of other policies that this one's routes could meet.
 	Claims []Claim
-	// owned is what the list of domains gives to the namespace; nil: there is no list.
+	// Owned is what the list of domains gives to the namespace; nil: there is no list.
 	Owned *Ownership
 	Now   time.Time
 }
 
-// endpoints of one Service, by identity.
+// Endpoints of one Service, by identity.
 type Endpoints struct {
 	All, Ready []string
 }
 
-// claim is a host and path that another policy holds.
+// Claim is a host and path that another policy holds.
 type Claim struct {
 	host, path, policy string
 	// literal: an entry of that policy names the host, and no group has a say in it.
@@ -67,7 +67,7 @@ type Claim struct {
 	younger bool
 }
 
-// microserviceName is the name that the policy refers to.
+// MicroserviceName is the name that the policy refers to.
 func MicroserviceName(p *v1alpha1.NetworkPolicy) string {
 	if p.Spec.MicroserviceRef != nil {
 		return p.Spec.MicroserviceRef.Name
@@ -78,10 +78,10 @@ func MicroserviceName(p *v1alpha1.NetworkPolicy) string {
 // gatewayProvider routes by the Gateway API.
 var gatewayProvider providers.Provider = gatewayapi.Provider{}
 
-// known are the providers. The last one is that of policies which name none.
+// Known are the providers. The last one is that of policies which name none.
 var Known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, gatewayapi.RouteRef{}, providers.Services{}}
 
-// provider that a policy chose.
+// ProviderOf that a policy chose.
 func ProviderOf(p *v1alpha1.NetworkPolicy) providers.Provider {
 	for _, candidate := range Known {
 		if candidate.Chosen(p) {
@@ -114,7 +114,7 @@ func (f *Observed) service(name string) *corev1.Service {
 	return f.Services[name]
 }
 
-// selected is the release that a live Service of the policy selects.
+// Selected is the release that a live Service of the policy selects.
 func (f *Observed) Selected(service string) string {
 	s := f.service(service)
 	if s == nil || s.DeletionTimestamp != nil {
@@ -123,7 +123,7 @@ func (f *Observed) Selected(service string) string {
 	return s.Spec.Selector[v1alpha1.LabelRelease]
 }
 
-// ofRelease reports whether a Service of the policy belongs to one release.
+// OfRelease reports whether a Service of the policy belongs to one release.
 func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
@@ -137,7 +137,7 @@ func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	return f.Policy.Status.Groups[i]
 }
 
-// adoptedName is the Service that a policy adopts; "" where it adopts none.
+// AdoptedName is the Service that a policy adopts; "" where it adopts none.
 func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 	if p.Spec.AdoptFrom == nil {
 		return ""
@@ -176,12 +176,12 @@ func (d *Observed) hasPreviousRoutes(slug string) bool {
 	return slices.ContainsFunc(d.previousRoutes(), func(name string) bool { return d.Live[name].Group() == slug })
 }
 
-// listenerHost is a listener in the form of a host, which no host has.
+// ListenerHost is a listener in the form of a host, which no host has.
 func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
 }
 
-// allKinds are those of all providers, and Certificates.
+// AllKinds are those of all providers, and Certificates.
 func AllKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
@@ -190,7 +190,7 @@ func AllKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// writtenKinds are those of which objects are written, Services apart.
+// WrittenKinds are those of which objects are written, Services apart.
 func WrittenKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
@@ -199,7 +199,7 @@ func WrittenKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// written reports whether objects of a kind are written.
+// Written reports whether objects of a kind are written.
 func Written(kind string) bool {
 	return slices.ContainsFunc(WrittenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
 }
@@ -209,13 +209,13 @@ func writesKind(p providers.Provider, kind string) bool {
 	return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
 }
 
-// ofAnother reports whether a kind is one that other providers than the policy's write.
+// OfAnother reports whether a kind is one that other providers than the policy's write.
 func OfAnother(policy *v1alpha1.NetworkPolicy, kind string) bool {
 	own := ProviderOf(policy)
 	return !writesKind(own, kind) && slices.ContainsFunc(Known, func(p providers.Provider) bool { return writesKind(p, kind) })
 }
 
-// needs are the kinds without which a policy cannot have what it asks for.
+// NeededKinds are the kinds without which a policy cannot have what it asks for.
 func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := providers.Needs(ProviderOf(p), p)
 	if certmanager.Needed(p) {
@@ -224,7 +224,7 @@ func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// rests are the kinds of the objects that a policy has or needs: without a look at them
+// ReadKinds are the kinds of the objects that a policy has or needs: without a look at them
 // no one knows what routes to its releases.
 func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := NeededKinds(p)
@@ -245,7 +245,7 @@ func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// see gives the facts the views of a scene: that of the policy's own provider, and the
+// See gives the facts the views of a scene: that of the policy's own provider, and the
 // routes that others have left.
 func (f *Observed) See(scene providers.Scene) {
 	f.Scene, f.Live, f.views, f.Rest = scene, map[string]*providers.Live{}, nil, nil
@@ -272,12 +272,12 @@ func (f *Observed) See(scene providers.Scene) {
 	}
 }
 
-// orphans reports that a policy is being deleted, and that what it has is to stay.
+// Orphans reports that a policy is being deleted, and that what it has is to stay.
 func Orphans(p *v1alpha1.NetworkPolicy) bool {
 	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
 }
 
-// older orders policies by age, then by name, as routes are.
+// Older orders policies by age, then by name, as routes are.
 func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -285,19 +285,19 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// ownership is what the list of domains reports of a policy's namespace. Nil: there is
+// Ownership is what the list of domains reports of a policy's namespace. Nil: there is
 // no list, and every host is allowed.
 type Ownership struct {
-	// hosts that the list gives to the namespace.
+	// Hosts that the list gives to the namespace.
 	Hosts domains.Hosts
-	// unread is why no one can judge by the list; nil: all is well.
+	// Unread is why no one can judge by the list; nil: all is well.
 	Unread error
-	// until is how long the labels count by which hosts were given; zero: the list
+	// Until is how long the labels count by which hosts were given; zero: the list
 	// names no labels.
 	Until time.Time
 }
 
-// objectName is the kind and name of an object that was read or built.
+// ObjectName is the kind and name of an object that was read or built.
 func ObjectName(o resources.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
@@ -323,7 +323,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// userNames are the routes of others that a policy names, or may have rules in.
+// UserNames are the routes of others that a policy names, or may have rules in.
 func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	if ref := gatewayapi.UserRef(p); ref != nil {
@@ -335,7 +335,7 @@ func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	return Union(out, nil)
 }
 
-// routeHost is the route that a policy names in the form of a host, which no host has.
+// RouteHost is the route that a policy names in the form of a host, which no host has.
 func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	ref := gatewayapi.UserRef(p)
 	if ref == nil {

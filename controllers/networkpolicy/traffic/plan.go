@@ -32,7 +32,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// decide is pure, and the same for any order in which objects were listed.
+// Plan is pure, and the same for any order in which objects were listed.
 func Plan(f *Observed) *Decision {
 	d := newPlanner(f)
 	if f.Microservice == nil {

@@ -43,7 +43,7 @@ func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	return d.hostGroup(host, path)
 }
 
-// routeKey shows which rows share routes.
+// RouteKey shows which rows share routes.
 type RouteKey struct {
 	Target, Path, Port string
 	// protocol, so that routes of two kinds never meet in a name; "": HTTP and HTTPS.
@@ -94,7 +94,7 @@ func (k RouteKey) plain() RouteKey {
 	return k
 }
 
-// name of the index-th route of the key.
+// Name of the index-th route of the key.
 func (k RouteKey) Name(policy string, index int) string {
 	if k.user != "" {
 		return k.user

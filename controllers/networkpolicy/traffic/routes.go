@@ -213,7 +213,7 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 	return stamp
 }
 
-// weightsAlone are the objects of a live route as they are, but for the weights of the
+// WeightsAlone are the objects of a live route as they are, but for the weights of the
 // decided one and the hosts that it takes away. They are written where the server refuses
 // what else the specification asks for: what is wrong with a filter must not keep traffic on a
 // release that has no pods, or that was aborted. None: there is nothing to change.

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// report gives the policy's new status, and the time after which to polls again.
+// Status gives the policy's new status, and the time after which to polls again.
 func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus, time.Duration) {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	now := *f.Policy.Status.DeepCopy()
@@ -38,7 +38,7 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 	return now, r.wake
 }
 
-// foretell gives the status that names what a reconcile is to write for groups of which no
+// Reserve gives the status that names what a reconcile is to write for groups of which no
 // revision is confirmed yet, and reports whether that is more than the status names. It goes
 // first: who ends between the two must not leave an object that no one knows to name a
 // release.
@@ -101,7 +101,7 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 	return &now
 }
 
-// unsettled reports what of a decision routes to more than active releases, or is not
+// Unsettled reports what of a decision routes to more than active releases, or is not
 // confirmed; "": nothing.
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}

@@ -93,7 +93,7 @@ func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// probes of all routes that this reconcile left as they were read: what it wrote is probed
+// Probes of all routes that this reconcile left as they were read: what it wrote is probed
 // once it has been read.
 func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	var all []providers.Probe

@@ -330,7 +330,7 @@ func prefix(path string) []string {
 	return []string{path, short, short + "/*"}
 }
 
-// Conditions by which a controller answers: Accepted since its version 2, and
+// conditions by which a controller answers: Accepted since its version 2, and
 // ResourcesAvailable before.
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
