@@ -92,6 +92,13 @@ lint: ## Check formatting and run go vet
 verify: lint generate ## Fail when generated files or formatting are not up to date
 	@git diff --exit-code -- apis config || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
+.PHONY: words words-update
+words: ## List words that this tree no longer uses, with file and line; IN=regexp for some files or phrases
+	@go test ./test/words -count=1 -run 'TestWords$$' -words.show '$(or $(IN),.)'
+
+words-update: ## Lower the bounds on such words in test/words/counts.txt to what is there now
+	@go test ./test/words -count=1 -run 'TestWords$$' -words.update
+
 ##@ Clusters
 
 .PHONY: install

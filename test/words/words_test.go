@@ -1,0 +1,231 @@
+// Package words tests the words of this tree: identifiers, comments, messages and documents use those of Kubernetes, Gateway
+// API and Argo Rollouts, and none of a list of words that were private to this project once.
+//
+//	list_test.go   the words and phrases, what to write instead, and the exceptions
+//	match_test.go  finds phrases in a text
+//	words_test.go  reads the tree, and compares the number of hits with counts.txt
+//
+// counts.txt holds the number of hits of each phrase in each folder that are not corrected yet. A number may only go down:
+//
+//	make words IN=internal/release   # prints hits with file and line
+//	make words-update                # writes the numbers of now, when there are not more of any phrase
+package words
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var (
+	show   = flag.String("words.show", "", "print the hits whose file or phrase this regular expression matches")
+	update = flag.Bool("words.update", false, "write the numbers of hits to "+countsFile)
+)
+
+// root of the repository, and the file of numbers, as seen from this package.
+const (
+	root       = "../.."
+	countsFile = "counts.txt"
+)
+
+// kinds are the files whose text is ours to word, by the end of their names.
+var kinds = regexp.MustCompile(`\.(go|md|ya?ml|sh|mk|tmpl|toml|prom|txt|html|css|svg)$|(^|/)(Makefile|Dockerfile|CODEOWNERS)$|^\.ci/run$`)
+
+// generated and foreign texts: what they come from is read, or is not ours.
+var foreign = regexp.MustCompile(`(^|/)(\.git|testdata|bin|dist|\.cache|public|resources/_gen|node_modules)/|(^|/)zz_generated|^config/(crd|rbac)/|^docs/reference/api|^test/words/counts\.txt$`)
+
+// TestWords: nobody adds a word of the list.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	found := tree(t)
+	if *show != "" {
+		re := regexp.MustCompile(*show)
+		for _, h := range found {
+			if re.MatchString(h.path) || re.MatchString(h.phrase) {
+				fmt.Printf("%s:%d: %q in %q: write %s\n", h.path, h.line, h.phrase, h.text, h.write)
+			}
+		}
+	}
+	now, bound := count(found), read(t)
+	if *update {
+		write(t, now, bound)
+		return
+	}
+	for _, k := range sortedKeys(now) {
+		if now[k] <= bound[k] {
+			continue
+		}
+		t.Errorf("%s: %d times %q, at most %d in %s; one of:", k.folder, now[k], k.phrase, bound[k], countsFile)
+		shown := 0
+		for _, h := range found {
+			if h.key() == k && shown < 20 {
+				shown++
+				t.Logf("%s:%d: %q: write %s", h.path, h.line, h.text, h.write)
+			}
+		}
+	}
+}
+
+// hit is a phrase at a place.
+type hit struct {
+	path, phrase, text, write string
+	line                      int
+}
+
+func (h hit) key() key { return key{folder(h.path), h.phrase} }
+
+// key of a number of hits.
+type key struct{ folder, phrase string }
+
+func compareKeys(a, b key) int {
+	return cmp.Or(cmp.Compare(a.folder, b.folder), cmp.Compare(a.phrase, b.phrase))
+}
+
+func sortedKeys(m map[key]int) []key { return slices.SortedFunc(maps.Keys(m), compareKeys) }
+
+// folder of a path in the file of numbers: two levels.
+func folder(path string) string {
+	parts := strings.Split(filepath.ToSlash(filepath.Dir(path)), "/")
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+func count(found []hit) map[key]int {
+	counts := map[key]int{}
+	for _, h := range found {
+		counts[h.key()]++
+	}
+	return counts
+}
+
+// tree is what is found in all files, in their order.
+func tree(t *testing.T) []hit {
+	t.Helper()
+	m := newMatcher()
+	paths := files(t)
+	found := make([][]hit, len(paths))
+	var wait sync.WaitGroup
+	for i, path := range paths {
+		text := text(t, path)
+		wait.Go(func() { found[i] = append(m.find(path, text), headings(path, text)...) })
+	}
+	wait.Wait()
+	return slices.DeleteFunc(slices.Concat(found...), func(h hit) bool {
+		for _, e := range exceptions {
+			if strings.HasPrefix(h.path, e.path) && (e.phrase == "" || e.phrase == h.phrase) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// headings finds those of a page that are questions.
+func headings(path, text string) []hit {
+	if !strings.HasSuffix(path, ".md") {
+		return nil
+	}
+	var found []hit
+	code := false
+	line := 0
+	for s := range strings.Lines(text) {
+		line++
+		s = strings.TrimSpace(s)
+		code = code != strings.HasPrefix(s, "```")
+		if !code && strings.HasPrefix(s, "#") && strings.HasSuffix(s, "?") {
+			found = append(found, hit{path: path, phrase: "heading?", text: s, write: "a noun phrase", line: line})
+		}
+	}
+	return found
+}
+
+func files(t *testing.T) []string {
+	t.Helper()
+	var paths []string
+	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		switch {
+		case d.IsDir() && foreign.MatchString(name+"/"):
+			return filepath.SkipDir
+		case d.Type().IsRegular() && kinds.MatchString(name) && !foreign.MatchString(name):
+			paths = append(paths, name)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Fatal("no file was found")
+	}
+	return paths
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// read reads the numbers: lines of a number, a folder and a phrase.
+func read(t *testing.T) map[key]int {
+	t.Helper()
+	raw, err := os.ReadFile(countsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[key]int{}
+	for line := range strings.Lines(string(raw)) {
+		var k key
+		var n int
+		if _, err := fmt.Sscanf(line, "%d %s %q", &n, &k.folder, &k.phrase); err != nil {
+			t.Fatalf("%s: %q: %v", countsFile, line, err)
+		}
+		counts[k] = n
+	}
+	return counts
+}
+
+// write writes the numbers, when there are not more hits of any phrase: a file may move to another folder.
+func write(t *testing.T, now, bound map[key]int) {
+	t.Helper()
+	more := map[string]int{}
+	for k, n := range now {
+		more[k.phrase] += n
+	}
+	for k, n := range bound {
+		more[k.phrase] -= n
+	}
+	for _, phrase := range slices.Sorted(maps.Keys(more)) {
+		if more[phrase] > 0 && len(bound) > 0 {
+			t.Errorf("%q is found %d times more than before", phrase, more[phrase])
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	var out strings.Builder
+	for _, k := range sortedKeys(now) {
+		fmt.Fprintf(&out, "%d %s %q\n", now[k], k.folder, k.phrase)
+	}
+	if err := os.WriteFile(countsFile, []byte(out.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
