@@ -116,9 +116,9 @@ local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the 
 ##@ Long runs
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, 80 minutes; E2E='-run TestSplit' for one
+e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, 80 minutes; GROUP=traffic for one group of them, E2E='-run TestSplit' for one
 	@echo "compiling the end-to-end tests (the first time about a minute more)"
-	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 100m -v ./test/e2e $(E2E)
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 100m -v ./test/e2e $(if $(GROUP),-group $(GROUP)) $(E2E)
 
 .PHONY: smoke
 smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict

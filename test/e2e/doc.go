@@ -2,6 +2,8 @@
 // installed there as a user would install it. They are built with the tag e2e only and run by "make e2e", one after the
 // other, because they measure times on one machine and end parts of the cluster.
 //
+// Each test is in one of the groups of groups.go, and "make e2e GROUP=traffic" runs the tests of one group.
+//
 // Each test works in a namespace of its own, named e2e-NAME, with an image repository of its own and the domain
 // release.NAME.localhost. Load goes to loopback only.
 package e2e

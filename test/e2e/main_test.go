@@ -48,8 +48,20 @@ type environment struct {
 
 var env environment
 
+var chosen = flag.String("group", "", "run the tests of this group only")
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *chosen != "" {
+		run, err := pattern(*chosen)
+		if err == nil {
+			err = flag.Set("test.run", run)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			os.Exit(2)
+		}
+	}
 	stop, err := open(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)

@@ -1,0 +1,40 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// groups are the tests that run alone with "make e2e GROUP=name". Each test is in one of them.
+var groups = map[string][]string{
+	// How a version becomes a release, and what it waits for.
+	"releases": {
+		"TestSmallestUseful", "TestZeroFailedRequests", "TestBadInput", "TestSignedImage", "TestAutoscaling", "TestTogether", "TestWindow", "TestHooks",
+		"TestConfigurationRollback", "TestSecretRollback", "TestSecretsByNamespace",
+		"TestFullClusterWaitsForTheNewest", "TestQuotaWaitsForTheNewest", "TestWebhookThatIsDownWaitsForTheNewest",
+	},
+	// Measurements that decide about a canary.
+	"analysis": {"TestAnalysis", "TestAnalysisNoTraffic", "TestAnalysisSurvivesRestarts", "TestAnalysisBaseline", "TestAnalysisWeb"},
+	// Weights, matches, protocols and providers.
+	"traffic": {
+		"TestSplit", "TestMatch", "TestTraffic", "TestTLS", "TestProbe", "TestProviders", "TestRouteRef", "TestNewerGroup", "TestDraining", "TestBrokenActive",
+		"TestAnnotationsSplit", "TestAnnotationsMatch", "TestAnnotationsSwitch", "TestAdoption",
+	},
+	// Pull requests.
+	"previews": {"TestPreviews"},
+	// Killed and absent parts, and objects that are deleted by hand.
+	"faults": {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
+	// Durations and numbers of writes.
+	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},
+}
+
+// pattern is the argument of -run for a group.
+func pattern(group string) (string, error) {
+	tests, ok := groups[group]
+	if !ok {
+		return "", fmt.Errorf("no group %q: choose one of %s", group, strings.Join(slices.Sorted(maps.Keys(groups)), ", "))
+	}
+	return "^(" + strings.Join(tests, "|") + ")$", nil
+}
