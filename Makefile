@@ -16,26 +16,26 @@ help: ## List the targets
 ##@ The two commands
 
 .PHONY: demo
-demo: cluster-up local-install bin/demo bin/sampleapp ## Play the main job on the local cluster; ends with a verdict
+demo: cluster-up local-install bin/demo bin/sampleapp ## Play the main job on the local cluster; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-analysis
-demo-analysis: cluster-up local-install bin/demo bin/sampleapp ## Play good, bad, slow and silent canaries that Prometheus judges; ends with a verdict
+demo-analysis: cluster-up local-install bin/demo bin/sampleapp ## Play good, bad, slow and silent canaries that Prometheus judges; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story analysis -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-previews
-demo-previews: cluster-up local-install bin/demo bin/sampleapp ## Play the life of pull requests' previews, with a server that stands in for GitHub; ends with a verdict
+demo-previews: cluster-up local-install bin/demo bin/sampleapp ## Play the life of pull requests' previews, with a server that stands in for GitHub; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story previews -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-traffic
-demo-traffic: cluster-up local-install bin/demo bin/sampleapp ## Play a canary at several domains, at its own and over TCP; ends with a verdict
+demo-traffic: cluster-up local-install bin/demo bin/sampleapp ## Play a canary at several domains, at its own and over TCP; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story traffic -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-all
 demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
 .PHONY: test
-test: $(LOCALCLUSTER) ## Run all tests that need no cluster of their own, on a real API server
+test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API server
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@$(LOCALCLUSTER) packages prometheus promtool docker-registry
 	@assets=$$($(LOCALCLUSTER) assets) && distribution=$$($(LOCALCLUSTER) programs distribution) && \
@@ -121,7 +121,7 @@ e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 100m -v ./test/e2e $(if $(GROUP),-group $(GROUP)) $(E2E)
 
 .PHONY: smoke
-smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo with its verdict
+smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo, which exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: sim sim-planner sim-pair
@@ -142,7 +142,7 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp choos
 	@hack/fuzz.sh "$(or $(FUZZTIME),60s)" "$(FUZZ)"
 
 .PHONY: flakes
-flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times beside LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
+flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
 .PHONY: bench

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times beside LOAD busy processes, and lists each test that failed,
+# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, and lists each test that failed,
 # with the number of runs in which it did. Without packages it runs those of make test.
 set -euo pipefail
 cd "$(dirname "$0")/.."

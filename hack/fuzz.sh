@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fuzz.sh FUZZTIME [REGEXP]: fuzzes each target of the repository for that long, one after another, or those whose
-# "folder name" matches. What a target finds is left in testdata/fuzz of its folder; the others are fuzzed all the same.
+# "folder name" matches. What a target finds stays in testdata/fuzz of its folder; the others are fuzzed all the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1 chosen=${2:-}

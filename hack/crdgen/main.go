@@ -7,7 +7,7 @@
 // autoscaling) it takes out descriptions and defaults. With the descriptions a definition is larger than the annotation in
 // which a plain "kubectl apply" keeps it; the defaults would become part of what
 // the user set, and so of a release's identity. The defaults of list-map keys
-// stay, because a key must have a value. Descriptions of our own fields stay.
+// stay, because a key must have a value. Descriptions of fields of hlnr.io stay.
 //
 // The containers of a Microservice's template get the bounds without which the server
 // refuses a CEL rule about their names for its possible cost.

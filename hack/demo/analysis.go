@@ -51,22 +51,22 @@ func (s *story) good(ctx context.Context) error {
 }
 
 func (s *story) failing(ctx context.Context) error {
-	return s.takenBack(ctx, "1.2.0", "5 % errors", map[string]string{"ERROR_RATE": "0.05"}, "success-rate")
+	return s.rolledBack(ctx, "1.2.0", "5 % errors", map[string]string{"ERROR_RATE": "0.05"}, "success-rate")
 }
 
 func (s *story) slow(ctx context.Context) error {
-	return s.takenBack(ctx, "1.3.0", "slow", map[string]string{"LATENCY": "400ms"}, "p95")
+	return s.rolledBack(ctx, "1.3.0", "slow", map[string]string{"LATENCY": "400ms"}, "p95")
 }
 
-// takenBack pushes a version whose metric is to fail, and sees it end in its first step.
-func (s *story) takenBack(ctx context.Context, version, about string, env map[string]string, metric string) error {
+// rolledBack pushes a version whose metric is to fail, and sees it end in its first step.
+func (s *story) rolledBack(ctx context.Context, version, about string, env map[string]string, metric string) error {
 	before := s.active1x(ctx)
 	e, err := s.judged(ctx, version, about, env, v1alpha1.ReleaseError)
 	if err != nil {
 		return err
 	}
 	failed := failedMetrics(e.analysis)
-	s.note(version+" was taken back before its second step, because of "+metric,
+	s.note(version+" was rolled back before its second step, because of "+metric,
 		slices.Equal(e.weights, []int32{30}) && e.reason == analysisFailed && slices.Equal(failed, []string{metric}),
 		fmt.Sprintf("%s, weights %v, after %s", e.reason, e.weights, e.after.Round(100*time.Millisecond)))
 	if err := s.moved(ctx, "1-x", before); err != nil {
@@ -76,21 +76,21 @@ func (s *story) takenBack(ctx context.Context, version, about string, env map[st
 	return nil
 }
 
-// testers makes the only step one for requests with a header, which nobody sends.
+// testers makes the only step one for requests with a header, which no client sends.
 const testers = `{"spec":{"updateStrategy":{"canary":{"steps":[{"name":"testers","weight":0,"match":true}]}}}}`
 
 func (s *story) silentContinued(ctx context.Context) error {
 	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=merge", "-p", testers); err != nil {
 		return err
 	}
-	return s.decided(ctx, "1.4.0", `"action":"Continue","id":"go-on","step":"testers"`, v1alpha1.ReleaseActive)
+	return s.decided(ctx, "1.4.0", `"action":"Continue","id":"continue","step":"testers"`, v1alpha1.ReleaseActive)
 }
 
-func (s *story) silentTurnedDown(ctx context.Context) error {
+func (s *story) silentAborted(ctx context.Context) error {
 	return s.decided(ctx, "1.5.0", `"action":"Deprecate","id":"no","step":null`, v1alpha1.ReleaseError)
 }
 
-// decided pushes a version that nobody asks, waits until it waits for traffic, and
+// decided pushes a version that gets no requests, waits until it waits for traffic, and
 // speaks a person's word.
 func (s *story) decided(ctx context.Context, version, decision string, status v1alpha1.ReleaseStatus) error {
 	began := time.Now()
@@ -114,7 +114,7 @@ func (s *story) decided(ctx context.Context, version, decision string, status v1
 	if err != nil {
 		return err
 	}
-	s.note(version+" waits, because nobody asks it", true, "after "+since(began))
+	s.note(version+" waits, because it gets no requests", true, "after "+since(began))
 	if err := s.run(ctx, "get", "msvc,vsvc", "-n", namespace); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (s *story) silentFailed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("1.6.0 was taken back, because nobody asked it", e.reason == analysisFailed, e.reason)
+	s.note("1.6.0 was rolled back, because it got no requests", e.reason == analysisFailed, e.reason)
 	return s.show(ctx)
 }
 
@@ -236,7 +236,7 @@ func failedMetrics(a *v1alpha1.ReleaseAnalysis) []string {
 	return names
 }
 
-// active1x is the version that group 1.x serves now, empty when that cannot be told.
+// active1x is the version that group 1.x serves now, empty when that is unknown.
 func (s *story) active1x(ctx context.Context) string {
 	var ms v1alpha1.Microservice
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {

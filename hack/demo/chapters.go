@@ -126,13 +126,13 @@ func (s *story) broken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var child v1alpha1.VersionedMicroservice
-	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: object}, &child); err != nil {
+	var release v1alpha1.VersionedMicroservice
+	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: object}, &release); err != nil {
 		return err
 	}
-	s.note("its status tells which probe failed, and what it got", reason == v1alpha1.FailureReadinessFailing && child.Status.Failure == reason && strings.Contains(child.Status.Message, "503"), child.Status.Message)
+	s.note("its status shows which probe failed, and what it got", reason == v1alpha1.FailureReadinessFailing && release.Status.Failure == reason && strings.Contains(release.Status.Message, "503"), release.Status.Message)
 	share := s.loads[0].Split("1.2.0 broken")
-	s.note("1.2.0 ended in error, and 1.1.0 served on", share.Fraction("1.2.0") == 0 && share.Fraction("1.1.0") == 1, reason)
+	s.note("1.2.0 ended in error, and 1.1.0 kept serving", share.Fraction("1.2.0") == 0 && share.Fraction("1.1.0") == 1, reason)
 	return s.show(ctx)
 }
 
@@ -164,7 +164,7 @@ func (s *story) second(ctx context.Context) error {
 		return err
 	}
 	g := group(&ms, "1-x")
-	s.note("2.0.0 has a domain of its own, and group 1.x goes on", g != nil && g.Active == "1.1.1", domainV2)
+	s.note("2.0.0 has its own domain, and group 1.x continues", g != nil && g.Active == "1.1.1", domainV2)
 	return s.show(ctx)
 }
 
@@ -280,7 +280,7 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 	return weights, err
 }
 
-// confirmed says that the NetworkPolicy has confirmed a revision, and that the
+// confirmed reports whether the NetworkPolicy has confirmed a revision, and that the
 // gateway has had the time of its throttle to serve it.
 func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool {
 	var p v1alpha1.NetworkPolicy

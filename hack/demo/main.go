@@ -1,5 +1,5 @@
 // Command demo plays Heighliner's work on the local cluster, with real requests
-// through the gateway, and ends with a verdict: exit code 0 when every check held and
+// through the gateway: exit code 0 when every check held and
 // no request failed that was not to fail, 1 when not. There are four stories: the
 // main job, the analysis of canaries, the previews of pull requests, and domains and
 // TCP.
@@ -7,6 +7,13 @@
 // It expects Heighliner to be installed, and the sample application to be built;
 // "make demo", "make demo-analysis", "make demo-previews" and "make demo-traffic" see to
 // both.
+//
+//	main.go      flags, and which story is played
+//	story.go     what all stories share: images, load and checks
+//	chapters.go  the main story
+//	analysis.go  good, bad, slow and silent canaries
+//	previews.go  pull requests
+//	traffic.go   domains and TCP
 package main
 
 import (
@@ -37,7 +44,7 @@ func main() {
 	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "how long a single step may take")
 	record := flag.String("record", "", "file to write weights and answers of each second to, from which hack/picture draws")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Plays a story of Heighliner on the local cluster, and ends with a verdict.\n\nUsage: demo [flags]\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Plays a story of Heighliner on the local cluster, and exits non-zero on failure.\n\nUsage: demo [flags]\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -49,7 +56,7 @@ func main() {
 	}
 }
 
-var errVerdict = errors.New("the verdict is: failed")
+var errFailed = errors.New("the demo failed")
 
 func run(ctx context.Context, name, record string, o options) error {
 	script, ok := scripts[name]

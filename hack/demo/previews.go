@@ -108,14 +108,14 @@ func (s *story) built(ctx context.Context) error {
 		comments := s.hub.repo.Comments(1)
 		return len(comments) == 1 && strings.Contains(comments[0].Body, domainPreview), fmt.Sprintf("%d comments", len(comments)), nil
 	})
-	s.note("one comment on the pull request tells of it", err == nil, "")
+	s.note("one comment on the pull request shows it", err == nil, "")
 	return errors.Join(err, s.show(ctx))
 }
 
 // pushes adds three commits, each with an image a while later.
 func (s *story) pushes(ctx context.Context) error {
 	for i := range 3 {
-		former := s.head(1)
+		previous := s.head(1)
 		sha := s.hub.repo.Push(1)
 		s.say("   pushed commit %.7s, whose image is being built", sha)
 		s.mark(fmt.Sprintf("commit %d without its image", i+2))
@@ -123,7 +123,7 @@ func (s *story) pushes(ctx context.Context) error {
 			return err
 		}
 		share := s.loads[0].Recent(time.Second).Split()
-		s.note(fmt.Sprintf("%.7s serves on while %.7s has no image", former, sha), share.Fraction(short(former)) == 1, "")
+		s.note(fmt.Sprintf("%.7s keeps serving while %.7s has no image", previous, sha), share.Fraction(short(previous)) == 1, "")
 		s.mark(fmt.Sprintf("commit %d", i+2))
 		if err := s.build(ctx); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (s *story) pushes(ctx context.Context) error {
 		if err := s.deployment(ctx, sha, "success"); err != nil {
 			return err
 		}
-		if err := s.deployment(ctx, former, "inactive"); err != nil {
+		if err := s.deployment(ctx, previous, "inactive"); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (s *story) fork(ctx context.Context) error {
 	if err := s.get(ctx, &ms); err != nil {
 		return err
 	}
-	s.note("the code of a stranger does not run by itself", group(&ms, forkSlug) == nil, "")
+	s.note("the code of a fork does not run without approval", group(&ms, forkSlug) == nil, "")
 	s.say("   a maintainer reads it, and puts on the label that names its commit")
 	s.hub.repo.Label(n, "preview:"+s.head(n))
 	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {
@@ -222,8 +222,8 @@ func (s *story) closed(ctx context.Context) error {
 	return s.run(ctx, "get", "ghr,imgp,msvc,vsvc,hnp", "-n", namespace)
 }
 
-// told looks at what GitHub was told: no more and no less.
-func (s *story) told(reports []harness.Report) check {
+// reported checks what GitHub received: no more and no less.
+func (s *story) reported(reports []harness.Report) check {
 	c := s.noneFailed(reports)
 	if s.hub == nil {
 		return c
@@ -274,7 +274,7 @@ func (s *story) get(ctx context.Context, o client.Object) error {
 	return s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, o)
 }
 
-// lastStatus is what GitHub was told last about a commit.
+// lastStatus is what GitHub received last about a commit.
 func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	for _, d := range s.hub.repo.Deployments() {
 		if d.SHA == sha && len(d.Statuses) > 0 {

@@ -27,7 +27,7 @@ type options struct {
 	patience              time.Duration
 }
 
-// script is what a story tells.
+// script is what a story plays.
 type script struct {
 	// samples is the folder to apply when no other is given.
 	samples string
@@ -41,7 +41,7 @@ type script struct {
 
 type chapter struct {
 	title string
-	tell  func(*story, context.Context) error
+	play  func(*story, context.Context) error
 }
 
 var scripts = map[string]script{
@@ -53,7 +53,7 @@ var scripts = map[string]script{
 			{"Push 1.1.0: a canary with 10 %, then 50 %, then all", (*story).canary},
 			{"Push 1.2.0, which never becomes ready", (*story).broken},
 			{"Push 1.1.1: below the one that failed, above the active one", (*story).below},
-			{"Push 2.0.0: a second group with a domain of its own", (*story).second},
+			{"Push 2.0.0: a second group with its own domain", (*story).second},
 			{"Pin group 1.x to 1.0.0 by hand: a rollback to a release that is kept", (*story).pin},
 			{"Take the pin away", (*story).unpin},
 			{"Keep two releases instead of three", (*story).retention},
@@ -69,9 +69,9 @@ var scripts = map[string]script{
 			{"Push 1.1.0, a good one: 30 %, then 60 %, then all", (*story).good},
 			{"Push 1.2.0, which answers 5 % of its requests with errors", (*story).failing},
 			{"Push 1.3.0, which takes 400 ms for each answer", (*story).slow},
-			{"Push 1.4.0, which nobody asks: it waits, and a person lets it go on", (*story).silentContinued},
-			{"Push 1.5.0, which nobody asks: it waits, and a person turns it down", (*story).silentTurnedDown},
-			{"Push 1.6.0, which nobody asks, where no traffic counts as a failure", (*story).silentFailed},
+			{"Push 1.4.0, which gets no requests: it waits, and a person continues it", (*story).silentContinued},
+			{"Push 1.5.0, which gets no requests: it waits, and a person aborts it", (*story).silentAborted},
+			{"Push 1.6.0, which gets no requests, where no traffic counts as a failure", (*story).silentFailed},
 		},
 		judge:   (*story).onlyCanariesFailed,
 		domains: []string{domainV1},
@@ -95,14 +95,14 @@ var scripts = map[string]script{
 			{"Open a pull request, before its image exists", (*story).opened},
 			{"Push its image", (*story).built},
 			{"Push three more commits, whose images come later", (*story).pushes},
-			{"A pull request from a fork: denied, until somebody approves its commit", (*story).fork},
+			{"A pull request from a fork: denied, until a maintainer approves its commit", (*story).fork},
 			{"Close both", (*story).closed},
 		},
-		judge: (*story).told,
+		judge: (*story).reported,
 	},
 }
 
-// story is the demo under way: what it has seen, and what it found wanting.
+// story is the demo in progress: what it has seen, and what it found wanting.
 type story struct {
 	options
 	script   script
@@ -116,20 +116,20 @@ type story struct {
 	recorder recorder
 }
 
-// check is one line of the verdict.
+// check is one line of the result.
 type check struct {
 	what string
 	ok   bool
 	note string
 }
 
-// play tells the story from the first tag to the last; it stops at the first step
+// play plays the story from the first tag to the last; it stops at the first step
 // that does not come about.
 func (s *story) play(ctx context.Context) error {
 	for _, chapter := range s.script.chapters {
 		s.say("\n== %s", chapter.title)
 		step, cancel := context.WithTimeout(ctx, s.patience)
-		err := chapter.tell(s, step)
+		err := chapter.play(s, step)
 		cancel()
 		if err != nil {
 			s.note(chapter.title, false, err.Error())
@@ -219,7 +219,7 @@ func (s *story) stopLoads() []harness.Report {
 	return reports
 }
 
-// conclude prints the table and the verdict.
+// conclude prints the table and the result.
 func (s *story) conclude(reports []harness.Report, failed error) error {
 	fmt.Println()
 	if len(reports) > 0 {
@@ -250,10 +250,10 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 	}
 	fmt.Println("End it with: make cluster-down")
 	if !good {
-		fmt.Println("\nVerdict: FAILED")
-		return errVerdict
+		fmt.Println("\nResult: FAILED")
+		return errFailed
 	}
-	fmt.Println("\nVerdict: PASSED")
+	fmt.Println("\nResult: PASSED")
 	return nil
 }
 
@@ -267,7 +267,7 @@ func (s *story) noneFailed(reports []harness.Report) check {
 	return check{"no request failed", lost == 0 && requests > 0, fmt.Sprintf("%d of %d", lost, requests)}
 }
 
-// group gives a release group of the ledger.
+// group gives a release group of the status.
 func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if ms.Status.ReleaseGroups[i].Slug == slug {

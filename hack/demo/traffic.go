@@ -35,7 +35,7 @@ func (s *story) everywhere(ctx context.Context) error {
 			return err
 		}
 	}
-	s.note("two domains lead to the active release, the canary's domain too while there is no canary, and the TCP port", true, "")
+	s.note("two domains route to the active release, the canary's domain too while there is no canary, and the TCP port", true, "")
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 		for _, l := range s.loads {
 			host, got := l.Report().Host, l.Split(phase("1.1.0", weight)).Fraction("1.1.0")*100
 			if host == domainCanary {
-				s.note(fmt.Sprintf("at %d %% %s led to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f %%", got))
+				s.note(fmt.Sprintf("at %d %% %s routed to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f %%", got))
 				continue
 			}
 			s.note(fmt.Sprintf("at %d %% clients of %s saw 1.1.0 for about as much", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f %%", got))
@@ -104,6 +104,6 @@ func (s *story) everywhereBack(ctx context.Context) error {
 			return err
 		}
 	}
-	s.note("every domain and the TCP port lead to 1.0.0 again", true, "after "+since(began))
+	s.note("every domain and the TCP port route to 1.0.0 again", true, "after "+since(began))
 	return s.pause(ctx, 8*time.Second) // through the drain of 1.1.0
 }

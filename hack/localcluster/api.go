@@ -85,7 +85,7 @@ var vital = []struct{ path, condition string }{
 	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/edge", "Programmed"},
 }
 
-// healthy tells, as an error, what the cluster lacks.
+// healthy returns, as an error, what the cluster lacks.
 func (a *api) healthy(ctx context.Context) error {
 	for _, v := range vital {
 		var object conditioned
@@ -147,7 +147,7 @@ func (c *Config) awaitRoutes(ctx context.Context) error {
 	}
 }
 
-// routesServed tells whether the gateway serves routes, or has none to serve.
+// routesServed reports whether the gateway serves routes, or has none to serve.
 func routesServed(ctx context.Context, api *api, gateway *http.Client) (bool, error) {
 	var wanted struct {
 		Items []struct {

@@ -26,14 +26,14 @@ var kubeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager
 // binary is one program that the cluster builds from source.
 type binary struct {
 	name   string
-	folder string // below hack/localcluster; a module of its own, or part of this one
+	folder string // below hack/localcluster; its own module, or part of this one
 	pkg    string
 	flags  []string
 	env    []string
 	links  []string
-	// beside are folders of the module of pkg that the program reads: they are copied to its
+	// assets are folders of the module of pkg that the program reads: they are copied to its
 	// side.
-	beside []string
+	assets []string
 	about  string
 }
 
@@ -72,7 +72,7 @@ var testBinaries = []binary{
 		name: "gitea", folder: "gitea", pkg: "code.gitea.io/gitea",
 		flags:  []string{"-trimpath", "-tags=sqlite,sqlite_unlock_notify", "-ldflags=-s -w"},
 		env:    []string{"CGO_ENABLED=1"}, // SQLite is in C
-		beside: []string{"options", "public", "templates"},
+		assets: []string{"options", "public", "templates"},
 		about:  "Gitea, whose registry tests of discovery read; about ten minutes, needs gcc",
 	},
 }
@@ -145,8 +145,8 @@ func (b *builder) key(bin binary) (string, error) {
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, bin.pkg, bin.flags, bin.env)
-	if len(bin.beside) > 0 {
-		fmt.Fprintln(hash, bin.beside)
+	if len(bin.assets) > 0 {
+		fmt.Fprintln(hash, bin.assets)
 	}
 	for _, path := range files {
 		content, err := os.ReadFile(path)
@@ -242,7 +242,7 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", bin.name, err, lastLines(string(output), 12))
 	}
-	if err := b.copyBeside(ctx, bin, folder); err != nil {
+	if err := b.copyAssets(ctx, bin, folder); err != nil {
 		return err
 	}
 	for _, link := range bin.links {
@@ -261,16 +261,16 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	return nil
 }
 
-// copyBeside copies the folders that a program reads, over those of a build that broke off.
-func (b *builder) copyBeside(ctx context.Context, bin binary, target string) error {
-	if len(bin.beside) == 0 {
+// copyAssets copies the folders that a program reads, over those of a build that broke off.
+func (b *builder) copyAssets(ctx context.Context, bin binary, target string) error {
+	if len(bin.assets) == 0 {
 		return nil
 	}
 	module, err := b.moduleDir(ctx, bin.folder, bin.pkg)
 	if err != nil {
 		return fmt.Errorf("find files of %s: %w", bin.name, err)
 	}
-	for _, name := range bin.beside {
+	for _, name := range bin.assets {
 		path := filepath.Join(target, name)
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("replace files of %s: %w", bin.name, err)

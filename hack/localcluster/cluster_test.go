@@ -40,7 +40,7 @@ func testConfig(t *testing.T, change func(*Config)) Config {
 	return c
 }
 
-func TestCompleteNamesFlagAndMend(t *testing.T) {
+func TestCompleteNamesFlagAndFix(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Config)
 		want   string
@@ -228,7 +228,7 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	record(binaries[0])
 	write("kubernetes/go.sum", "x")
 	record(binaries[0])
-	write("kubernetes/beside/beside.go", "package beside")
+	write("kubernetes/assets/assets.go", "package assets")
 	record(binaries[0])
 	flagged := binaries[0]
 	flagged.flags = append(slices.Clone(flagged.flags), "-race")
@@ -238,7 +238,7 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	}
 }
 
-// Each binary has sources here, in a folder with a name of its own.
+// Each binary has sources here, in a folder with its own name.
 func TestBinariesHaveSources(t *testing.T) {
 	b, err := newBuilder("", t.Logf)
 	if err != nil {
@@ -371,7 +371,7 @@ func TestPKIServesClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(content, []byte("server: https://127.0.0.1:6443")) {
-		t.Errorf("kubeconfig leads elsewhere:\n%s", content)
+		t.Errorf("kubeconfig points elsewhere:\n%s", content)
 	}
 	info, err := os.Stat(c.kubeconfig())
 	if err != nil {

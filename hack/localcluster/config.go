@@ -41,7 +41,7 @@ const (
 // with the run folder as its value. By it the ruins of a cluster are found.
 const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
 
-// Ports are the loopback ports of the host that lead into the cluster.
+// Ports are the loopback ports of the host that are forwarded into the cluster.
 type Ports struct {
 	API          int `json:"api"`
 	Registry     int `json:"registry"`
@@ -53,7 +53,7 @@ type Ports struct {
 	Prometheus   int `json:"prometheus"`
 }
 
-// Owner tells which checkout started or last took over the cluster.
+// Owner is which checkout started or last took over the cluster.
 type Owner struct {
 	Checkout string    `json:"checkout"`
 	Since    time.Time `json:"since"`
@@ -122,7 +122,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// forward is one loopback port of the host and what it leads to.
+// forward is one loopback port of the host and its target.
 type forward struct {
 	flag, what    string
 	host, cluster int

@@ -20,7 +20,7 @@ type PartState struct {
 	Starts  int       `json:"starts"`
 	// Running is true while the process lives.
 	Running bool `json:"running"`
-	// Exit tells how the process ended, empty while it runs.
+	// Exit is how the process ended, empty while it runs.
 	Exit string `json:"exit,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }
 
-// stop ends a part: politely, or after five seconds at once.
+// stop ends a part: politely, or after five seconds by SIGKILL.
 func (c *control) stop(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/stop", nil)
 }

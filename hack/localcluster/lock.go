@@ -10,10 +10,10 @@ import (
 )
 
 // lockFile takes the lock that path stands for and gives the function that
-// lets it go. Waiting is called once when somebody else holds it. A file that
+// lets it go. Waiting is called once when another process holds it. A file that
 // was removed by its last holder is not mistaken for the lock.
 func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	told := false
+	reported := false
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 		if err != nil {
@@ -31,9 +31,9 @@ func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), 
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("take lock %s: %w", path, err)
 		}
-		if !told {
+		if !reported {
 			waiting()
-			told = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,24 @@
 // Command localcluster runs a one-node Kubernetes cluster with a gateway and
 // an OCI registry inside one network namespace that has no way out. Nothing is
 // downloaded but Go modules and Debian packages; see README.md.
+//
+//	main.go             the command line
+//	up.go               starts and ends the cluster
+//	decide.go           what up does about what it finds (pure)
+//	parts.go            the processes of the cluster
+//	supervise.go        their supervisor
+//	control.go          commands to the supervisor
+//	config.go           addresses, ports and folders
+//	manifests.go        configuration and objects, with values filled in
+//	pki.go              certificates and kubeconfig files
+//	registry.go         the image registry
+//	api.go              asks the API server
+//	targets.go          what Prometheus scrapes
+//	build.go            builds programs from Go modules
+//	packages.go         Debian packages
+//	lock.go             one command at a time
+//	namespace_linux.go  the network namespace
+//	namespace_other.go  machines without one
 package main
 
 import (
@@ -26,7 +44,7 @@ import (
 )
 
 // elsewhere is the way for machines that cannot run this cluster.
-const elsewhere = "use an existing cluster (kind, k3d or a real one): docs/how-to/install.md tells how"
+const elsewhere = "use an existing cluster (kind, k3d or a real one): see docs/how-to/install.md"
 
 // exitDown is the exit code of status when the cluster does not run as a whole.
 const exitDown = 3
@@ -78,7 +96,7 @@ func rootCommand() *cobra.Command {
 func (o *options) upCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Build what is missing and make the cluster run, over whatever is left of an earlier one",
+		Short: "Build what is missing and make the cluster run, over the remains of an earlier one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			started := time.Now()
@@ -128,7 +146,7 @@ func (o *options) downCommand() *cobra.Command {
 			if err := o.down(cmd.Context()); err != nil {
 				return err
 			}
-			o.say("nothing of the cluster is left")
+			o.say("nothing of the cluster remains")
 			return nil
 		},
 	}
@@ -145,7 +163,7 @@ func (o *options) statusCommand() *cobra.Command {
 	}
 }
 
-// status prints the parts and tells, as an error, when the cluster is not whole.
+// status prints the parts and returns an error when the cluster is not whole.
 func (c *cluster) status(ctx context.Context, w io.Writer) error {
 	config, _, state, err := c.running(ctx)
 	if err != nil {
@@ -351,7 +369,7 @@ func (o *options) reachable(ref string) string {
 func (o *options) killCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill PART",
-		Short: "End a part at once, for fault tests; PART as in status, or supervisor",
+		Short: "End a part immediately, for fault tests; PART as in status, or supervisor",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
@@ -398,7 +416,7 @@ func (o *options) superviseCommand() *cobra.Command {
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv(mark) != o.config.RunDir {
-				return errors.New("supervise: only up starts this command, in a mount namespace of its own")
+				return errors.New("supervise: only up starts this command, in its own mount namespace")
 			}
 			config, err := loadConfig(o.config.RunDir)
 			if err != nil {
@@ -433,7 +451,7 @@ func scrapeTargetsCommand() *cobra.Command {
 	var listen, pki string
 	command := &cobra.Command{
 		Use:    "scrape-targets",
-		Short:  "Tell Prometheus which pods to scrape (started by the supervisor)",
+		Short:  "List for Prometheus which pods to scrape (started by the supervisor)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
@@ -449,7 +467,7 @@ func scrapeTargetsCommand() *cobra.Command {
 	return command
 }
 
-// portFree tells, as an error, that a loopback port is taken.
+// portFree returns an error when a loopback port is taken.
 func portFree(port int) error {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// requireHost tells whether this machine and user can run a cluster.
+// requireHost reports whether this machine and user can run a cluster.
 func requireHost() error {
 	if os.Geteuid() != 0 {
 		return errors.New("check user: network namespaces, mounts and cgroups need root: run with sudo, or " + elsewhere)
@@ -59,7 +59,7 @@ func inNamespace(path string, work func() error) error {
 	})
 }
 
-// onOwnThread runs work on a thread of its own. When work leaves the thread
+// onOwnThread runs work on its own thread. When work leaves the thread
 // in the namespace that it started in, the thread is used again; else it ends.
 func onOwnThread(work func() error) error {
 	result := make(chan error, 1)
@@ -82,7 +82,7 @@ func onOwnThread(work func() error) error {
 
 // configureNamespace gives the namespace its loopback, a bridge with the
 // node's address, and a route for service addresses, which the proxy rewrites.
-// All other addresses are refused at once, so that nobody waits for what a
+// All other addresses are refused immediately, so that no process waits for what a
 // cluster without a way out cannot reach; hence no limit on refusals either.
 func configureNamespace(path string) error {
 	commands := [][]string{
@@ -108,7 +108,7 @@ func configureNamespace(path string) error {
 	})
 }
 
-// ownMounts starts a process in a mount namespace of its own and in its own
+// ownMounts starts a process in its own mount namespace and in its own
 // session, so that it outlives the terminal and that its mounts vanish with it.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
@@ -126,7 +126,7 @@ func keepFiles() error {
 
 // hideHost covers the folders of the host that parts would write to, within
 // this process's own mount namespace: /run and /var become empty, apart from
-// the run folder, and names are resolved by nobody.
+// the run folder, and no name is resolved.
 func hideHost(runDir string) error {
 	const keep = "/run/keep"
 	resolver := filepath.Join(runDir, "resolv.conf")
@@ -203,7 +203,7 @@ func createCgroup(name string) error {
 }
 
 // enableControllers lets the cgroups below root, a hierarchy of version 2, use
-// what the kubelet asks for. A controller that is refused or missing is left
+// what the kubelet asks for. A controller that is refused or missing stays
 // out: the kubelet names those that it cannot do without.
 func enableControllers(root string) {
 	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
@@ -338,12 +338,12 @@ func belongs(pid int, name, runDir string, namespace [2]uint64) bool {
 	return err == nil && inCgroup(groups, name)
 }
 
-// marked tells whether an environment block carries the mark of runDir.
+// marked reports whether an environment block carries the mark of runDir.
 func marked(environment []byte, runDir string) bool {
 	return slices.Contains(strings.Split(string(environment), "\x00"), mark+"="+runDir)
 }
 
-// inCgroup tells whether the content of /proc/PID/cgroup lies below /name.
+// inCgroup reports whether the content of /proc/PID/cgroup lies below /name.
 func inCgroup(groups []byte, name string) bool {
 	for line := range strings.Lines(string(groups)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)

@@ -63,7 +63,7 @@ func (c *Config) part(name string) (Part, error) {
 
 // fingerprint is the hash of everything that the parts are made from; a
 // running cluster with another fingerprint is rebuilt. The gateway's throttle
-// is left out, because a new one needs only a restart of the gateway.
+// is omitted, because a new one needs only a restart of the gateway.
 func (c *Config) fingerprint() (string, error) {
 	plain := *c
 	plain.GatewayThrottle = 0
@@ -297,7 +297,7 @@ func (c *Config) traefik() Part {
 	}
 }
 
-// scrapeTargets tells Prometheus the pods that ask to be scraped.
+// scrapeTargets lists for Prometheus the pods that ask to be scraped.
 func (c *Config) scrapeTargets() Part {
 	return Part{
 		Name: "scrape-targets", Stage: stageRest,

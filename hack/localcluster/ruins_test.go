@@ -21,7 +21,7 @@ import (
 )
 
 // TestRuins plays the ends that a cluster may come to, and starts it over each
-// of them. It uses a cluster of its own, beside one that may run already.
+// of them. It uses its own cluster, next to one that may run already.
 //
 // Run it as root: go test -tags cluster -run TestRuins -v .
 func TestRuins(t *testing.T) {
@@ -47,7 +47,7 @@ func TestRuins(t *testing.T) {
 	r.do("gateway-restart", "--gateway-throttle", "200ms")
 	r.expectHealthy()
 
-	t.Log("several parts killed at once")
+	t.Log("several parts killed together")
 	r.killParts("etcd", "kube-apiserver", "containerd", "kubelet", "traefik", "kube-proxy", "registry", "prometheus")
 	r.timed("up over dead parts", "up")
 	r.expectHealthy()
@@ -224,7 +224,7 @@ func (r *run) killParts(names ...string) {
 	}
 }
 
-// killAll ends the supervisor first, so that nobody records anything, and then
+// killAll ends the supervisor first, so that no process records anything, and then
 // every process of the cluster, pods included.
 func (r *run) killAll() {
 	r.t.Helper()
@@ -272,14 +272,14 @@ func (r *run) expectNothing(before map[string][]string) {
 		}
 		line, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		if bytes.Contains(line, []byte(r.dir)) {
-			r.t.Errorf("process %d is left: %q", pid, line)
+			r.t.Errorf("process %d remains: %q", pid, line)
 		}
 		if r.namespace != [2]uint64{} && fileIdentity(filepath.Join("/proc", entry.Name(), "ns", "net")) == r.namespace {
-			r.t.Errorf("process %d is left in the network namespace", pid)
+			r.t.Errorf("process %d remains in the network namespace", pid)
 		}
 	}
 	if pids, err := clusterProcesses(r.name, r.dir); err != nil || len(pids) > 0 {
-		r.t.Errorf("processes %v are left (%v)", pids, err)
+		r.t.Errorf("processes %v remain (%v)", pids, err)
 	}
 }
 

@@ -24,8 +24,8 @@ import (
 const readyTimeout = 90 * time.Second
 
 // supervisor is the parent of all parts and forwards the host's ports into
-// the cluster. It restarts nothing by itself: it records what happened and
-// does what it is told through its socket.
+// the cluster. It restarts nothing automatically: it records what happened and
+// obeys the commands on its socket.
 type supervisor struct {
 	config Config
 
@@ -40,8 +40,8 @@ type process struct {
 	ended   chan struct{}
 }
 
-// supervise runs until it is told to end. It must have been started in a mount
-// namespace of its own.
+// supervise runs until a command ends it. It must have been started in a mount
+// namespace that is its own.
 func supervise(ctx context.Context, config Config) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -153,7 +153,7 @@ func (s *supervisor) process(name string) *process {
 	return s.parts[name]
 }
 
-// over tells whether the process has ended and was reaped.
+// over reports whether the process has ended and was reaped.
 func (p *process) over() bool {
 	select {
 	case <-p.ended:
@@ -167,9 +167,9 @@ func (p *process) over() bool {
 func (s *supervisor) launch(part Part) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	former := s.parts[part.Name]
-	if former.state.Running {
-		return former, nil
+	previous := s.parts[part.Name]
+	if previous.state.Running {
+		return previous, nil
 	}
 	for path, content := range part.Files {
 		if err := writeFile(path, []byte(content), 0o644); err != nil {
@@ -191,7 +191,7 @@ func (s *supervisor) launch(part Part) (*process, error) {
 	}
 	p := &process{command: command, ended: make(chan struct{}), state: PartState{
 		Name: part.Name, PID: command.Process.Pid, Address: part.Address,
-		Started: time.Now(), Starts: former.state.Starts + 1, Running: true,
+		Started: time.Now(), Starts: previous.state.Starts + 1, Running: true,
 	}}
 	s.parts[part.Name] = p
 	log.Printf("started %s, pid %d", part.Name, p.state.PID)
@@ -268,7 +268,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	return nil
 }
 
-// stop ends a part: politely, and after five seconds at once.
+// stop ends a part: politely, and after five seconds by SIGKILL.
 func (s *supervisor) stop(ctx context.Context, name string) error {
 	if _, err := s.config.part(name); err != nil {
 		return err

@@ -69,7 +69,7 @@ func targetsOf(pods podList) []scrapeTarget {
 	return targets
 }
 
-// scrapePort is empty when the pod tells none.
+// scrapePort is empty when the pod names none.
 func (p *pod) scrapePort() string {
 	if port := p.Metadata.Annotations[scrapePortAnnotation]; port != "" {
 		return port
@@ -84,7 +84,7 @@ func (p *pod) scrapePort() string {
 	return ""
 }
 
-// targetsHandler tells Prometheus the pods to scrape. An API server that does
+// targetsHandler lists for Prometheus the pods to scrape. An API server that does
 // not answer is an error to Prometheus too, which then keeps what it knew.
 // /healthz answers always.
 func targetsHandler(pods *api) http.Handler {

@@ -25,7 +25,7 @@ type cluster struct {
 	say    func(format string, arguments ...any)
 }
 
-// lock keeps two commands from changing one cluster at once.
+// lock keeps two commands from changing one cluster concurrently.
 func (c *cluster) lock(ctx context.Context) (func(), error) {
 	return lockFile(ctx, c.config.RunDir+".lock", func() { c.say("waiting for another command on this cluster") })
 }
@@ -74,9 +74,9 @@ func (c *cluster) up(ctx context.Context, source string) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		c.say("starting anew: %v", err)
+		c.say("starting again: %v", err)
 	case ActionRebuild:
-		c.say("starting anew: %s", decision.Reason)
+		c.say("starting again: %s", decision.Reason)
 	case ActionStart:
 	}
 	if err := c.clear(ctx); err != nil {
@@ -109,9 +109,9 @@ func (c *cluster) observe(ctx context.Context) (Observation, error) {
 }
 
 // keep makes a cluster with a living supervisor healthy again, and ours.
-func (c *cluster) keep(ctx context.Context, former Config, decision Decision) error {
+func (c *cluster) keep(ctx context.Context, previous Config, decision Decision) error {
 	if decision.From == "" {
-		c.config.Owner = former.Owner
+		c.config.Owner = previous.Owner
 	}
 	if err := c.config.save(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 	return api.awaitHealthy(ctx, 2*time.Minute)
 }
 
-// checkPorts tells which port is taken before anything is started.
+// checkPorts returns which port is taken before anything is started.
 func (c *cluster) checkPorts() error {
 	for _, f := range c.config.forwards() {
 		if err := portFree(f.host); err != nil {
@@ -358,7 +358,7 @@ func (c *cluster) clear(ctx context.Context) error {
 		}
 		for _, pid := range pids {
 			if process, err := os.FindProcess(pid); err == nil {
-				_ = process.Kill() // gone already, or found again by the next look
+				_ = process.Kill() // gone already, or found again by the next attempt
 			}
 		}
 		select {
@@ -418,7 +418,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 	return config, control, state, nil
 }
 
-// kill ends a part, or the supervisor, at once and waits until it is gone.
+// kill ends a part, or the supervisor, by SIGKILL and waits until it is gone.
 func (c *cluster) kill(ctx context.Context, part string) error {
 	_, control, state, err := c.running(ctx)
 	if err != nil {

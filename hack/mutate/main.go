@@ -1,7 +1,7 @@
 // Command mutate changes one condition or statement of internal/release at a time,
 // runs the package's tests on the changed code, and lists the changes that no test
 // noticed. The work tree stays as it is: all changes of a file are compiled into one
-// binary by an overlay of the build, each behind a switch of its own.
+// binary by an overlay of the build, each behind its own switch.
 //
 //	go run ./hack/mutate [-file run.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
@@ -58,7 +58,7 @@ func main() {
 	dir := flag.String("dir", "internal/release", "package to change")
 	only := flag.String("file", "", "change these files only, separated by commas")
 	run := flag.String("run", "", "tests that are to notice; default: all")
-	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "tests that are left out; default: the slow ones, and random histories: a named one is to notice")
+	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "tests that are omitted; default: the slow ones, and random histories: a named one is to notice")
 	lines := flag.String("line", "", "make changes in these lines only, separated by commas")
 	jobs := flag.Int("jobs", 2, "tests at the same time")
 	flag.Parse()
@@ -229,7 +229,7 @@ func (w *weaver) negated(e ast.Expr, what string) ast.Expr {
 }
 
 // binary drops either side of "and" and "or", and takes the bound in or out of a
-// comparison. It says whether to go on into the expression.
+// comparison. It reports whether to continue into the expression.
 func (w *weaver) binary(n *ast.BinaryExpr) bool {
 	not := func(e ast.Expr) ast.Expr { return &ast.UnaryExpr{Op: token.NOT, X: e} }
 	switch n.Op {

@@ -94,7 +94,7 @@ func (a *App) Handler() http.Handler {
 }
 
 // identified puts the version on every answer, errors too, and ends connections while the application stops. The header
-// does that without the race of closing idle connections, on which a request may be under way; HTTP/2 makes it a GOAWAY.
+// does that without the race of closing idle connections, on which a request may be in progress; HTTP/2 makes it a GOAWAY.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)
@@ -123,10 +123,10 @@ func (a *App) answer(w http.ResponseWriter, r *http.Request, answer http.Handler
 		return http.StatusBadRequest
 	}
 	if !wait(r, outcome.latency) {
-		return 499 // the client has gone: nobody reads an answer
+		return 499 // the client has gone: no one reads an answer
 	}
 	if outcome.status != http.StatusOK {
-		http.Error(w, fmt.Sprintf("%s %s answers %d as it was told to", a.config.App, a.config.Version, outcome.status), outcome.status)
+		http.Error(w, fmt.Sprintf("%s %s answers %d as requested", a.config.App, a.config.Version, outcome.status), outcome.status)
 		return outcome.status
 	}
 	answer(w, r)
@@ -166,7 +166,7 @@ func (a *App) outcomeOf(query url.Values) (outcome, error) {
 	return decided, nil
 }
 
-// wait tells whether the client still waits after d.
+// wait reports whether the client still waits after d.
 func wait(r *http.Request, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -195,7 +195,7 @@ func (a *App) ready(w http.ResponseWriter, _ *http.Request) {
 	case stopping:
 		http.Error(w, "shutting down", http.StatusServiceUnavailable)
 	case faults.FailReadiness, a.config.FailReadiness.Begun(time.Since(a.started)):
-		http.Error(w, "told to fail readiness", http.StatusServiceUnavailable)
+		http.Error(w, "readiness fails as requested", http.StatusServiceUnavailable)
 	default:
 		fmt.Fprintln(w, "ok")
 	}
@@ -221,7 +221,7 @@ func (a *App) control(w http.ResponseWriter, r *http.Request) {
 
 // change puts the faults of a JSON document in force; what the document does not name stays.
 func (a *App) change(body io.Reader) (Faults, error) {
-	document, err := io.ReadAll(body) // before the lock: a client that sends slowly must hold up nobody
+	document, err := io.ReadAll(body) // before the lock: a client that sends slowly must not block others
 	if err != nil {
 		return Faults{}, fmt.Errorf("read control: %w", err)
 	}

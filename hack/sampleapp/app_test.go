@@ -44,25 +44,25 @@ func TestAnswers(t *testing.T) {
 		age    time.Duration
 		want   answer
 	}{
-		"root":                {target: "/", want: answer{Status: 200, Body: "shop 1.1.0"}},
-		"any other path":      {target: "/cart/7", want: answer{Status: 200, Body: "shop 1.1.0"}},
-		"health":              {target: "/healthz", want: answer{Status: 200, Body: "ok"}},
-		"ready":               {target: "/readyz", want: answer{Status: 200, Body: "ok"}},
-		"slow":                {target: "/slow?seconds=0.3", want: answer{Status: 200, Body: "...done", Took: 300 * time.Millisecond}},
-		"slow without time":   {target: "/slow", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not ""`}},
-		"slow for ever":       {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
-		"configured latency":  {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
-		"health is not late":  {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
-		"latency of request":  {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},
-		"status of request":   {target: "/?status=503", want: answer{Status: 503, Body: "shop 1.1.0 answers 503 as it was told to"}},
-		"latency too long":    {target: "/?latency=31s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 31s"}},
-		"latency negative":    {target: "/?latency=-1s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not -1s"}},
-		"latency is no time":  {target: "/?latency=1", want: answer{Status: 400, Body: `parse latency: time: missing unit in duration "1"`}},
-		"status out of range": {target: "/?status=101", want: answer{Status: 400, Body: `check status: must be 200 to 599, not "101"`}},
-		"error rate of one":   {config: Config{Identity: identity, ErrorRate: 1}, target: "/", want: answer{Status: 500, Body: "shop 1.1.0 answers 500 as it was told to"}},
+		"root":                  {target: "/", want: answer{Status: 200, Body: "shop 1.1.0"}},
+		"any other path":        {target: "/cart/7", want: answer{Status: 200, Body: "shop 1.1.0"}},
+		"health":                {target: "/healthz", want: answer{Status: 200, Body: "ok"}},
+		"ready":                 {target: "/readyz", want: answer{Status: 200, Body: "ok"}},
+		"slow":                  {target: "/slow?seconds=0.3", want: answer{Status: 200, Body: "...done", Took: 300 * time.Millisecond}},
+		"slow without time":     {target: "/slow", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not ""`}},
+		"slow for ever":         {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
+		"configured latency":    {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
+		"health is not late":    {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
+		"latency of request":    {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},
+		"status of request":     {target: "/?status=503", want: answer{Status: 503, Body: "shop 1.1.0 answers 503 as requested"}},
+		"latency too long":      {target: "/?latency=31s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 31s"}},
+		"latency negative":      {target: "/?latency=-1s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not -1s"}},
+		"latency is not a time": {target: "/?latency=1", want: answer{Status: 400, Body: `parse latency: time: missing unit in duration "1"`}},
+		"status out of range":   {target: "/?status=101", want: answer{Status: 400, Body: `check status: must be 200 to 599, not "101"`}},
+		"error rate of one":     {config: Config{Identity: identity, ErrorRate: 1}, target: "/", want: answer{Status: 500, Body: "shop 1.1.0 answers 500 as requested"}},
 		"never ready": {
 			config: Config{Identity: identity, FailReadiness: After{On: true}}, target: "/readyz",
-			want: answer{Status: 503, Body: "told to fail readiness"},
+			want: answer{Status: 503, Body: "readiness fails as requested"},
 		},
 		"still ready": {
 			config: Config{Identity: identity, FailReadiness: After{On: true, Delay: time.Minute}}, target: "/readyz", age: 59 * time.Second,
@@ -70,7 +70,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"no longer ready": {
 			config: Config{Identity: identity, FailReadiness: After{On: true, Delay: time.Minute}}, target: "/readyz", age: time.Minute,
-			want: answer{Status: 503, Body: "told to fail readiness"},
+			want: answer{Status: 503, Body: "readiness fails as requested"},
 		},
 		"control off": {
 			method: http.MethodPost, target: "/control", body: `{}`,
@@ -236,7 +236,7 @@ func TestParseConfig(t *testing.T) {
 		"wrong rate":     {args: []string{"--error-rate=NaN"}, wantError: "check errorRate: must be 0 to 1, not NaN"},
 		"wrong latency":  {args: []string{"--latency=1h"}, wantError: "check latency: must be 0s to 30s, not 1h0m0s"},
 		"negative delay": {args: []string{"--start-delay=-1s"}, wantError: "check start-delay: must be at least 0, not -1s"},
-		"stray argument": {args: []string{"serve"}, wantError: `parse arguments: "serve" is no flag; see --help`},
+		"stray argument": {args: []string{"serve"}, wantError: `parse arguments: "serve" is not a flag; see --help`},
 		"unknown flag":   {args: []string{"--x"}, wantError: "parse arguments: flag provided but not defined: -x; see --help"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,9 +44,9 @@ type Config struct {
 	Latency time.Duration
 	// ShutdownDelay is how long requests are still served after SIGTERM, with readiness false; default 3s.
 	ShutdownDelay time.Duration
-	// DrainTimeout bounds the wait for requests under way after ShutdownDelay; default 10s.
+	// DrainTimeout bounds the wait for requests in progress after ShutdownDelay; default 10s.
 	DrainTimeout time.Duration
-	// NoMetrics makes /metrics answer 404, as of an application that nobody can judge; default false.
+	// NoMetrics makes /metrics answer 404, as of an application without measurements; default false.
 	NoMetrics bool
 	// Control enables POST /control; default false.
 	Control bool
@@ -80,7 +80,7 @@ func (a After) String() string {
 	return strconv.FormatBool(a.On)
 }
 
-// Begun tells whether the fault has begun when elapsed has passed.
+// Begun reports whether the fault has begun when elapsed has passed.
 func (a After) Begun(elapsed time.Duration) bool {
 	return a.On && elapsed >= a.Delay
 }
@@ -100,7 +100,7 @@ func variableOf(flagName string) string {
 func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Config, error) {
 	var c Config
 	flags := flag.NewFlagSet("sampleapp", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the caller tells of errors
+	flags.SetOutput(io.Discard) // the caller reports errors
 	flags.StringVar(&c.App, "app", "shop", "`name` that is answered")
 	flags.StringVar(&c.Version, "version", "0.0.0", "`version` that is answered")
 	flags.StringVar(&c.Release, "release", "", "`name` of the release that the pod belongs to")
@@ -117,7 +117,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, 0 to 1")
 	flags.DurationVar(&c.Latency, "latency", 0, "add this to every answer, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "serve this long after SIGTERM, with readiness false")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests under way")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests in progress")
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "answer /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
 	flags.Usage = func() {}
@@ -133,7 +133,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 		return Config{}, fmt.Errorf("parse arguments: %w; see --help", err)
 	}
 	if flags.NArg() > 0 {
-		return Config{}, fmt.Errorf("parse arguments: %q is no flag; see --help", flags.Arg(0))
+		return Config{}, fmt.Errorf("parse arguments: %q is not a flag; see --help", flags.Arg(0))
 	}
 	return c, c.validate()
 }
@@ -186,7 +186,7 @@ func usage(flags *flag.FlagSet) {
   GET  /slow?seconds=N  one byte each 100 ms for N seconds, then "done"
   GET  /ws       a WebSocket that echoes
   GET  /healthz   200 while the process lives
-  GET  /readyz    200 when ready; 503 when told to fail or when shutting down
+  GET  /readyz    200 when ready; 503 when requested or when shutting down
   GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version}
   POST /control   {"failReadiness":true,"errorRate":0.1,"latency":"200ms"}, with --control; answers what is in force
 

@@ -29,7 +29,7 @@ func (a *App) serveGRPC(listener net.Listener, failed chan<- error) drain {
 			return nil
 		case <-ctx.Done():
 			calls.Stop()
-			return fmt.Errorf("calls were under way: %w", ctx.Err())
+			return fmt.Errorf("calls were in progress: %w", ctx.Err())
 		}
 	}
 }

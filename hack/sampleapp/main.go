@@ -1,6 +1,14 @@
 // Command sampleapp is the application that Heighliner's demo and tests release: a small server that answers its
-// version over HTTP, gRPC, TLS, TCP and UDP, serves metrics and health, and can be told to start slowly, never to become ready, to crash, to return errors
+// version over HTTP, gRPC, TLS, TCP and UDP, serves metrics and health, and on request starts slowly, never to become ready, to crash, to return errors
 // or to answer late. One binary makes every image; the image's environment makes the difference.
+//
+//	main.go     the process
+//	config.go   flags and environment
+//	app.go      handlers and metrics
+//	run.go      listeners, and the end
+//	faults.go   faults on demand
+//	grpc.go     gRPC
+//	streams.go  long answers and WebSockets
 package main
 
 import (

@@ -61,7 +61,7 @@ func start(t *testing.T, shutdown, drain time.Duration) *running {
 	return r
 }
 
-func TestEveryProtocolTellsTheVersion(t *testing.T) {
+func TestEveryProtocolShowsTheVersion(t *testing.T) {
 	r := start(t, 0, 5*time.Second)
 	for name, ask := range map[string]func() (string, error){
 		"gRPC": func() (string, error) {

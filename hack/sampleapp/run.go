@@ -15,15 +15,15 @@ import (
 // about to send a request is the one that closes.
 const idleTimeout = 2 * time.Minute
 
-// Listen opens what the application serves on; tests put listeners in memory in place of the network's.
+// Listen opens the listeners of the application; tests put listeners in memory in place of the network's.
 type Listen struct {
 	TCP func(port int) (net.Listener, error)
 	UDP func(port int) (net.PacketConn, error)
 }
 
-// Run serves until ctx ends, then goes on serving for the shutdown delay with readiness false, so that every proxy has
-// heard of it, and drains what is under way. It returns nil after a clean end and an error when it could not listen, was
-// told to crash or had to break requests off.
+// Run serves until ctx ends, then continues to serve for the shutdown delay with readiness false, so that every proxy has
+// heard of it, and drains what is in progress. It returns nil after a clean end and an error when it could not listen, was
+// configured to crash or had to break requests off.
 func Run(ctx context.Context, config Config, listen Listen) error {
 	select {
 	case <-time.After(config.StartDelay):
@@ -45,7 +45,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 		return fmt.Errorf("serve: %w", err)
 	case <-crash(config.ExitAfter):
 		_ = drainAll(drains, 0)
-		return errors.New("told to crash by exit-after")
+		return errors.New("crash, as exit-after requests")
 	case <-ctx.Done():
 	}
 
@@ -55,7 +55,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	return drainAll(drains, config.DrainTimeout)
 }
 
-// serve starts every server that has a port. A server that ends by itself tells failed why.
+// serve starts every server that has a port. A server that ends without a request sends its error to failed.
 func (a *App) serve(listen Listen, failed chan<- error) ([]drain, error) {
 	drains := []drain{a.sockets.drain}
 	for _, each := range []struct {
@@ -99,7 +99,7 @@ func (a *App) serveTLS(listener net.Listener, failed chan<- error) drain {
 	return a.serveHTTP(tls.NewListener(listener, config), failed)
 }
 
-// newServer has no timeout for whole requests: GET /slow lasts as long as it was told to.
+// newServer has no timeout for whole requests: GET /slow lasts as long as requested.
 func newServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -121,7 +121,7 @@ func crash(after After) <-chan time.Time {
 	return time.After(after.Delay)
 }
 
-// drainAll drains all servers at once.
+// drainAll drains all servers concurrently.
 func drainAll(drains []drain, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func drainAll(drains []drain, timeout time.Duration) error {
 		failures = append(failures, <-ended)
 	}
 	if err := errors.Join(failures...); err != nil {
-		return fmt.Errorf("drain what is under way for %s: %w", timeout, err)
+		return fmt.Errorf("drain what is in progress for %s: %w", timeout, err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func get(t *testing.T, client *http.Client, path string) *http.Response {
 	return response
 }
 
-func TestShutdownServesOnThenDrains(t *testing.T) {
+func TestShutdownKeepsServingThenDrains(t *testing.T) {
 	for name, h2c := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestShutdownServesOnThenDrains(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second) // a request that begins in the delay and outlives it
 				if slow := get(t, client, "/?latency=5s"); slow.StatusCode != 200 {
-					t.Errorf("request under way at the end of the delay: %d, want 200", slow.StatusCode)
+					t.Errorf("request in progress at the end of the delay: %d, want 200", slow.StatusCode)
 				}
 				if err := <-ended; err != nil {
 					t.Errorf("run: %v", err)
@@ -93,7 +93,7 @@ func TestShutdownServesOnThenDrains(t *testing.T) {
 	}
 }
 
-func TestRunCrashesWhenTold(t *testing.T) {
+func TestRunCrashesOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, listener := time.Now(), make(pipes)
 		config := Config{Port: 8080, StartDelay: 5 * time.Second, ExitAfter: After{On: true, Delay: 10 * time.Second}}

@@ -32,7 +32,7 @@ const (
 	maxLine = 4 << 10
 )
 
-// drain stops a server from taking what is new and waits for what is under way, until ctx ends.
+// drain stops a server from taking what is new and waits for what is in progress, until ctx ends.
 type drain func(ctx context.Context) error
 
 // slow streams one byte each beat for as many seconds as were asked for, and ends with "done".
@@ -44,7 +44,7 @@ func (a *App) slow(w http.ResponseWriter, r *http.Request) {
 	}
 	flush := http.NewResponseController(w)
 	for range int(seconds * float64(time.Second) / float64(beat)) {
-		_, _ = w.Write([]byte{'.'}) // fails only when the client has gone, which the wait tells
+		_, _ = w.Write([]byte{'.'}) // fails only when the client has gone, which the wait detects
 		_ = flush.Flush()
 		if !wait(r, beat) {
 			return
@@ -76,7 +76,7 @@ func (s *sockets) add(conn *websocket.Conn) (remove func()) {
 	}
 }
 
-// drain waits until clients have closed their WebSockets; those that are left when ctx ends are told to go.
+// drain waits until clients have closed their WebSockets; those that remain when ctx ends are closed.
 func (s *sockets) drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); s.left.Wait() }()
@@ -97,7 +97,7 @@ func (s *sockets) drain(ctx context.Context) error {
 
 // echo sends back each message of a WebSocket. The answer to the handshake has the version in X-Version.
 func (a *App) echo(w http.ResponseWriter, r *http.Request) {
-	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // it tells nobody anything
+	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // its content is public
 	conn, err := upgrader.Upgrade(w, r, http.Header{"X-Version": {a.config.Version}, "X-Release": {a.config.Release}})
 	if err != nil {
 		return // the upgrader has answered
@@ -178,7 +178,7 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 				failed <- err
 				return
 			}
-			_, _ = conn.WriteTo(answer, from) // whoever has gone needs no answer
+			_, _ = conn.WriteTo(answer, from) // a client that has gone needs no answer
 		}
 	}()
 	return func(context.Context) error { return conn.Close() }

@@ -41,7 +41,7 @@ type controllerManager struct {
 // startControllerManager starts kube-controller-manager, and waits until it
 // has given a namespace its ServiceAccount.
 func startControllerManager(ctx context.Context, env *Env) (*controllerManager, error) {
-	// Admission tells it from people by its name.
+	// Admission distinguishes it from people by its name.
 	user, err := env.environment.AddUser(envtest.User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("add user of kube-controller-manager: %w", err)

@@ -1,5 +1,5 @@
 // Package apiserver starts a real kube-apiserver with etcd for tests, and plays
-// the parts that are missing beside it.
+// the parts that are missing.
 //
 // What a server decides (schemas, defaults, CEL, admission, conflicts, garbage
 // collection) is real here. What a kubelet, a Deployment controller or a
@@ -22,6 +22,13 @@
 //		namespace := env.Namespace(t)
 //		…
 //	}
+//
+//	env.go                the environment of a package
+//	install.go            definitions, roles and policies
+//	controllermanager.go  the real kube-controller-manager
+//	standin.go            Mark and Play functions
+//	load.go               a stand-in for a metrics server
+//	indexed.go            lists by an index without a cache
 package apiserver
 
 import (
@@ -54,11 +61,11 @@ import (
 // startTimeout bounds the start of each part.
 const startTimeout = time.Minute
 
-// Options say what runs and is installed. The zero value is an API server with
+// Options are what runs and is installed. The zero value is an API server with
 // the project's own definitions.
 type Options struct {
 	// Policies installs config/policies and waits until they are enforced. From
-	// then on nobody but the manager's ServiceAccount (see ManagerUser) creates
+	// then on only the manager's ServiceAccount (see ManagerUser) creates
 	// VersionedMicroservices.
 	Policies bool
 	// GatewayAPI installs the standard channel of the Gateway API, in the version
@@ -108,7 +115,7 @@ func Run(m *testing.M, o Options, env **Env) int {
 }
 
 // Start starts an API server and whatever the options ask for. The folder with
-// the binaries comes from KUBEBUILDER_ASSETS. When Start fails, nothing is left
+// the binaries comes from KUBEBUILDER_ASSETS. When Start fails, nothing remains
 // running.
 func Start(o Options) (_ *Env, err error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
@@ -239,7 +246,7 @@ func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(e.assets, "kubectl"), append([]string{"--kubeconfig", e.Kubeconfig()}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
-	// A home of its own, so that discovery caches of other servers are not read.
+	// Its own home, so that discovery caches of other servers are not read.
 	cmd.Env = append(os.Environ(), "HOME="+e.dir, "KUBECACHEDIR="+filepath.Join(e.dir, "kubecache"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -31,7 +31,7 @@ func TestStartNamesTheMissingBinaries(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	_, err := apiserver.Start(apiserver.Options{})
 	if err == nil || !strings.Contains(err.Error(), "make test") {
-		t.Errorf("Start without binaries: %v, want an error that names the mend", err)
+		t.Errorf("Start without binaries: %v, want an error that names the fix", err)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestPodsOfADeploymentBecomeEndpoints(t *testing.T) {
 			return err
 		}
 		if len(pods.Items) > 0 {
-			return fmt.Errorf("%d pods are left after their Deployment is deleted", len(pods.Items))
+			return fmt.Errorf("%d pods remain after their Deployment is deleted", len(pods.Items))
 		}
 		return nil
 	})

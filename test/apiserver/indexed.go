@@ -21,7 +21,7 @@ type Index struct {
 
 // Indexed answers lists by an index without a cache, so that a test that reconciles
 // by hand always reads what was written last. The server filters by namespace and
-// labels, the index what is left.
+// labels, the index the rest.
 func Indexed(c client.WithWatch, indexes ...Index) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {

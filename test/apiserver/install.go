@@ -61,7 +61,7 @@ func Root(t testing.TB) string {
 }
 
 // installPolicies applies the admission policies and waits until a release
-// that somebody else than the manager makes is refused.
+// that another user than the manager makes is refused.
 func installPolicies(ctx context.Context, env *Env, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {

@@ -81,7 +81,7 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 }
 
 // spread orders pods that are to share a load evenly: those that use most come first, and
-// those without a usage last. An autoscaler that looks in between the writes never sees
+// those without a usage last. An autoscaler that reads in between the writes never sees
 // more load than there is, or was; else it would ask for more pods than the load needs.
 func spread(pods []string, usage map[string]int64) []string {
 	of := func(pod string) int64 {

@@ -7,7 +7,7 @@ import (
 
 // While a load moves to more or fewer pods, or changes, the usage that is written never
 // adds up to more than the greater of what it was and what it becomes: an autoscaler
-// that looks in between would ask for a pod too many.
+// that reads in between would ask for a pod too many.
 func TestSpreadNeverInventsLoad(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// nodeName is the Node that PlayKubelet's Pods run on. It exists beside a
+// nodeName is the Node that PlayKubelet's Pods run on. It exists next to a
 // controller-manager only.
 const nodeName = "test"
 
@@ -182,8 +182,8 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 }
 
 // PlayKubelet stands in for the scheduler and the kubelet of one namespace
-// until the test ends: Pods run on a made-up Node, are ready where ready says
-// so (nil: all are), and end at once when they are deleted. No container is
+// until the test ends: Pods run on a made-up Node, are ready where ready
+// returns true (nil: all are), and end immediately when they are deleted. No container is
 // started. It needs Options.ControllerManager, without which nothing makes Pods
 // of Deployments.
 func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod) bool) {
@@ -256,8 +256,8 @@ func (e *Env) markRoute(ctx context.Context, key client.ObjectKey, accepted meta
 }
 
 // PlayGateway stands in for a Gateway controller in one namespace until the
-// test ends: it accepts each generation of each HTTPRoute for which accept says
-// so (nil: all), and leaves the status of the others alone.
+// test ends: it accepts each generation of each HTTPRoute for which accept
+// returns true (nil: all), and leaves the status of the others alone.
 func (e *Env) PlayGateway(t testing.TB, namespace string, accept func(*gatewayv1.HTTPRoute) bool) {
 	t.Helper()
 	play(t, "gateway", func(ctx context.Context) error {
@@ -278,7 +278,7 @@ func (e *Env) PlayGateway(t testing.TB, namespace string, accept func(*gatewayv1
 	})
 }
 
-// accepted says that every parent accepted the route at its generation.
+// accepted reports whether every parent accepted the route at its generation.
 func accepted(route *gatewayv1.HTTPRoute) bool {
 	if len(route.Status.Parents) != len(route.Spec.ParentRefs) {
 		return false

@@ -30,7 +30,7 @@ func Nil(t testing.TB, check func(context.Context) error) {
 	}
 }
 
-// Until waits until ok; what names the state, as in "all places to be taken".
+// Until waits until ok; what names the state, as in "all slots to be taken".
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	missing := errors.New("not seen")

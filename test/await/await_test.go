@@ -19,7 +19,7 @@ func TestWithin(t *testing.T) {
 		want  error
 		took  time.Duration
 	}{
-		"at once": {func(context.Context, time.Duration) error { return nil }, time.Minute, nil, 0},
+		"immediately": {func(context.Context, time.Duration) error { return nil }, time.Minute, nil, 0},
 		"later": {func(_ context.Context, at time.Duration) error {
 			if at < time.Second {
 				return notYet
@@ -27,7 +27,7 @@ func TestWithin(t *testing.T) {
 			return nil
 		}, time.Minute, nil, 1013 * time.Millisecond},
 		"never": {func(context.Context, time.Duration) error { return notYet }, time.Minute, notYet, time.Minute},
-		"a check that is cut off tells of what was seen before": {func(ctx context.Context, at time.Duration) error {
+		"a check that is cut off reports what was seen before": {func(ctx context.Context, at time.Duration) error {
 			if at == 0 {
 				return notYet
 			}

@@ -1,5 +1,5 @@
 // Package docs tests the documentation: every manifest that a page or a sample shows
-// is one that a real API server takes, and every link leads somewhere.
+// is one that a real API server takes, and every link has a target.
 package docs
 
 import (
@@ -60,7 +60,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestFragments: a block that is not applied as it is, is no whole manifest.
+// TestFragments: a block that is not applied as it is, is not a whole manifest.
 func TestFragments(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -109,7 +109,7 @@ func TestFragmentsFit(t *testing.T) {
 }
 
 // least are the specifications that a fragment is put into, by kind, and the fields of
-// a specification that tell the kind.
+// a specification that show the kind.
 var least = map[string]struct {
 	spec   string
 	fields []string
@@ -153,7 +153,7 @@ func complete(part map[string]any) (*unstructured.Unstructured, error) {
 			return obj, nil
 		}
 	}
-	return nil, errors.New("the specification has no field that tells its kind: write one of those that this test knows, or tell it more")
+	return nil, errors.New("the specification has no field that shows its kind: write one of those that this test knows, or add one to the test")
 }
 
 // TestLinks: what a page links to within the repository is there, headings included.
@@ -385,7 +385,7 @@ func links(text string) []string {
 	return found
 }
 
-// resolve follows a link of a page. Links to other places are not followed.
+// resolve follows a link of a page. Links to other sites are not followed.
 func resolve(name, link string) error {
 	if scheme.MatchString(link) {
 		return nil
@@ -399,7 +399,7 @@ func resolve(name, link string) error {
 		path = filepath.Join(filepath.Dir(path), filepath.FromSlash(target))
 	}
 	if inside, err := filepath.Rel(root, path); err != nil || strings.HasPrefix(inside, "..") {
-		return errors.New("it leads out of the repository")
+		return errors.New("it points out of the repository")
 	}
 	if fragment == "" || filepath.Ext(path) != ".md" {
 		_, err := os.Stat(path)
@@ -423,7 +423,7 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(text), ""), " ", "-")
 }
 
-// decode reads the documents of a stream; empty ones are left out.
+// decode reads the documents of a stream; empty ones are omitted.
 func decode(text string) ([]*unstructured.Unstructured, error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	var found []*unstructured.Unstructured

@@ -33,10 +33,10 @@ func TestEventsOfWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var guide []string
 	for _, list := range chosen.FindAllStringSubmatch(string(text), -1) {
 		for _, event := range named.FindAllStringSubmatch(list[1], -1) {
-			told = append(told, strings.Join(strings.Fields(event[1]), " "))
+			guide = append(guide, strings.Join(strings.Fields(event[1]), " "))
 		}
 	}
 	var followed []string
@@ -49,9 +49,9 @@ func TestEventsOfWebhooks(t *testing.T) {
 			followed = append(followed, name)
 		}
 	}
-	slices.Sort(told)
+	slices.Sort(guide)
 	slices.Sort(followed)
-	if diff := cmp.Diff(followed, told); diff != "" || len(told) == 0 {
+	if diff := cmp.Diff(followed, guide); diff != "" || len(guide) == 0 {
 		t.Errorf("events of webhooks (-code +guide):\n%s", diff)
 	}
 }

@@ -38,7 +38,7 @@ func TestFieldsDescribed(t *testing.T) {
 			root := version.Schema.OpenAPIV3Schema.Properties
 			for _, path := range append(fields("spec", root["spec"], 20), fields("status", root["status"], 1)...) {
 				if leaf := path[strings.LastIndex(path, ".")+1:]; !named[leaf] {
-					t.Errorf("%s does not name %s: say what it means", name, path)
+					t.Errorf("%s does not name %s: document it", name, path)
 				}
 			}
 		}
@@ -63,7 +63,7 @@ func fieldsNamed(text string) map[string]bool {
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
 // fields are the paths below a schema, down to depth. What is foreign is not looked
-// into, and conditions have a section of their own.
+// into, and conditions have their own section.
 func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []string {
 	if depth == 0 || slices.Contains(foreign, path) {
 		return nil
@@ -73,12 +73,12 @@ func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []st
 	}
 	var found []string
 	for name, property := range schema.Properties {
-		child := path + "." + name
-		if child == "status.conditions" {
+		below := path + "." + name
+		if below == "status.conditions" {
 			continue
 		}
-		found = append(found, child)
-		found = append(found, fields(child, property, depth-1)...)
+		found = append(found, below)
+		found = append(found, fields(below, property, depth-1)...)
 	}
 	slices.Sort(found)
 	return found

@@ -29,7 +29,7 @@ var (
 	ofRow = regexp.MustCompile(`^(\d\d) .`)
 )
 
-// TestKnownFailures: each row of the list names tests that are there, or says why the
+// TestKnownFailures: each row of the list names tests that are there, or explains why the
 // failure cannot occur; and each test that was written for a row is named in it.
 func TestKnownFailures(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestKnownFailures(t *testing.T) {
 			t.Errorf("%s: row %s does not say whose failure it is about", failures, number)
 		}
 		if !testName.MatchString(here) && !strings.HasPrefix(here, "Cannot occur: ") {
-			t.Errorf("%s: row %s names no test, and does not say why it \"Cannot occur: \"", failures, number)
+			t.Errorf("%s: row %s names no test, and does not explain why it \"Cannot occur: \"", failures, number)
 		}
 	}
 	if len(rows) != failureRows {

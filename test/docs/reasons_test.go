@@ -53,7 +53,7 @@ func TestReasonsDescribed(t *testing.T) {
 			continue
 		}
 		if !slices.Contains(named, c.value) {
-			t.Errorf("no page of docs/reference says what %q (%s) means: add it below Conditions or Failures", c.value, c.name)
+			t.Errorf("no page of docs/reference documents %q (%s): add it below Conditions or Failures", c.value, c.name)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestReasonsOfText(t *testing.T) {
 	}
 }
 
-// reasons are the words in code of the sections that tell of conditions.
+// reasons are the words in code of the sections about conditions.
 func reasons(text string) []string {
 	var found []string
 	in := false

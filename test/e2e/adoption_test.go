@@ -22,7 +22,7 @@ import (
 )
 
 // TestAdoption takes over a Deployment with its Service and HTTPRoute under load, releases a version, and then leaves: what
-// was there before serves again, or what ran last serves on. No request fails.
+// was there before serves again, or what ran last keeps serving. No request fails.
 func TestAdoption(t *testing.T) {
 	for _, test := range []struct {
 		policy v1alpha1.DeletionPolicy

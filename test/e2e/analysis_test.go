@@ -165,7 +165,7 @@ func TestAnalysis(t *testing.T) {
 	}
 }
 
-// TestAnalysisNoTraffic releases what nobody asks, under each policy.
+// TestAnalysisNoTraffic releases versions that get no requests, under each policy.
 func TestAnalysisNoTraffic(t *testing.T) {
 	silent := func(t *testing.T, name string, source v1alpha1.MetricsSource, policy v1alpha1.NoTrafficPolicy) *service {
 		t.Parallel()
@@ -190,7 +190,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 			}
 		}
 	})
-	t.Run("Wait until somebody asks", func(t *testing.T) {
+	t.Run("Wait until there are requests", func(t *testing.T) {
 		s := silent(t, "wait", v1alpha1.SourceTraefik, v1alpha1.NoTrafficWait)
 		s.push("1.1.0")
 		s.holds("1.1.0")
@@ -198,7 +198,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 		s.active("1.1.0")
 		verdict(t, l)
 	})
-	t.Run("Wait until a person lets it go on, or turns it down", func(t *testing.T) {
+	t.Run("Wait until a person continues or aborts it", func(t *testing.T) {
 		s := silent(t, "person", v1alpha1.SourceTraefik, v1alpha1.NoTrafficWait)
 		s.push("1.1.0")
 		s.holds("1.1.0")
@@ -210,7 +210,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 		s.status("1.2.0", v1alpha1.ReleaseError)
 		s.active("1.1.0")
 	})
-	t.Run("an application that tells nothing never passes", func(t *testing.T) {
+	t.Run("an application without measurements never passes", func(t *testing.T) {
 		s := silent(t, "mute", v1alpha1.SourceApplication, v1alpha1.NoTrafficWait)
 		l := s.load(30, false)
 		s.push("1.1.0", "NO_METRICS", "true")
@@ -266,7 +266,7 @@ func TestAnalysisSurvivesRestarts(t *testing.T) {
 	s.weight("1.1.0", 70)
 	before := l.Report().Total.Failed
 	localcluster(t, "gateway-restart")
-	calm(t, l, 3*time.Second)
+	stable(t, l, 3*time.Second)
 	lost := l.Report().Total.Failed - before
 	t.Logf("while the gateway was restarted: %d requests failed (counted apart)", lost)
 	s.active("1.1.0")

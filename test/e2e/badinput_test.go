@@ -19,17 +19,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// complaint is a condition that tells a person what is wrong.
+// complaint is a condition that shows a person what is wrong.
 type complaint struct {
 	kind   string
 	status metav1.ConditionStatus
 	reason string
-	// names are what the message must hold: the field, what is wrong with it, and the mend.
+	// names are what the message must hold: the field, what is wrong with it, and the fix.
 	names []string
 }
 
 // TestBadInput gives a service that is live one piece of bad input after the other. Each becomes a condition that names the
-// field and the mend, and the service answers all requests meanwhile.
+// field and the fix, and the service answers all requests meanwhile.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")
 	s.start("1.0.0")
@@ -55,8 +55,8 @@ func TestBadInput(t *testing.T) {
 			want:   complaint{"SourceReachable", "False", "Unreachable", []string{"10.250.0.1:5999/shop", "connection refused", "spec.image"}},
 		},
 		"unknown repository": {
-			images: image(env.RegistryInternal + "/e2e/nobody"),
-			want:   complaint{"SourceReachable", "False", "NotFound", []string{"e2e/nobody", "check spec.image", "spec.imagePullSecrets"}},
+			images: image(env.RegistryInternal + "/e2e/missing"),
+			want:   complaint{"SourceReachable", "False", "NotFound", []string{"e2e/missing", "check spec.image", "spec.imagePullSecrets"}},
 		},
 		"no credential": {
 			images: image(env.AuthRegistryInternal + "/" + s.repository),
@@ -70,20 +70,20 @@ func TestBadInput(t *testing.T) {
 			want: complaint{"SourceReachable", "False", "Unauthorized", []string{"401", "check the credential in spec.imagePullSecrets"}},
 		},
 		"missing credential": {
-			images: func(p *v1alpha1.ImagePolicy) { p.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "nobody"}} },
-			want:   complaint{"Ready", "False", "", []string{"spec.imagePullSecrets", "nobody"}},
+			images: func(p *v1alpha1.ImagePolicy) { p.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "missing"}} },
+			want:   complaint{"Ready", "False", "", []string{"spec.imagePullSecrets", "missing"}},
 		},
 		"429": {
 			images: image(limited),
 			want:   complaint{"SourceReachable", "False", "RateLimited", []string{"429", "asked again after the pause", "spec.interval"}},
 		},
 		"template without the named container": {
-			ms:   func(ms *v1alpha1.Microservice) { ms.Spec.ContainerName = "nobody" },
-			want: complaint{"Ready", "False", "ContainerNotFound", []string{"spec.containerName", "nobody"}},
+			ms:   func(ms *v1alpha1.Microservice) { ms.Spec.ContainerName = "missing" },
+			want: complaint{"Ready", "False", "ContainerNotFound", []string{"spec.containerName", "missing"}},
 		},
 		"unknown ImagePolicy": {
-			ms:   func(ms *v1alpha1.Microservice) { ms.Spec.ImagePolicyRef.Name = "nobody" },
-			want: complaint{"Ready", "False", "ImagePolicyNotFound", []string{"spec.imagePolicyRef.name", "nobody", "create it"}},
+			ms:   func(ms *v1alpha1.Microservice) { ms.Spec.ImagePolicyRef.Name = "missing" },
+			want: complaint{"Ready", "False", "ImagePolicyNotFound", []string{"spec.imagePolicyRef.name", "missing", "create it"}},
 		},
 		"domain template that gives no host name": {
 			network: func(p *v1alpha1.NetworkPolicy) {
@@ -92,8 +92,8 @@ func TestBadInput(t *testing.T) {
 			want: complaint{"Accepted", "False", "InvalidDomain", []string{"spec.domains[0].domain", "-release.badinput.localhost", "use {{.ReleaseGroupName}}"}},
 		},
 		"Gateway that does not exist": {
-			network: func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = gateway("nobody", "infra") },
-			want:    complaint{"ResolvedRefs", "False", "ParentNotFound", []string{"spec.provider.gateway.parentRefs[0]", "infra/nobody", "create it, or name one that does"}},
+			network: func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = gateway("missing", "infra") },
+			want:    complaint{"ResolvedRefs", "False", "ParentNotFound", []string{"spec.provider.gateway.parentRefs[0]", "infra/missing", "create it, or name one that does"}},
 		},
 		"Gateway that does not accept the route": {
 			network: func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = gateway("closed", "infra") },
@@ -144,7 +144,7 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 
-	t.Run("tags that are no version or for another platform", func(t *testing.T) {
+	t.Run("tags that are not a version, or for another platform", func(t *testing.T) {
 		s.push("latest")
 		s.push("20240105")
 		s.pushImage(harness.Image{Tag: "1.9.0", Architecture: "riscv64"})
@@ -166,7 +166,7 @@ func TestBadInput(t *testing.T) {
 		image harness.Image
 		names []string
 	}{
-		"only a tag that is no version":       {harness.Image{Tag: "latest"}, []string{`"latest"`, "none of 1 tags is offered"}},
+		"only a tag that is not a version":    {harness.Image{Tag: "latest"}, []string{`"latest"`, "none of 1 tags is offered"}},
 		"only a manifest of another platform": {harness.Image{Tag: "1.0.0", Architecture: "riscv64"}, []string{"1.0.0", "linux/riscv64", "spec.platforms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// complains waits until an object has a condition that says what it must.
+// complains waits until an object has a condition with the message that it must have.
 func complains(t *testing.T, o client.Object, want complaint) {
 	t.Helper()
 	var message string
@@ -251,7 +251,7 @@ func wrongSecret(t *testing.T, s *service) {
 	})
 }
 
-// closedGateway makes a Gateway that takes routes of its own namespace only.
+// closedGateway makes a Gateway that takes routes of its namespace only.
 func closedGateway(t *testing.T) {
 	t.Helper()
 	same := gatewayv1.NamespacesFromSame

@@ -12,7 +12,7 @@ import (
 )
 
 // TestBrokenActive lets the active release lose all its pods' readiness while a canary has a tenth of the traffic: all of it
-// goes to what works, the status says so, and the canary's way to active is not blocked. Requests fail only until the routes
+// goes to what works, the status shows it, and the canary's way to active is not blocked. Requests fail only until the routes
 // follow the endpoints.
 func TestBrokenActive(t *testing.T) {
 	s := newService(t, "broken").steps(asking("some", 10))
@@ -25,7 +25,7 @@ func TestBrokenActive(t *testing.T) {
 
 	l.Mark("the active release breaks")
 	s.sees(l, "1.1.0")
-	calm(t, l, 3*time.Second)
+	stable(t, l, 3*time.Second)
 	lost := l.Report()
 	if n := len(lost.Failures); n > 0 {
 		gap := lost.Failures[n-1].At.Sub(lost.Failures[0].At)

@@ -59,7 +59,7 @@ func TestConfigurationRollback(t *testing.T) {
 	s.active("1.1.0")
 	s.says("ochre 1.1.0")
 
-	t.Log("the same content again is no release")
+	t.Log("the same content again is not a release")
 	before := s.rows()
 	change(t, settings, func(c *corev1.ConfigMap) { c.Labels = map[string]string{"touched": "yes"} })
 	quiet(t, 5*time.Second)
@@ -132,7 +132,7 @@ func (s *service) says(want string) {
 	})
 }
 
-// copies waits until each release has a copy of its ConfigMap of its own, which nobody can change, and no other is left.
+// copies waits until each release has its own copy of its ConfigMap, which no one can change, and no other remains.
 func (s *service) copies() {
 	s.t.Helper()
 	wait(s.t, "a copy for each release", func(ctx context.Context) (bool, string, error) {
@@ -160,10 +160,10 @@ func (s *service) untold(contents ...string) {
 	log := kubectl(s.t, "", "logs", "-n", managerNamespace, "deployment/"+managerName, "--since=5m")
 	for _, content := range contents {
 		if strings.Contains(text, content) {
-			s.t.Errorf("the content %s of the ConfigMap is told in objects or events", content)
+			s.t.Errorf("the content %s of the ConfigMap is in objects or events", content)
 		}
 		if strings.Contains(log, content) {
-			s.t.Errorf("the content %s of the ConfigMap is told in the manager's log", content)
+			s.t.Errorf("the content %s of the ConfigMap is in the manager's log", content)
 		}
 	}
 }

@@ -4,6 +4,6 @@
 //
 // Each test is in one of the groups of groups.go, and "make e2e GROUP=traffic" runs the tests of one group.
 //
-// Each test works in a namespace of its own, named e2e-NAME, with an image repository of its own and the domain
+// Each test works in its own namespace, named e2e-NAME, with its own image repository and the domain
 // release.NAME.localhost. Load goes to loopback only.
 package e2e

@@ -81,7 +81,7 @@ func drainPreview(t *testing.T) {
 	})
 }
 
-// routed says whether the gateway leads a host anywhere.
+// routed reports whether the gateway has a route for a host.
 func routed(t *testing.T, host string) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", nil)
@@ -191,7 +191,7 @@ func echo(socket io.ReadWriteCloser) error {
 		return fmt.Errorf("receive: %w", err)
 	}
 	if frame[0] != 0x81 || string(frame[2:]) != text {
-		return fmt.Errorf("the frame %q is no echo of %q", frame, text)
+		return fmt.Errorf("the frame %q is not an echo of %q", frame, text)
 	}
 	return nil
 }
@@ -206,6 +206,6 @@ func (s *streams) end(t *testing.T) {
 	if err := echo(s.socket); err != nil {
 		t.Errorf("the WebSocket was cut within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
 	}
-	_, _ = s.slow.Body.Close(), s.socket.Close() // What is closed already is no fault here.
+	_, _ = s.slow.Body.Close(), s.socket.Close() // What is closed already is not a fault here.
 	t.Logf("both were open for %s", time.Since(s.began).Round(10*time.Millisecond))
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestFaultsMidCanary ends the API server, the gateway and all canary pods, each in the middle of a step. Every run ends
-// promoted. Requests fail only while the gateway itself is away, and while killed pods are not masked yet.
+// promoted. Requests fail only while the gateway itself is away, and while killed pods are not withheld yet.
 func TestFaultsMidCanary(t *testing.T) {
 	s := newService(t, "faults").steps(pausing(20, 10*time.Second), pausing(50, 5*time.Second))
 	s.start("1.0.0")
@@ -51,7 +51,7 @@ func TestFaultsMidCanary(t *testing.T) {
 		began := time.Now()
 		localcluster(t, "gateway-restart")
 		away := time.Since(began)
-		calm(t, l, 3*time.Second)
+		stable(t, l, 3*time.Second)
 		lost := failed() - before
 		l.Mark("gateway back")
 		t.Logf("while the gateway was restarted, for %s: %d requests failed (counted apart)", away.Round(10*time.Millisecond), lost)
@@ -76,17 +76,17 @@ func TestFaultsMidCanary(t *testing.T) {
 		for i := range pods {
 			kill(t, &pods[i])
 		}
-		last := calm(t, l, 3*time.Second)
+		last := stable(t, l, 3*time.Second)
 		lost := failed() - before
-		l.Mark("masked")
-		t.Logf("%d requests failed until the killed pods were masked, the last %s after the kill", lost, max(0, last.Sub(killed)).Round(10*time.Millisecond))
+		l.Mark("withheld")
+		t.Logf("%d requests failed until the killed pods were withheld, the last %s after the kill", lost, max(0, last.Sub(killed)).Round(10*time.Millisecond))
 		if d := last.Sub(killed); d > 3*time.Second {
 			t.Errorf("requests failed for %s", d)
 		}
 		s.active("1.3.0")
 		s.sees(l, "1.3.0")
 		if n := failed() - before - lost; n > 0 {
-			t.Errorf("%d requests failed after the pods were masked: %v", n, l.Report().Failures)
+			t.Errorf("%d requests failed after the pods were withheld: %v", n, l.Report().Failures)
 		}
 	})
 	report := l.Stop()
@@ -100,7 +100,7 @@ func TestFaultsMidCanary(t *testing.T) {
 // TestCanaryPodsKilled ends the processes of all canary pods at each weight: the routes give the canary nothing within 2 s,
 // and requests fail in that window only, which is counted apart.
 func TestCanaryPodsKilled(t *testing.T) {
-	const masked = 2 * time.Second
+	const withheld = 2 * time.Second
 	s := newService(t, "podskilled").steps(asking("there", 1))
 	s.start("1.0.0")
 	l := s.load(100, false)
@@ -124,12 +124,12 @@ func TestCanaryPodsKilled(t *testing.T) {
 			kill(t, &pods[i])
 		}
 		zero := written(version, func(weight int32) bool { return weight == 0 }).Sub(killed)
-		calm(t, l, 3*time.Second)
+		stable(t, l, 3*time.Second)
 		lost := l.Report().Total.Failed - before
-		l.Mark(phase + ", masked")
+		l.Mark(phase + ", withheld")
 		t.Logf("at %d %%: weight 0 after %s; %d requests failed (100 per second are sent)", w, zero.Round(10*time.Millisecond), lost)
-		if zero > masked {
-			t.Errorf("at %d %% the weight was 0 after %s, more than %s", w, zero, masked)
+		if zero > withheld {
+			t.Errorf("at %d %% the weight was 0 after %s, more than %s", w, zero, withheld)
 		}
 		s.weight(version, w)
 		s.decide(version, v1alpha1.DecisionContinue, "there")
@@ -149,8 +149,8 @@ func TestCanaryPodsKilled(t *testing.T) {
 	}
 }
 
-// calm waits until no request has failed for a time, and tells when the last one was seen to fail.
-func calm(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
+// stable waits until no request has failed for a time, and returns when the last one was seen to fail.
+func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	t.Helper()
 	failed, since := l.Report().Total.Failed, time.Now()
 	wait(t, fmt.Sprintf("%s without a failed request", d), func(context.Context) (bool, string, error) {
@@ -252,7 +252,7 @@ func TestDeletedByHand(t *testing.T) {
 				})
 			}
 			again := time.Since(began)
-			well := calm(t, l, 5*time.Second).Sub(began)
+			well := stable(t, l, 5*time.Second).Sub(began)
 			s.active("1.1.0")
 			s.sees(l, "1.1.0")
 			t.Logf("%d deleted, all there again after %s; %d requests failed (30 per second are sent), the last after %s",

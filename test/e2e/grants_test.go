@@ -21,7 +21,7 @@ import (
 )
 
 // TestSecretsByNamespace changes the install to one in which namespaces grant the right to read their Secrets. A namespace
-// that names none works as before. One that does says which right is missing, runs once it is granted, keeps serving when it
+// that names none works as before. One that does reports which right is missing, runs once it is granted, keeps serving when it
 // is withdrawn, and continues when it is granted again.
 func TestSecretsByNamespace(t *testing.T) {
 	byNamespace(t)

@@ -16,11 +16,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestHooks plays releases whose way hooks decide about, with a receiver of its own that checks each signature: gates hold
+// TestHooks plays releases whose way hooks decide about, with its own receiver that checks each signature: gates hold
 // until they are opened and across kills of the manager, a failing check keeps a release from all traffic, and a wish to
 // go back is followed.
 func TestHooks(t *testing.T) {
-	const key = "a key that nobody else has"
+	const key = "a key that no one else has"
 	r := receive(t, key)
 	s := newService(t, "hooks").steps(
 		v1alpha1.CanaryStep{Name: "some", Weight: 20},
@@ -45,7 +45,7 @@ func TestHooks(t *testing.T) {
 		hook("promote", v1alpha1.HookConfirmPromotion, often),
 		hook("back", v1alpha1.HookRollback, often),
 		hook("done", v1alpha1.HookPostRollout),
-		hook("told", v1alpha1.HookEvent),
+		hook("event", v1alpha1.HookEvent),
 	}
 	r.answerAll("back", http.StatusConflict)
 	s.start("1.0.0")
@@ -94,15 +94,15 @@ func TestHooks(t *testing.T) {
 			t.Logf("hook %s was called %d times", name, len(calls))
 			for _, c := range calls {
 				if c.Namespace != s.namespace || c.Microservice != appName || c.Group != slug || c.PreviousVersion != "1.0.0" && name != "done" || c.Metadata["team"] != "e2e" {
-					t.Errorf("hook %s was told %+v", name, c)
+					t.Errorf("hook %s received %+v", name, c)
 				}
 			}
 		}
 		if c := r.of("more", "1.1.0")[0]; c.Step != 2 || c.StepName != "half" || c.Weight != 20 {
-			t.Errorf("before its second step the gate was told step %d %q, weight %d", c.Step, c.StepName, c.Weight)
+			t.Errorf("before its second step the gate received step %d %q, weight %d", c.Step, c.StepName, c.Weight)
 		}
-		if n := len(ids(r.of("told", "1.1.0"))); n < 2 {
-			t.Errorf("%d transitions were told, want at least that to canary and that to active", n)
+		if n := len(ids(r.of("event", "1.1.0"))); n < 2 {
+			t.Errorf("%d transitions were reported, want at least that to canary and that to active", n)
 		}
 	})
 

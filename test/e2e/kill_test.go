@@ -28,12 +28,12 @@ var (
 )
 
 // TestDemoSurvivesKills plays the demo, over and over, while the manager's process is ended with SIGKILL at seeded moments
-// at least 15 s apart, until that has happened often enough. Each demo must end with the verdict PASSED, which says that no
+// at least 15 s apart, until that has happened often enough. Each demo must end with PASSED, which means that no
 // request failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
-// TestPreviewsSurviveKills does the same with the story of previews. Its verdict also says that GitHub was told of each
-// commit exactly once.
+// TestPreviewsSurviveKills does the same with the story of previews. Its result also means that each state of
+// each commit was reported to GitHub exactly once.
 func TestPreviewsSurviveKills(t *testing.T) { survivesKills(t, "previews", max(1, *kills/4)) }
 
 func survivesKills(t *testing.T, story string, wanted int) {
@@ -87,7 +87,7 @@ func demo(ctx context.Context, story string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// conclusion is the demo's line about requests, and its verdict.
+// conclusion is the demo's line about requests, and its result.
 func conclusion(out []byte) string {
 	var lines []string
 	for line := range strings.Lines(string(out)) {

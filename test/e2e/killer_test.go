@@ -77,7 +77,7 @@ func (k *killer) count() int {
 
 func (k *killer) enough() bool { return k.count() >= k.wanted }
 
-// log tells when each kill was, and how long after the one before.
+// log prints when each kill was, and how long after the one before.
 func (k *killer) log() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

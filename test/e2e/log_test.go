@@ -49,7 +49,7 @@ var explained = []struct {
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
 	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
-	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a namespace is deleted by a test under a release on its way"},
+	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a namespace is deleted by a test while a release is in progress"},
 }
 
 // rolesUnread explains refusals.
@@ -85,7 +85,7 @@ func (l *managerLog) run(ctx context.Context) {
 		pods, err := l.client.CoreV1().Pods(managerNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=manager"})
 		if err == nil { // an API server that a test has ended comes back
 			for i := range pods.Items {
-				l.look(ctx, &pods.Items[i])
+				l.check(ctx, &pods.Items[i])
 			}
 		}
 		select {
@@ -96,7 +96,7 @@ func (l *managerLog) run(ctx context.Context) {
 	}
 }
 
-func (l *managerLog) look(ctx context.Context, pod *corev1.Pod) {
+func (l *managerLog) check(ctx context.Context, pod *corev1.Pod) {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State.Running == nil {
 			continue
@@ -111,7 +111,7 @@ func (l *managerLog) look(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// follow reads one container's log until it ends; when the API server ends first, it is read anew.
+// follow reads one container's log until it ends; when the API server ends first, it is read again.
 func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	defer func() {
 		l.mu.Lock()
@@ -150,7 +150,7 @@ func (l *managerLog) unexplained() (lines []string, others map[string][]string) 
 	return lines, others
 }
 
-// restarted tells that a test has started the API server again, and since when.
+// restarted records that a test has started the API server again, and since when.
 func (l *managerLog) restarted(from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *managerLog) explanation(line string) string {
 	return ""
 }
 
-// verdict prints what the manager logged, and says whether it logged what it should not.
+// verdict prints what the manager logged, and reports whether it logged what it should not.
 func (l *managerLog) verdict() bool {
 	lines, explained := l.unexplained()
 	fmt.Printf("manager's log: %d lines; %d errors, panics and refusals that no fault of the tests explains\n", l.count, len(lines))

@@ -184,7 +184,7 @@ func TestPreviews(t *testing.T) {
 	t.Logf("%d of %d deliveries were taken", h.took.Load(), h.sent.Load())
 }
 
-// exposeWebhooks leads a host of the gateway to the manager's Service for deliveries.
+// exposeWebhooks routes a host of the gateway to the manager's Service for deliveries.
 func (s *service) exposeWebhooks() {
 	s.t.Helper()
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: "e2e-webhooks"}}
@@ -205,11 +205,11 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
-// next pushes a commit to a pull request, and its image when GitHub was told of the commit. The former commit serves alone
+// next pushes a commit to a pull request, and its image when the commit was reported to GitHub. The previous commit serves alone
 // until then, and no request fails until the next one does. The manager may be killed between commit and image.
 func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
 	s.t.Helper()
-	former := repo.PullRequest(n).HeadSHA
+	previous := repo.PullRequest(n).HeadSHA
 	before := l.Report().Total
 	l.Mark(what + ", without its image")
 	began := time.Now()
@@ -222,8 +222,8 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	s.deployed(repo, sha, "queued")
 	known := time.Since(began)
 	s.serves(l, 2*time.Second)
-	if f := l.Recent(time.Second).Split().Fraction(former[:7]); f != 1 {
-		s.t.Errorf("%s: %.7s has no image yet, and %.7s serves %.0f %% of the requests", what, sha, former, f*100)
+	if f := l.Recent(time.Second).Split().Fraction(previous[:7]); f != 1 {
+		s.t.Errorf("%s: %.7s has no image yet, and %.7s serves %.0f %% of the requests", what, sha, previous, f*100)
 	}
 	l.Mark(what)
 	imaged := time.Now()
@@ -237,18 +237,18 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	s.sees(l, sha[:7])
 	alone := time.Since(imaged)
 	s.deployed(repo, sha, "success")
-	told := time.Since(imaged)
-	s.deployed(repo, former, "inactive")
+	reported := time.Since(imaged)
+	s.deployed(repo, previous, "inactive")
 	now := l.Report().Total
 	const tenth = 100 * time.Millisecond
 	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, alone %s, success at GitHub %s; %d of %d requests failed",
-		what, known.Round(tenth), first.Round(tenth), alone.Round(tenth), told.Round(tenth), now.Failed-before.Failed, now.Sent-before.Sent)
+		what, known.Round(tenth), first.Round(tenth), alone.Round(tenth), reported.Round(tenth), now.Failed-before.Failed, now.Sent-before.Sent)
 	if url := lastStatus(repo, sha).EnvironmentURL; !strings.Contains(url, previewOf1+"."+s.name+".localhost") {
-		s.t.Errorf("%s: the Deployment at GitHub leads to %q", what, url)
+		s.t.Errorf("%s: the Deployment at GitHub points to %q", what, url)
 	}
 }
 
-// lastStatus is what GitHub was told last of a commit.
+// lastStatus is what GitHub received last about a commit.
 func lastStatus(repo *githubtest.Repository, sha string) (last githubtest.DeploymentStatus) {
 	for _, d := range repo.Deployments() {
 		if d.SHA == sha && len(d.Statuses) > 0 {
@@ -258,7 +258,7 @@ func lastStatus(repo *githubtest.Repository, sha string) (last githubtest.Deploy
 	return last
 }
 
-// preview waits until a commit is active in the group of pull request 1, and nothing is under way.
+// preview waits until a commit is active in the group of pull request 1, and nothing is in progress.
 func (s *service) preview(sha string) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%.7s to be the preview", sha), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -271,7 +271,7 @@ func (s *service) preview(sha string) {
 	})
 }
 
-// deployed waits until GitHub was told the state of a commit.
+// deployed waits until GitHub received the state of a commit.
 func (s *service) deployed(repo *githubtest.Repository, sha, state string) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {

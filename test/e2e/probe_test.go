@@ -45,7 +45,7 @@ func TestProbe(t *testing.T) {
 			s.start("1.0.0")
 			answers(t, s.host())
 			var served, confirmed, promoted []time.Duration
-			former := "1.0.0"
+			previous := "1.0.0"
 			for i := range samples {
 				version := []string{"1.1.0", "1.2.0", "1.3.0", "1.4.0"}[i]
 				written, first := s.watchWeight(), firstAnswer(t, s.host(), version)
@@ -56,13 +56,13 @@ func TestProbe(t *testing.T) {
 				served = append(served, max(0, answered.Sub(at)))
 				confirmed = append(confirmed, s.confirmedTime().Sub(answered))
 
-				last := lastAnswer(t, s.host(), former)
+				last := lastAnswer(t, s.host(), previous)
 				s.decide(version, v1alpha1.DecisionContinue, "half")
 				s.active(version)
 				promoted = append(promoted, s.confirmedTime().Sub(last()))
-				former = version
+				previous = version
 			}
-			t.Logf("confirm: %s: a weight is served %s after it is written; it is confirmed %s after it is served; a promotion is confirmed %s after the last answer of the former release",
+			t.Logf("confirm: %s: a weight is served %s after it is written; it is confirmed %s after it is served; a promotion is confirmed %s after the last answer of the previous release",
 				confirm, durations(served), durations(confirmed), durations(promoted))
 			if confirm != v1alpha1.ConfirmProbe {
 				return

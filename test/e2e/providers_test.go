@@ -25,7 +25,7 @@ const switchDrain = 15 * time.Second
 
 // TestProviders takes a service from one provider to the next, each in the middle of a canary: from the Gateway to plain
 // Ingresses, to its Services alone, and back. One load asks by its domain for as long as there is one, one by the Service of
-// its group all the time. None of their requests fails, and nothing is left of a provider that was left.
+// its group all the time. None of their requests fails, and nothing of a previous provider remains.
 func TestProviders(t *testing.T) {
 	s := newService(t, "providers").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
@@ -36,7 +36,7 @@ func TestProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	inside := harness.LoadConfig{Gateway: net.JoinHostPort(group.Spec.ClusterIP, "80"), Network: env.Network(), Host: "Service", Rate: 50, Duration: time.Hour,
-		NoKeepAlive: true} // a connection that is kept stays with its pod, and the kept release has one
+		NoKeepAlive: true} // a connection that is kept stays with its pod, and the retained release has one
 	s.ready(inside)
 	service, err := harness.StartLoad(context.Background(), inside)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestProviders(t *testing.T) {
 	both("from the Gateway to Ingresses")
 	s.goes(&v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, domains)
 	s.hasRoutes(1, 1)
-	s.sees(domain, "1.1.0") // What cannot be split moves as a whole, by the former routes too.
+	s.sees(domain, "1.1.0") // What cannot be split moves as a whole, by the previous routes too.
 	promote("1.3.0")
 	s.drained()
 	s.hasRoutes(0, 1)
@@ -131,7 +131,7 @@ func TestProviders(t *testing.T) {
 }
 
 // goes changes the provider of the service's policy and its domains, and waits until the next one serves all that the
-// former one serves.
+// previous one serves.
 func (s *service) goes(to *v1alpha1.NetworkProvider, domains []v1alpha1.Domain) {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider, p.Spec.Domains = to, domains })
@@ -145,10 +145,10 @@ func (s *service) goes(to *v1alpha1.NetworkProvider, domains []v1alpha1.Domain) 
 	})
 }
 
-// drained waits until nothing is left of the former provider.
+// drained waits until nothing of the previous provider remains.
 func (s *service) drained() {
 	s.t.Helper()
-	s.switched("the former provider to go", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.ProviderSwitch == nil })
+	s.switched("the previous provider to go", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.ProviderSwitch == nil })
 }
 
 func (s *service) switched(what string, done func(*v1alpha1.NetworkPolicy) bool) {

@@ -42,7 +42,7 @@ type call struct {
 }
 
 // receiver is an HTTP endpoint in the network of the cluster, in this process. It checks each call's signature and
-// headers, keeps it, and answers as it is told.
+// headers, keeps it, and answers as configured.
 type receiver struct {
 	t   *testing.T
 	url string
@@ -82,14 +82,14 @@ func serveInside(t *testing.T, handler http.Handler) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
-// answerAll tells what a hook is answered for all versions without an answer of their own; the default is 200.
+// answerAll sets what a hook is answered for all versions without their own answer; the default is 200.
 func (r *receiver) answerAll(hook string, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answers[hook] = status
 }
 
-// answer tells what a hook is answered for a version from now on.
+// answer sets what a hook is answered for a version from now on.
 func (r *receiver) answer(hook, version string, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +103,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var c call
 	if err := json.Unmarshal(body, &c); err != nil {
-		r.t.Errorf("body of a hook is no JSON: %v: %q", err, body)
+		r.t.Errorf("body of a hook is not JSON: %v: %q", err, body)
 	}
 	if problem := r.check(req, body, c); problem != "" {
 		r.t.Errorf("call of hook %s: %s", c.Name, problem)
@@ -118,7 +118,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, "%s says %d\n", c.Name, status)
 }
 
-// check tells what is wrong with a call.
+// check returns what is wrong with a call.
 func (r *receiver) check(req *http.Request, body []byte, c call) string {
 	stamp := req.Header.Get("X-Heighliner-Timestamp")
 	mac := hmac.New(sha256.New, r.key)

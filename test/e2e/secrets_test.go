@@ -21,7 +21,7 @@ import (
 )
 
 // TestSecretRollback makes the content of a Secret part of the release. Without the optional component nothing starts, and
-// the status names the mend; with it a rotation is a release of the same version with the canary's steps, and a pin to an
+// the status names the fix; with it a rotation is a release of the same version with the canary's steps, and a pin to an
 // older version brings back the content that it ran with. The content is in no status, event or log, plain or encoded.
 func TestSecretRollback(t *testing.T) {
 	s := newService(t, "secrets").steps(pausing(50, 2*time.Second))
@@ -107,7 +107,7 @@ func (s *service) rotate(secret *corev1.Secret, app, version string) {
 	}
 }
 
-// sealed waits until each release has a copy of its Secret of its own, which nobody can change, and no other is left.
+// sealed waits until each release has its own copy of its Secret, which no one can change, and no other remains.
 func (s *service) sealed(source *corev1.Secret) {
 	s.t.Helper()
 	wait(s.t, "a copy for each release", func(ctx context.Context) (bool, string, error) {

@@ -63,8 +63,8 @@ func newService(t *testing.T, name string) *service {
 	return s
 }
 
-// beside describes another service in the namespace, with a domain and images of its own; start creates it.
-func (s *service) beside(app string) *service {
+// sibling describes another service in the namespace, with its own domain and images; start creates it.
+func (s *service) sibling(app string) *service {
 	other := describe(s.t, s.name+"-"+app, s.namespace, app)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
@@ -214,7 +214,7 @@ func (s *service) key() client.ObjectKey {
 // host that the group's domain renders to.
 func (s *service) host() string { return slug + "." + s.name + ".localhost" }
 
-// change changes an object as a user would, again when somebody else was faster.
+// change changes an object as a user would, again when another client was faster.
 func change[T client.Object](t *testing.T, o T, how func(T)) {
 	t.Helper()
 	wait(t, fmt.Sprintf("%T %s to be changed", o, o.GetName()), func(ctx context.Context) (bool, string, error) {
@@ -253,7 +253,7 @@ func group(ms *v1alpha1.Microservice) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// row gives the ledger's row of a version, the newest one, in whatever group it is.
+// row gives the row in the status of a version, the newest one, in whatever group it is.
 func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
 	for _, g := range ms.Status.ReleaseGroups {
 		for i := range g.Releases {
@@ -274,7 +274,7 @@ func (s *service) release(version string) v1alpha1.Release {
 	}
 	r := row(&ms, version)
 	if r == nil {
-		s.t.Fatalf("version %s is not in the ledger", version)
+		s.t.Fatalf("version %s is not in the status", version)
 	}
 	return *r
 }
@@ -294,7 +294,7 @@ func (s *service) status(version string, want v1alpha1.ReleaseStatus) v1alpha1.R
 	return got
 }
 
-// active waits until a version is active and available, nothing is under way, and the routes carry it.
+// active waits until a version is active and available, nothing is in progress, and the routes have it.
 func (s *service) active(version string) {
 	s.t.Helper()
 	s.until(version+" to be active", func(ms *v1alpha1.Microservice) (bool, string) {
@@ -307,7 +307,7 @@ func (s *service) active(version string) {
 	s.confirmed()
 }
 
-// weight waits until a version has a weight and the routes carry it.
+// weight waits until a version has a weight and the routes have it.
 func (s *service) weight(version string, want int32) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to get %d %%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -377,7 +377,7 @@ func (s *service) pin(version string) {
 	})
 }
 
-// pods of a version that are not on their way out.
+// pods of a version that are not terminating.
 func (s *service) pods(ctx context.Context, version string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := env.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRelease: s.release(version).VersionedMicroservice})

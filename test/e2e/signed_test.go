@@ -42,7 +42,7 @@ func TestSignedImage(t *testing.T) {
 	for version, want := range map[string]string{"1.1.0": "NotSigned: the repository holds no signature", "1.2.0": "Invalid: "} {
 		t.Logf("%s: %s", version, s.unverified(version, want))
 	}
-	t.Log("it stays so for three looks")
+	t.Log("it stays so for three scans")
 	l.Mark("unsigned images")
 	s.serves(l, 3*interval)
 	s.sees(l, "1.0.0")

@@ -96,7 +96,7 @@ func (s *service) routes() []gatewayv1.HTTPRoute {
 	return list.Items
 }
 
-// conforms asserts of a route of ours what the test HTTPRouteWeight of the Gateway API's conformance asserts of its own:
+// conforms asserts of a route what the test HTTPRouteWeight of the Gateway API's conformance tests asserts:
 // each parent has accepted it with its references resolved, and of 500 requests, ten at a time, after a random pause or
 // with a random header, each backend gets its share within 5 points, and no other backend gets any; ten tries.
 func (s *service) conforms(want map[string]float64) {

@@ -35,15 +35,15 @@ func TestSteadyState(t *testing.T) {
 		fleet.release(version)
 		t.Logf("%s is active %d times, %s after the start", version, services, time.Since(began).Round(time.Second))
 	}
-	fleet.atRest()
+	fleet.waitStable()
 	quiet(t, 30*time.Second)
 
-	t.Logf("%d Microservices with three releases each are at rest after %s; counting writes for %s", services, time.Since(began).Round(time.Second), window)
+	t.Logf("%d Microservices with three releases each are stable after %s; counting writes for %s", services, time.Since(began).Round(time.Second), window)
 	from := time.Now()
 	time.Sleep(window) // the measurement itself
 	writes := managerWrites(t, from)
 	for _, w := range writes {
-		t.Errorf("written at rest: %s", w)
+		t.Errorf("written stable: %s", w)
 	}
 	leases, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: from, UserAgentPrefix: heighlinerAgent})
 	if err != nil {
@@ -108,7 +108,7 @@ func (f *fleet) release(version string) {
 		f.create()
 	}
 	f.released = version
-	f.look(version)
+	f.scan(version)
 	within(t, 10*time.Minute, version+" to be active everywhere", func(ctx context.Context) (bool, string, error) {
 		return f.all(ctx, func(ms *v1alpha1.Microservice) bool {
 			r := row(ms, version)
@@ -128,8 +128,8 @@ func (f *fleet) create() {
 	}
 }
 
-// look asks every ImagePolicy to look at its registry now.
-func (f *fleet) look(request string) {
+// scan asks every ImagePolicy to scan its registry now.
+func (f *fleet) scan(request string) {
 	t := f.base.t
 	t.Helper()
 	for _, name := range f.names {
@@ -141,11 +141,11 @@ func (f *fleet) look(request string) {
 	}
 }
 
-// atRest waits until every service has three releases, nothing is under way, and all is programmed.
-func (f *fleet) atRest() {
+// waitStable waits until every service has three releases, nothing is in progress, and all is programmed.
+func (f *fleet) waitStable() {
 	t := f.base.t
 	t.Helper()
-	within(t, 10*time.Minute, "everything to be at rest", func(ctx context.Context) (bool, string, error) {
+	within(t, 10*time.Minute, "everything to be stable", func(ctx context.Context) (bool, string, error) {
 		return f.all(ctx, func(ms *v1alpha1.Microservice) bool {
 			g := group(ms)
 			return g != nil && len(g.Releases) == 3 && g.Run == nil && is(ms.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "") &&
@@ -168,7 +168,7 @@ func (f *fleet) all(ctx context.Context, ok func(*v1alpha1.Microservice) bool) (
 	return n == len(f.names), fmt.Sprintf("%d of %d", n, len(f.names)), nil
 }
 
-// is says whether a condition has a status, and a reason where one is given.
+// is reports whether a condition has a status, and a reason where one is given.
 func is(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) bool {
 	for _, c := range conditions {
 		if c.Type == kind {

@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestNewerGroup moves a domain that leads to the newest group from 1.x to 2.x by the canary's steps: one release is
-// turned down on the way, the next one stays, and 1.x has a canary of its own meanwhile. No request fails, on that domain
+// TestNewerGroup moves a domain that routes to the newest group from 1.x to 2.x by the canary's steps: one release is
+// aborted on the way, the next one stays, and 1.x has its own canary meanwhile. No request fails, on that domain
 // or on that of 1.x.
 func TestNewerGroup(t *testing.T) {
 	s := newService(t, "newer").steps(asking("some", 10), asking("half", 50))
@@ -28,43 +28,43 @@ func TestNewerGroup(t *testing.T) {
 	s.network.Spec.Domains = append(s.network.Spec.Domains, v1alpha1.Domain{Domain: shared})
 	s.push("1.0.0")
 	s.create(s.images, s.ms, s.network)
-	s.leads(shared, "1.0.0=100")
-	s.leads(older, "1.0.0=100")
+	s.routesTo(shared, "1.0.0=100")
+	s.routesTo(older, "1.0.0=100")
 	everybody, others := s.loadOn(shared, 100, false), s.loadOn(older, 50, true)
 	before := s.routeOf(older)
 
 	s.push("2.0.0")
-	s.leads(shared, "1.0.0=90 2.0.0=10")
-	s.leads(newer, "2.0.0=100")
+	s.routesTo(shared, "1.0.0=90 2.0.0=10")
+	s.routesTo(newer, "2.0.0=100")
 	s.splits(everybody, "10 %", "2.0.0", 10)
 	everybody.Mark("abort")
 	s.decide("2.0.0", v1alpha1.DecisionDeprecate, "")
 	s.status("2.0.0", v1alpha1.ReleaseError)
-	s.leads(shared, "1.0.0=100")
+	s.routesTo(shared, "1.0.0=100")
 	s.sees(everybody, "1.0.0")
 	s.serves(everybody, 8*time.Second) // through the drain of 2.0.0
 
 	s.push("2.0.1")
-	s.leads(shared, "1.0.0=90 2.0.1=10")
+	s.routesTo(shared, "1.0.0=90 2.0.1=10")
 	s.splits(everybody, "10 % again", "2.0.1", 10)
 	s.decide("2.0.1", v1alpha1.DecisionContinue, "some")
-	s.leads(shared, "1.0.0=50 2.0.1=50")
+	s.routesTo(shared, "1.0.0=50 2.0.1=50")
 	s.splits(everybody, "50 %", "2.0.1", 50)
 
-	// A mend of the older group takes the steps of its own domain, and half of them here.
+	// A fix in the older group takes the steps of its domain, and half of them here.
 	s.push("1.1.0")
-	s.leads(older, "1.0.0=90 1.1.0=10")
-	s.leads(shared, "1.0.0=45 1.1.0=5 2.0.1=50")
+	s.routesTo(older, "1.0.0=90 1.1.0=10")
+	s.routesTo(shared, "1.0.0=45 1.1.0=5 2.0.1=50")
 	s.splits(everybody, "both", "1.1.0", 5)
 	s.decide("1.1.0", v1alpha1.DecisionDeprecate, "")
 	s.status("1.1.0", v1alpha1.ReleaseError)
-	s.leads(shared, "1.0.0=50 2.0.1=50")
-	s.leads(older, "1.0.0=100")
+	s.routesTo(shared, "1.0.0=50 2.0.1=50")
+	s.routesTo(older, "1.0.0=100")
 
 	everybody.Mark("promotion")
 	s.decide("2.0.1", v1alpha1.DecisionContinue, "half")
 	s.status("2.0.1", v1alpha1.ReleaseActive)
-	s.leads(shared, "2.0.1=100")
+	s.routesTo(shared, "2.0.1=100")
 	s.sees(everybody, "2.0.1")
 	s.serves(everybody, 8*time.Second)
 	s.sees(others, "1.0.0")
@@ -74,10 +74,10 @@ func TestNewerGroup(t *testing.T) {
 	verdict(t, everybody, others)
 }
 
-// leads waits until a domain is programmed to lead to versions, as "1.0.0=90 2.0.0=10", and each group is confirmed.
-func (s *service) leads(host, want string) {
+// routesTo waits until a domain is programmed to route to versions, as "1.0.0=90 2.0.0=10", and each group is confirmed.
+func (s *service) routesTo(host, want string) {
 	s.t.Helper()
-	wait(s.t, host+" to lead to "+want, func(ctx context.Context) (bool, string, error) {
+	wait(s.t, host+" to route to "+want, func(ctx context.Context) (bool, string, error) {
 		var ms v1alpha1.Microservice
 		var p v1alpha1.NetworkPolicy
 		if err := env.Client.Get(ctx, s.key(), &ms); err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTLS leads a canary over https, at a listener of the test's own Gateway with a certificate that the test signs, and past
+// TestTLS routes a canary over https, at a listener of the test's own Gateway with a certificate that the test signs, and past
 // the gateway to pods that decrypt themselves. The URL says https, and the domain is not programmed while the certificate
 // is gone.
 func TestTLS(t *testing.T) {
@@ -190,7 +190,7 @@ func (s *service) domain(host, what string, ok func(v1alpha1.DomainStatus) bool)
 	})
 }
 
-// dials one address, whoever is asked for.
+// dials one address, whatever host is asked for.
 func dials(address string) func(ctx context.Context, network, _ string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: time.Second}
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {

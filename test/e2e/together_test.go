@@ -12,11 +12,11 @@ import (
 )
 
 // TestTogether lets three services go through their steps together. None gets beyond its first step, or active, before all
-// have come as far. A version that fails at one of them is held at the one that says Hold, and taken back at the one that
-// says TakeBack; the next version goes through at all.
+// have come as far. A version that fails at one of them is held at the one with Hold, and rolled back at the one that
+// has TakeBack; the next version goes through at all.
 func TestTogether(t *testing.T) {
 	app := newService(t, "together")
-	cart, stock := app.beside("cart"), app.beside("stock")
+	cart, stock := app.sibling("cart"), app.sibling("stock")
 	all := []*service{app, cart, stock}
 	var loads []*harness.Load
 	for _, s := range all {
@@ -67,7 +67,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("at stock 1.2.0 is %s with %d %%", r.Status, r.Weight)
 	}
 
-	t.Log("another version mends all")
+	t.Log("another version fixes all")
 	for _, s := range all {
 		s.push("1.3.0")
 	}

@@ -31,12 +31,12 @@ const gatewayAway = "gateway away"
 
 // TestTraffic takes a service through all that changes its traffic, while it is asked in every protocol: 100 requests
 // per second of HTTP/1.1, as many of h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20
-// datagrams through the Service of the group. None fails but while the gateway is away, and a datagram that is under way
+// datagrams through the Service of the group. None fails but while the gateway is away, and a datagram that is in progress
 // while the Service moves, which are counted apart: kube-proxy then deletes what connection tracking knows of the endpoints
-// that leave, and an answer that is on its way finds nobody.
+// that leave, and an answer in transit finds no receiver.
 func TestTraffic(t *testing.T) {
 	s := newService(t, "traffic").steps(pausing(10, 5*time.Second), asking("half", 50)).everyProtocol()
-	// HTTP/1.1 has a policy of its own, because that is the one that changes its provider: listeners need a Gateway.
+	// HTTP/1.1 has its own policy, because that is the one that changes its provider: listeners need a Gateway.
 	web := s.secondPolicy("web", "web-{{.ReleaseGroupName}}.traffic.localhost")
 	web.Spec.DrainDelay = v1alpha1.DurationOf(10 * time.Second)
 	s.start("1.0.0")
@@ -107,7 +107,7 @@ func TestTraffic(t *testing.T) {
 	phase(gatewayAway)
 	localcluster(t, "gateway-restart")
 	for _, l := range loads {
-		calm(t, l, 3*time.Second)
+		stable(t, l, 3*time.Second)
 	}
 	phase("gateway back")
 	s.serves(loads[0], 5*time.Second)
@@ -148,7 +148,7 @@ func TestTraffic(t *testing.T) {
 // datagrams is what the load over UDP is called.
 const datagrams = "UDP"
 
-// near says whether a time is within half a second of one of others.
+// near reports whether a time is within half a second of one of others.
 func near(all []time.Time, at time.Time) bool {
 	return slices.ContainsFunc(all, func(t time.Time) bool { return at.Sub(t).Abs() < 500*time.Millisecond })
 }
@@ -263,8 +263,8 @@ func (s *service) ready(c harness.LoadConfig) {
 	})
 }
 
-// provider changes the provider of a policy, and waits until its domains are programmed there and nothing of the former
-// one is left.
+// provider changes the provider of a policy, and waits until its domains are programmed there and nothing of the previous
+// one remains.
 func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvider) {
 	s.t.Helper()
 	change(s.t, p, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = to })
@@ -291,7 +291,7 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	})
 }
 
-// closePreview plays the end of a preview. Its requests are answered by it until they are answered by nobody: none meets a
+// closePreview plays the end of a preview. Its requests are answered by it until they have no answer: none meets a
 // pod that goes.
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")

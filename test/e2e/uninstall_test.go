@@ -19,7 +19,7 @@ import (
 // mostDeletion is how long a namespace may take to go, the pods' own shutdown included.
 const mostDeletion = 30 * time.Second
 
-// TestUninstall takes the manager away: what runs goes on serving. Namespaces with a canary under way go in time, with the
+// TestUninstall takes the manager away: what runs keeps serving. Namespaces with a canary in progress go in time, with the
 // manager and without.
 func TestUninstall(t *testing.T) {
 	s := newService(t, "uninstall").steps(pausing(20, 10*time.Minute))

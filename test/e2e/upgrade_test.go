@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// anotherBuild installs a build of the manager with another version, waits until it leads, and puts the first one back
+// anotherBuild installs a build of the manager with another version, waits until it is the leader, and puts the first one back
 // when the test ends.
 func anotherBuild(t *testing.T) {
 	t.Helper()
@@ -29,7 +29,7 @@ func anotherBuild(t *testing.T) {
 	if err := env.Client.Get(t.Context(), key, &manager); err != nil {
 		t.Fatal(err)
 	}
-	former := manager.Spec.Template.Spec.Containers[0].Image
+	previous := manager.Spec.Template.Spec.Containers[0].Image
 	version := fmt.Sprintf("v0.0.0-e2e.%d", time.Now().Unix())
 	binary := filepath.Join(t.TempDir(), "heighliner")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "./cmd/heighliner")
@@ -47,18 +47,18 @@ func anotherBuild(t *testing.T) {
 	began := time.Now()
 	install(image)
 	t.Cleanup(func() {
-		cmd := exec.Command(env.kubectl, "--kubeconfig", env.Kubeconfig, "set", "image", "-n", managerNamespace, "deployment/"+managerName, managerContainer+"="+former)
+		cmd := exec.Command(env.kubectl, "--kubeconfig", env.Kubeconfig, "set", "image", "-n", managerNamespace, "deployment/"+managerName, managerContainer+"="+previous)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("install the former build again: %v\n%s", err, out)
+			t.Errorf("install the previous build again: %v\n%s", err, out)
 		}
 	})
-	wait(t, "the new build to lead", func(context.Context) (bool, string, error) {
+	wait(t, "the new build to be the leader", func(context.Context) (bool, string, error) {
 		writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: began, UserAgentPrefix: heighlinerAgent + version})
 		return len(writes) > 0, "no write of its Lease yet", err
 	})
 }
 
-// upgrade restarts the manager as another build under the fleet at rest: no release, no pod and no object may change.
+// upgrade restarts the manager as another build under the stable fleet: no release, no pod and no object may change.
 func (f *fleet) upgrade() {
 	t := f.base.t
 	t.Helper()
@@ -70,7 +70,7 @@ func (f *fleet) upgrade() {
 		t.Errorf("another build of the manager changed what runs (-before +after):\n%.4000s", diff)
 	}
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{
-		Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events"}, // that it leads is an event
+		Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events"}, // that it is the leader is an event
 	})
 	if err != nil {
 		t.Fatal(err)

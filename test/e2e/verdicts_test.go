@@ -66,7 +66,7 @@ func (e *scores) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // TestAnalysisBaseline compares the canary with the active release: one that is as slow as that passes, which an absolute
-// limit in a dry run would have taken back, and a slower one does not.
+// limit in a dry run would have rolled back, and a slower one does not.
 func TestAnalysisBaseline(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "baseline").steps(v1alpha1.CanaryStep{Weight: 50}).measured(v1alpha1.SourceTraefik, 2, v1alpha1.NoTrafficWait)
@@ -121,7 +121,7 @@ func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.Measurement
 // measured is neither a pass nor a failure, and no credential is shown.
 func TestAnalysisWeb(t *testing.T) {
 	t.Parallel()
-	e := startScores(t, "a token that nobody else has")
+	e := startScores(t, "a token that no one else has")
 	s := newService(t, "web").steps(v1alpha1.CanaryStep{Name: "half", Weight: 50}).measured(v1alpha1.SourceTraefik, 1, v1alpha1.NoTrafficWait)
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "score"}, Data: map[string][]byte{"token": []byte(e.token)}})
 	s.ms.Spec.UpdateStrategy.Canary.Analysis.Metrics = []v1alpha1.AnalysisMetric{{
@@ -143,7 +143,7 @@ func TestAnalysisWeb(t *testing.T) {
 	e.give("1.2.0", 60)
 	s.push("1.2.0")
 	s.analysis("1.2.0", v1alpha1.AnalysisInconclusive)
-	s.until("AnalysisInconclusive to be told", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("AnalysisInconclusive to be reported", func(ms *v1alpha1.Microservice) (bool, string) {
 		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive)
 		return c != nil && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "1.2.0"), fmt.Sprintf("%+v", c)
 	})

@@ -35,7 +35,7 @@ func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	if len(nodes.Items) != 1 {
 		t.Fatalf("the cluster has %d nodes, and this test fills one", len(nodes.Items))
 	}
-	// Two such pods do not fit beside each other, so that the other one keeps the release out.
+	// Two such pods do not fit together, so that the other one keeps the release out.
 	large := *resource.NewMilliQuantity(nodes.Items[0].Status.Allocatable.Cpu().MilliValue()*6/10, resource.DecimalSI)
 	s.ms.Spec.Availability.Replicas = 1
 	s.ms.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = large
@@ -73,7 +73,7 @@ func TestWebhookThatIsDownWaitsForTheNewest(t *testing.T) {
 	fail, none, all := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.NamespacedScope
 	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "e2e-webhook-down"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 		Name: "pods.down.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &fail,
-		ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: s.namespace, Name: "nobody"}},
+		ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: s.namespace, Name: "missing"}},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -114,7 +114,7 @@ func (s *service) installs() {
 	s.create(s.images, s.ms, s.network)
 }
 
-// filler is a pod of somebody else that takes room on the node.
+// filler is a pod of another user that takes room on the node.
 func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	s.t.Helper()
 	labels := map[string]string{"app": "filler"}

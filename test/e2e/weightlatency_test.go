@@ -21,7 +21,7 @@ import (
 
 // TestWeightLatency measures from a weight that is written into a route until the gateway serves it, with the gateway's
 // own throttle of 2 s, with the local cluster's of 100 ms and with none: of a weight that comes alone, which is the first
-// of a canary, until its first answer; of one that comes at once after it, which promotes the canary, until the last answer
+// of a canary, until its first answer; of one that comes immediately after it, which promotes the canary, until the last answer
 // of the one before.
 func TestWeightLatency(t *testing.T) {
 	const (
@@ -40,7 +40,7 @@ func TestWeightLatency(t *testing.T) {
 			s.start("1.0.0")
 			answers(t, s.host())
 			var alone, next []time.Duration
-			former := "1.0.0"
+			previous := "1.0.0"
 			for i := range samples {
 				version := fmt.Sprintf("1.%d.0", i+1)
 				written := s.watchWeight()
@@ -49,12 +49,12 @@ func TestWeightLatency(t *testing.T) {
 				at := written(version, func(weight int32) bool { return weight > 0 })
 				alone = append(alone, max(0, first().Sub(at)))
 				written = s.watchWeight()
-				last := lastAnswer(t, s.host(), former)
+				last := lastAnswer(t, s.host(), previous)
 				s.decide(version, v1alpha1.DecisionContinue, "half")
-				at = written(former, func(weight int32) bool { return weight == 0 })
+				at = written(previous, func(weight int32) bool { return weight == 0 })
 				next = append(next, max(0, last().Sub(at)))
 				s.active(version)
-				former = version
+				previous = version
 			}
 			t.Logf("from weight written to weight served, with a throttle of %s: alone %s; right after another %s", throttle, durations(alone), durations(next))
 			if m := slices.Max(append(alone, next...)); m > throttle+slack {
@@ -64,7 +64,7 @@ func TestWeightLatency(t *testing.T) {
 	}
 }
 
-// firstAnswer asks for a host every 5 ms; the result waits for the first answer of a version and tells when it came.
+// firstAnswer asks for a host every 5 ms; the result waits for the first answer of a version and when it came.
 func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	first := make(chan time.Time, 1)
@@ -78,7 +78,7 @@ func firstAnswer(t *testing.T, host, version string) func() time.Time {
 }
 
 // lastAnswer asks the same way; the result waits until a version has not answered for four seconds, longer than any
-// throttle, and tells when it answered last.
+// throttle, and when it answered last.
 func lastAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	last := make(chan time.Time, 1)
@@ -110,7 +110,7 @@ func awaitTime(t *testing.T, what string, at <-chan time.Time) func() time.Time 
 	}
 }
 
-// askOften asks for a host every 5 ms until enough says so.
+// askOften asks for a host every 5 ms until enough reports true.
 func askOften(ctx context.Context, host string, enough func(at time.Time, version string) bool) {
 	every := time.NewTicker(5 * time.Millisecond)
 	defer every.Stop()
@@ -134,7 +134,7 @@ func askOften(ctx context.Context, host string, enough func(at time.Time, versio
 }
 
 // watchWeight watches the routes of the service; the result waits until the weight of a version is as wanted in all of
-// them, and tells when that was seen.
+// them, and returns when that was seen.
 func (s *service) watchWeight() func(version string, wanted func(int32) bool) time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &gatewayv1.HTTPRouteList{}, client.InNamespace(s.namespace))

@@ -14,8 +14,8 @@ import (
 )
 
 // TestWindow lets a canary come to a step whose deploy window opens within two minutes, by a clock that no test's machine
-// has: it waits with the traffic of the step before, across a kill of the manager, goes on when the window opens, and not
-// before. What a person turns down is taken back while the window is closed.
+// has: it waits with the traffic of the step before, across a kill of the manager, continues when the window opens, and not
+// before. What a person aborts is rolled back while the window is closed.
 func TestWindow(t *testing.T) {
 	s := newService(t, "window").steps(v1alpha1.CanaryStep{Name: "tenth", Weight: 10}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "2s"}})
 	s.start("1.0.0")
@@ -58,7 +58,7 @@ func TestWindow(t *testing.T) {
 	}
 	s.active("1.1.0")
 
-	l.Mark("turned down")
+	l.Mark("aborted")
 	window(opens.Add(12 * time.Hour))
 	s.push("1.2.0")
 	s.waits("1.2.0", 10, "Window", opens.Add(12*time.Hour).UTC().Format(time.RFC3339))

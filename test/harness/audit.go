@@ -23,13 +23,13 @@ const maxAuditLine = 1 << 20
 // Leases is the resource of leader election, for AuditFilter.IgnoreResources.
 const Leases = "leases.coordination.k8s.io"
 
-// AuditFilter says which writes are counted.
+// AuditFilter selects which writes are counted.
 type AuditFilter struct {
-	// Since and Until bound the arrival of the request, Until excluded; a zero Until is no bound.
+	// Since and Until bound the arrival of the request, Until excluded; with a zero Until there is no bound.
 	Since, Until time.Time
 	// UserAgentPrefix of the writer, such as "heighliner/"; empty counts everybody.
 	UserAgentPrefix string
-	// IgnoreResources are left out, named as "leases.coordination.k8s.io", or "pods" for the core group.
+	// IgnoreResources are omitted, named as "leases.coordination.k8s.io", or "pods" for the core group.
 	IgnoreResources []string
 }
 
@@ -51,8 +51,8 @@ func (w Writes) String() string {
 
 // AuditWrites counts the create, update, patch, delete and deletecollection requests in an API server's audit log of JSON
 // lines, grouped by user agent, resource and verb and sorted by them. Each request counts once, whether granted or
-// refused; dry runs do not count. Rotated files beside path are read too. A last line without an end is still being
-// written and is left out.
+// refused; dry runs do not count. Rotated files next to path are read too. A last line without an end is still being
+// written and is omitted.
 func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	files, err := auditFiles(path, filter.Since)
 	if err != nil {
@@ -74,7 +74,7 @@ func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	return writes, nil
 }
 
-// auditFiles gives the log and the files that rotation made of it since then: audit-TIME.log beside audit.log.
+// auditFiles gives the log and the files that rotation made of it since then: audit-TIME.log next to audit.log.
 func auditFiles(path string, since time.Time) ([]string, error) {
 	extension := filepath.Ext(path)
 	rotated, err := filepath.Glob(strings.TrimSuffix(path, extension) + "-*" + extension)

@@ -80,7 +80,7 @@ func TestAuditWrites(t *testing.T) {
 	}
 }
 
-func TestAuditWritesTellsOfABadLog(t *testing.T) {
+func TestAuditWritesReportsABadLog(t *testing.T) {
 	folder := t.TempDir()
 	for name, content := range map[string]string{
 		"line 2": line("ResponseComplete", "get", "a", "", "pods", "", "/x", 200, 0) + "{\n",

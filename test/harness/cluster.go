@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// userAgent tells the harness's writes from those of Heighliner in the audit log.
+// userAgent distinguishes the harness's writes from those of Heighliner in the audit log.
 const userAgent = "heighliner-harness"
 
 // Addresses is where the parts of a test cluster are found. Those with "internal" in their comment are as pods and the
@@ -65,7 +65,7 @@ func AddressesFrom(getenv func(string) string) Addresses {
 // Network is the file of the local cluster's network namespace, which has no way out.
 func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
-// URL is what to open in a browser for a domain behind the gateway. Names under localhost lead to loopback by themselves.
+// URL is what to open in a browser for a domain behind the gateway. Names under localhost resolve to loopback.
 func (a Addresses) URL(domain string) string {
 	_, port, err := net.SplitHostPort(a.Gateway)
 	if err != nil || port == "80" {
@@ -83,7 +83,7 @@ type Cluster struct {
 	Client client.WithWatch
 }
 
-// OpenCluster makes a client for the kinds of scheme. It does not dial: the first request tells whether the API server answers.
+// OpenCluster makes a client for the kinds of scheme. It does not dial: the first request shows whether the API server answers.
 func OpenCluster(scheme *runtime.Scheme, addresses Addresses) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", addresses.Kubeconfig)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	HTTP1 Protocol = "HTTP/1.1"
 	// H2C is HTTP/2 without TLS, over one connection.
 	H2C Protocol = "h2c"
-	// TLS is HTTP over TLS, to whoever decrypts it: certificates are not checked.
+	// TLS is HTTP over TLS, to any server that decrypts it: certificates are not checked.
 	TLS Protocol = "TLS"
 	// GRPC calls the sample application's service, over one connection without TLS.
 	GRPC Protocol = "gRPC"
@@ -64,7 +64,7 @@ func newExchange(config LoadConfig) (exchange, error) {
 
 type dialFunc func(ctx context.Context, network string) (net.Conn, error)
 
-// dialer dials the gateway, whoever is asked for.
+// dialer dials the gateway, whatever host is asked for.
 func dialer(config LoadConfig) dialFunc {
 	d := &net.Dialer{Timeout: config.Timeout}
 	return func(ctx context.Context, network string) (conn net.Conn, err error) {
@@ -126,7 +126,7 @@ func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	return exchange{ask: ask, close: client.CloseIdleConnections}, nil
 }
 
-// newGRPCExchange connects again at once after a connection was lost, because a load is no crowd.
+// newGRPCExchange connects again immediately after a connection was lost, because a load is one client.
 func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	conn, err := grpc.NewClient("passthrough:///"+config.Host,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -151,12 +151,12 @@ func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 		if err := conn.Invoke(ctx, "/sampleapp.v1.Version/Get", new(emptypb.Empty), answer); err != nil {
 			return Outcome{Failure: err.Error()}
 		}
-		return told("", answer.Value)
+		return outcomeOf("", answer.Value)
 	}
 	return exchange{ask: ask, close: func() { _ = conn.Close() }}, nil
 }
 
-// askOnce asks over a connection, or socket, of its own, and reads a line such as "shop 1.1.0".
+// askOnce asks over its own connection or socket, and reads a line such as "shop 1.1.0".
 func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network string) Outcome {
 	conn, err := dial(ctx, network)
 	if err != nil {
@@ -174,11 +174,11 @@ func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network stri
 		return Outcome{Failure: fmt.Sprintf("answer %q broke off: %v", line, err)}
 	}
 	_, version, _ := strings.Cut(strings.TrimSpace(line), " ")
-	return told(line, version)
+	return outcomeOf(line, version)
 }
 
-// told judges an answer that has no status.
-func told(answer, version string) Outcome {
+// outcomeOf judges an answer that has no status.
+func outcomeOf(answer, version string) Outcome {
 	if version == "" {
 		return Outcome{Failure: fmt.Sprintf("answer %q without a version", answer)}
 	}
@@ -186,7 +186,7 @@ func told(answer, version string) Outcome {
 }
 
 // judge decides whether an answer is a good one: complete, with a status of 200 to 399 and from an application that
-// tells its version.
+// shows its version.
 func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {

@@ -21,7 +21,7 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// LoadConfig says what a load sends. Zero values mean the default, where there is one.
+// LoadConfig is what a load sends. Zero values mean the default, where there is one.
 type LoadConfig struct {
 	// Protocol that is spoken; default HTTP1.
 	Protocol Protocol
@@ -119,15 +119,15 @@ func CheckLoopback(address string) error {
 type Load struct {
 	config   LoadConfig
 	exchange exchange
-	ledger   *Ledger
-	slots    chan struct{} // bounds the requests under way
+	tally    *Tally
+	slots    chan struct{} // bounds the requests in progress
 	flights  sync.WaitGroup
 	stop     context.CancelFunc
 	ended    chan struct{}
 }
 
 // StartLoad begins to send. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests
-// under way then still get their answers. The error names the field of config that is wrong.
+// in progress then still get their answers. The error names the field of config that is wrong.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -141,7 +141,7 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	l := &Load{
 		config:   config,
 		exchange: exchange,
-		ledger:   NewLedger(config.Phase, time.Now(), config.KeepFailures),
+		tally:    NewTally(config.Phase, time.Now(), config.KeepFailures),
 		slots:    make(chan struct{}, maxInFlight),
 		stop:     stop,
 		ended:    make(chan struct{}),
@@ -150,35 +150,35 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	return l, nil
 }
 
-// Mark begins a phase: requests sent from now on count to it. A name that was used before goes on with that phase.
-func (l *Load) Mark(phase string) { l.ledger.Mark(phase, time.Now()) }
+// Mark begins a phase: requests sent from now on count to it. A name that was used before continues with that phase.
+func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
 // Split gives the versions' shares of a phase's good answers; nil for an unknown phase.
-func (l *Load) Split(phase string) Split { return l.ledger.Split(phase) }
+func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
 // Recent gives the counts of the whole seconds that ended within the given time, 1s to 59s.
-func (l *Load) Recent(within time.Duration) Counts { return l.ledger.Recent(time.Now(), within) }
+func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 
 // Report gives everything counted so far.
 func (l *Load) Report() Report {
-	report := l.ledger.Report()
+	report := l.tally.Report()
 	report.Host = l.config.Host
 	return report
 }
 
-// Stop ends the sending, waits for the requests under way and gives the final report. It can be called again.
+// Stop ends the sending, waits for the requests in progress and gives the final report. It can be called again.
 func (l *Load) Stop() Report {
 	l.stop()
 	return l.Wait()
 }
 
-// Wait waits for the load's own end, then for the requests under way, and gives the final report.
+// Wait waits for the load's own end, then for the requests in progress, and gives the final report.
 func (l *Load) Wait() Report {
 	<-l.ended
 	return l.Report()
 }
 
-// run sends each request when the schedule says. A delay of this machine is made up for by sending at once what is due,
+// run sends each request when the schedule says. A delay of this machine is made up for by sending immediately what is due,
 // and latency counts from the moment a request was due, so that a stall shows in the latencies.
 func (l *Load) run(ctx context.Context) {
 	defer close(l.ended)
@@ -204,7 +204,7 @@ func (l *Load) run(ctx context.Context) {
 	}
 }
 
-// schedule says when each request is due.
+// schedule is when each request is due.
 type schedule struct {
 	start  time.Time
 	config LoadConfig
@@ -220,16 +220,16 @@ func (s schedule) due(n int) (time.Time, bool) {
 }
 
 func (l *Load) launch(ctx context.Context, due time.Time) {
-	ticket := l.ledger.Send(due)
+	ticket := l.tally.Send(due)
 	select {
 	case l.slots <- struct{}{}:
 	default:
-		l.ledger.Done(ticket, time.Now(), Outcome{Failure: fmt.Sprintf("not sent: %d requests are under way", maxInFlight)})
+		l.tally.Done(ticket, time.Now(), Outcome{Failure: fmt.Sprintf("not sent: %d requests are in progress", maxInFlight)})
 		return
 	}
 	l.flights.Go(func() {
 		defer func() { <-l.slots }()
-		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // the end of the load is no failure of what is under way
-		l.ledger.Done(ticket, time.Now(), outcome)
+		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // the end of the load is not a failure of what is in progress
+		l.tally.Done(ticket, time.Now(), outcome)
 	})
 }

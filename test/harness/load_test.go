@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 		"redirect":        {status: 302, version: "1.0.0"},
 		"server error":    {status: 503, version: "1.0.0", want: "answer 503"},
 		"no route":        {status: 404, want: "answer 404"},
-		"somebody else":   {status: 200, want: "answer 200 without X-Version"},
+		"another server":  {status: 200, want: "answer 200 without X-Version"},
 		"incomplete body": {status: 200, version: "1.0.0", err: context.DeadlineExceeded, want: "answer 200 broke off: context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestLoadReusesConnections(t *testing.T) {
 	}
 }
 
-func TestStopLetsRequestsUnderWayEnd(t *testing.T) {
+func TestStopLetsRequestsInProgressEnd(t *testing.T) {
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
 	g := newGateway(t, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
@@ -195,7 +195,7 @@ func TestStopLetsRequestsUnderWayEnd(t *testing.T) {
 	}
 }
 
-func TestLoadTellsOfARefusedConnection(t *testing.T) {
+func TestLoadReportsARefusedConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ const (
 
 // Frame is the picture of one moment.
 type Frame struct {
-	// Label says what the split is of, such as the domain; empty for none.
+	// Label names what the split is of, such as the domain; empty for none.
 	Label string
 	// Split of the last seconds; empty before the first answer.
 	Split Split
@@ -43,7 +43,7 @@ func (l *Load) Frame() Frame {
 	return Frame{
 		Split:     recent.Split(),
 		PerSecond: float64(recent.Answered+recent.Failed) / frameWindow.Seconds(),
-		Failed:    l.ledger.Failed(),
+		Failed:    l.tally.Failed(),
 	}
 }
 
@@ -88,7 +88,7 @@ func bar(fraction float64, cells int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", cells-full)
 }
 
-// Picture keeps a live line at the foot of a terminal, under the text that is written through it. Where the output is no
+// Picture keeps a live line at the foot of a terminal, under the text that is written through it. Where the output is not a
 // terminal it writes a plain line every five seconds instead. It is safe for concurrent use.
 type Picture struct {
 	out   io.Writer

@@ -17,7 +17,7 @@ func TestWriteTable(t *testing.T) {
 		entry{at: 4, took: time.Second, outcome: Outcome{Version: "1.1.0", Status: 503, Failure: "answer 503"}},
 	).Report()
 	canary.Host = "1.x.shop.localhost"
-	idle := NewLedger("start", start, 1).Report()
+	idle := NewTally("start", start, 1).Report()
 	idle.Host = "2.x.shop.localhost"
 
 	var out strings.Builder

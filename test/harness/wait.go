@@ -12,15 +12,15 @@ const (
 	defaultPoll = 200 * time.Millisecond
 )
 
-// Poll looks once: done ends the wait, detail tells what was seen. An error is looked at again, because servers restart
+// Poll checks once: done ends the wait, detail is what was seen. A check that fails is repeated, because servers restart
 // and objects are still to come, unless it is wrapped by Permanent.
 type Poll func(ctx context.Context) (done bool, detail string, err error)
 
 // Waiter waits for conditions. The zero value is ready to use.
 type Waiter struct {
-	// Every is the pause between two looks; default 200ms.
+	// Every is the pause between two checks; default 200ms.
 	Every time.Duration
-	// Progress is told each detail that differs from the last one; nil for nobody.
+	// Progress receives each detail that differs from the last one; it may be nil.
 	Progress func(what, detail string, elapsed time.Duration)
 }
 
@@ -29,7 +29,7 @@ func WaitFor(ctx context.Context, what string, poll Poll) error {
 	return Waiter{}.For(ctx, what, poll)
 }
 
-// For looks at once and then again and again until poll is done, its error is permanent or ctx ends; a ctx without a
+// For checks immediately and then again and again until poll is done, its error is permanent or ctx ends; a ctx without a
 // deadline gets one of two minutes. The error names what was waited for and what was seen last.
 func (w Waiter) For(ctx context.Context, what string, poll Poll) error {
 	if _, limited := ctx.Deadline(); !limited {
@@ -53,22 +53,22 @@ func (w Waiter) For(ctx context.Context, what string, poll Poll) error {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		case err == nil && done:
 			return nil
-		case err != nil && ctx.Err() == nil: // after the deadline, the error tells of the deadline alone
+		case err != nil && ctx.Err() == nil: // after the deadline, the error names the deadline alone
 			detail = err.Error()
 		}
 		if detail != "" && detail != seen {
 			seen = detail
-			w.tell(what, detail, time.Since(began))
+			w.report(what, detail, time.Since(began))
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: gave up after %s, last seen: %s: %w", what, time.Since(began).Round(time.Millisecond), seen, ctx.Err())
+			return fmt.Errorf("wait for %s: stopped after %s, last seen: %s: %w", what, time.Since(began).Round(time.Millisecond), seen, ctx.Err())
 		}
 	}
 }
 
-func (w Waiter) tell(what, detail string, elapsed time.Duration) {
+func (w Waiter) report(what, detail string, elapsed time.Duration) {
 	if w.Progress != nil {
 		w.Progress(what, detail, elapsed)
 	}
@@ -79,7 +79,7 @@ type permanentError struct{ cause error }
 func (e *permanentError) Error() string { return e.cause.Error() }
 func (e *permanentError) Unwrap() error { return e.cause }
 
-// Permanent makes an error of a Poll end the wait at once; nil stays nil.
+// Permanent makes an error of a Poll end the wait immediately; nil stays nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -14,21 +14,21 @@ import (
 func TestWaiter(t *testing.T) {
 	cause := errors.New("spec refused")
 	for name, test := range map[string]struct {
-		poll      func(look int) (bool, string, error)
+		poll      func(check int) (bool, string, error)
 		deadline  time.Duration
 		took      time.Duration
 		progress  []string
 		wantError string
 		wantCause error
 	}{
-		"at once": {poll: func(int) (bool, string, error) { return true, "", nil }},
+		"immediately": {poll: func(int) (bool, string, error) { return true, "", nil }},
 		"after progress": {
-			poll: func(look int) (bool, string, error) { return look == 4, fmt.Sprintf("%d of 2 pods", look/2), nil },
+			poll: func(check int) (bool, string, error) { return check == 4, fmt.Sprintf("%d of 2 pods", check/2), nil },
 			took: 800 * time.Millisecond, progress: []string{"shop 0 of 2 pods 0s", "shop 1 of 2 pods 400ms"},
 		},
 		"errors pass": {
-			poll: func(look int) (bool, string, error) {
-				if look < 2 {
+			poll: func(check int) (bool, string, error) {
+				if check < 2 {
 					return false, "", errors.New("connection refused")
 				}
 				return true, "", nil
@@ -36,9 +36,9 @@ func TestWaiter(t *testing.T) {
 			took: 400 * time.Millisecond, progress: []string{"shop connection refused 0s"},
 		},
 		"done does not hide an error": {
-			poll:     func(look int) (bool, string, error) { return true, "", errors.New("stale") },
+			poll:     func(check int) (bool, string, error) { return true, "", errors.New("stale") },
 			deadline: time.Second, took: time.Second, progress: []string{"shop stale 0s"},
-			wantError: "wait for shop: gave up after 1s, last seen: stale: context deadline exceeded", wantCause: context.DeadlineExceeded,
+			wantError: "wait for shop: stopped after 1s, last seen: stale: context deadline exceeded", wantCause: context.DeadlineExceeded,
 		},
 		"permanent": {
 			poll:      func(int) (bool, string, error) { return false, "", fmt.Errorf("apply: %w", Permanent(cause)) },
@@ -47,12 +47,12 @@ func TestWaiter(t *testing.T) {
 		"default deadline": {
 			poll: func(int) (bool, string, error) { return false, "no pod", nil },
 			took: 2 * time.Minute, progress: []string{"shop no pod 0s"},
-			wantError: "wait for shop: gave up after 2m0s, last seen: no pod: context deadline exceeded", wantCause: context.DeadlineExceeded,
+			wantError: "wait for shop: stopped after 2m0s, last seen: no pod: context deadline exceeded", wantCause: context.DeadlineExceeded,
 		},
 		"nothing seen": {
 			poll:     func(int) (bool, string, error) { return false, "", nil },
 			deadline: 500 * time.Millisecond, took: 500 * time.Millisecond,
-			wantError: "wait for shop: gave up after 500ms, last seen: nothing: context deadline exceeded", wantCause: context.DeadlineExceeded,
+			wantError: "wait for shop: stopped after 500ms, last seen: nothing: context deadline exceeded", wantCause: context.DeadlineExceeded,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,10 +67,10 @@ func TestWaiter(t *testing.T) {
 				waiter := Waiter{Progress: func(what, detail string, elapsed time.Duration) {
 					progress = append(progress, fmt.Sprint(what, " ", detail, " ", elapsed))
 				}}
-				began, look := time.Now(), -1
+				began, check := time.Now(), -1
 				err := waiter.For(ctx, "shop", func(context.Context) (bool, string, error) {
-					look++
-					return test.poll(look)
+					check++
+					return test.poll(check)
 				})
 				if took := time.Since(began); took != test.took {
 					t.Errorf("took %s, want %s", took, test.took)

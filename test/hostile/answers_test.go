@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Bounds of what is under way at a time, of which a case has as many as there may be: of
+// Bounds of what is in progress at a time, of which a case has as many as there may be: of
 // calls and of questions for one namespace, and of deliveries.
 const (
 	manyCalls      = 16
@@ -56,15 +56,15 @@ func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	return urls
 }
 
-// call has as many hooks of one namespace called as may be under way.
+// call has as many hooks of one namespace called as may be in progress.
 func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	t.Helper()
 	pool, err := hook.NewPool(hook.Options{Policy: loopback(t), Wait: func(int) time.Duration { return time.Hour }})
 	if err != nil {
 		return err
 	}
-	woken := make(chan types.NamespacedName, manyCalls)
-	pool.Start(ctx, func(release types.NamespacedName) { woken <- release })
+	notified := make(chan types.NamespacedName, manyCalls)
+	pool.Start(ctx, func(release types.NamespacedName) { notified <- release })
 	for i, url := range hosts(t, answer, manyCalls) {
 		for n := range perHost {
 			release := types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("cart-%d-%d", i, n)}
@@ -77,7 +77,7 @@ func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	said := ""
 	for range manyCalls {
 		select {
-		case release := <-woken:
+		case release := <-notified:
 			for _, outcome := range pool.Outcomes(release) {
 				said = outcome.Message
 			}
@@ -105,11 +105,11 @@ const (
 	sample = `{"metric":{"a":""},"value":[0,"1"]}`
 )
 
-// measure has as many metrics of one namespace measured as may be under way.
+// measure has as many metrics of one namespace measured as may be in progress.
 func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryAnalysis, answer http.HandlerFunc) error {
 	t.Helper()
-	woken := make(chan types.NamespacedName, manyQuestions)
-	m, err := analysis.New(analysis.Config{Outbound: loopback(t), Wake: func(key types.NamespacedName) { woken <- key }})
+	notified := make(chan types.NamespacedName, manyQuestions)
+	m, err := analysis.New(analysis.Config{Outbound: loopback(t), Wake: func(key types.NamespacedName) { notified <- key }})
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryA
 	said := ""
 	for range manyQuestions {
 		select {
-		case key := <-woken:
+		case key := <-notified:
 			if round, done := m.Ask(key, requests[key]); done {
 				said = round.Measurements[0].Message
 			}
@@ -139,7 +139,7 @@ func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryA
 // signing is the secret of a webhook.
 var signing = []byte("signs")
 
-// deliver reads as many deliveries as may be under way.
+// deliver reads as many deliveries as may be in progress.
 func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, element, last string) error {
 	t.Helper()
 	block := []byte(strings.Repeat(element, max(1, 1<<16/len(element))))

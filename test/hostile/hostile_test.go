@@ -90,7 +90,7 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := client(t, endless).Tags(ctx, shop)
 		return err
 	},
-	"as many answers to metrics at once as are read": func(ctx context.Context, t testing.TB) error {
+	"as many answers to metrics as are read at a time": func(ctx context.Context, t testing.TB) error {
 		return measureAll(ctx, t, "["+strings.Repeat(`{"":0},`, 149_000)+"0]")
 	},
 	"a list of tags, packed": func(ctx context.Context, t testing.TB) error {
@@ -214,8 +214,8 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
-	woken := make(chan types.NamespacedName, hosts*each)
-	m, err := analysis.New(analysis.Config{Outbound: loopback(t), QueriesPerSecond: 1000, Wake: func(key types.NamespacedName) { woken <- key }})
+	notified := make(chan types.NamespacedName, hosts*each)
+	m, err := analysis.New(analysis.Config{Outbound: loopback(t), QueriesPerSecond: 1000, Wake: func(key types.NamespacedName) { notified <- key }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 	}
 	for range hosts * each {
 		select {
-		case key := <-woken:
+		case key := <-notified:
 			round, _ := m.Ask(key, requests[key])
 			for _, x := range round.Measurements {
 				if x.Result != v1alpha1.MeasurementError {
@@ -266,7 +266,7 @@ func packed(first, element, last string) http.HandlerFunc {
 	}
 }
 
-// endless answers until nobody listens.
+// endless answers until no client listens.
 func endless(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, "[")

@@ -28,7 +28,7 @@ type Histories struct {
 func Flags(name, test string) Histories {
 	return Histories{
 		flags: name,
-		count: flag.Int(name+".histories", 0, "histories that "+test+" plays, each with a seed of its own; 0: a few hundred, or few with -short"),
+		count: flag.Int(name+".histories", 0, "histories that "+test+" plays, each with its own seed; 0: a few hundred, or few with -short"),
 		seed:  flag.Uint64(name+".seed", 0, "seed of the first history of "+test+", the next ones follow; 0: the same ones in the quick run, others each time with -"+name+".histories"),
 	}
 }
@@ -110,7 +110,7 @@ func (h Histories) Run(t *testing.T, p Play) {
 			}
 		}
 	}
-	t.Logf("from seed %d: %s", from, told(sum))
+	t.Logf("from seed %d: %s", from, format(sum))
 	if seed := failed.Load(); seed > 0 {
 		err, history := p.Shrink(seed)
 		t.Errorf("seed %d: %v\nagain: go test %s -run %s -%s.seed=%d\nin short:\n%s", seed, err, p.Package, t.Name(), h.flags, seed, history)
@@ -144,8 +144,8 @@ func add(sum, counts []Count) []Count {
 	return sum
 }
 
-// told are counts as text.
-func told(counts []Count) string {
+// format gives counts as text.
+func format(counts []Count) string {
 	var parts []string
 	for _, c := range counts {
 		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.What))

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// caCertificates are the places where systems keep their bundle of trusted
+// caCertificates are the paths where systems keep their bundle of trusted
 // certificates; the first that exists is used.
 var caCertificates = []string{
 	"/etc/ssl/certs/ca-certificates.crt",

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// recentSeconds is how far back Recent can look.
+	// recentSeconds is how far back Recent reaches.
 	recentSeconds = 60
-	// histogramMax is the longest latency told apart; the load's request timeout stays below it.
+	// histogramMax is the longest latency that is distinguished; the load's request timeout stays below it.
 	histogramMax = time.Minute
 )
 
-// Ledger counts requests by phase and version. A request belongs to the phase in which it was sent, however late its
-// answer comes. The ledger reads no clock: every call says when it happened. It is safe for concurrent use.
-type Ledger struct {
+// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, however late its
+// answer comes. The tally reads no clock: every call has the time at which it happened. It is safe for concurrent use.
+type Tally struct {
 	mu       sync.Mutex
 	phases   []*phase // in order of their first mark
 	current  *phase
@@ -28,7 +28,7 @@ type Ledger struct {
 	failed   int
 }
 
-// Ticket stands for one request under way. It comes from Send and goes back through Done, once.
+// Ticket stands for one request in progress. It comes from Send and goes back through Done, once.
 type Ticket struct {
 	phase *phase
 	sent  time.Time
@@ -36,11 +36,11 @@ type Ticket struct {
 
 // Outcome is how a request ended.
 type Outcome struct {
-	// Version is what the X-Version header told; empty without an answer or without the header.
+	// Version is what the X-Version header holds; empty without an answer or without the header.
 	Version string
 	// Status is the HTTP status; 0 without an answer.
 	Status int
-	// Failure says why the request counts as failed; empty for a good answer.
+	// Failure is why the request counts as failed; empty for a good answer.
 	Failure string
 }
 
@@ -52,21 +52,21 @@ type phase struct {
 	versions map[string]*hdrhistogram.Histogram
 }
 
-// second holds the counts of one second of the wall clock; index is that second, so that an old lap is told from this one.
+// second holds the counts of one second of the wall clock; index is that second, so that an old lap is distinguished from this one.
 type second struct {
 	index  int64
 	counts Counts
 }
 
-// NewLedger opens the first phase at now. It keeps the details of the first keep failures and counts all.
-func NewLedger(firstPhase string, now time.Time, keep int) *Ledger {
-	l := &Ledger{keep: keep}
+// NewTally opens the first phase at now. It keeps the details of the first keep failures and counts all.
+func NewTally(firstPhase string, now time.Time, keep int) *Tally {
+	l := &Tally{keep: keep}
 	l.Mark(firstPhase, now)
 	return l
 }
 
-// Mark begins a phase; a name that was used before goes on with that phase.
-func (l *Ledger) Mark(name string, now time.Time) {
+// Mark begins a phase; a name that was used before continues with that phase.
+func (l *Tally) Mark(name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, known := range l.phases {
@@ -80,7 +80,7 @@ func (l *Ledger) Mark(name string, now time.Time) {
 }
 
 // Send counts a request as sent in the current phase.
-func (l *Ledger) Send(now time.Time) Ticket {
+func (l *Tally) Send(now time.Time) Ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current.counts.Sent++
@@ -89,7 +89,7 @@ func (l *Ledger) Send(now time.Time) Ticket {
 }
 
 // Done counts how the request of a ticket ended.
-func (l *Ledger) Done(ticket Ticket, now time.Time, outcome Outcome) {
+func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ticket.phase.counts.add(outcome)
@@ -106,7 +106,7 @@ func (l *Ledger) Done(ticket Ticket, now time.Time, outcome Outcome) {
 }
 
 // Split gives the versions' shares of a phase's good answers; nil for a name that was never marked.
-func (l *Ledger) Split(phaseName string) Split {
+func (l *Tally) Split(phaseName string) Split {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, known := range l.phases {
@@ -119,7 +119,7 @@ func (l *Ledger) Split(phaseName string) Split {
 
 // Recent gives the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent is
 // counted when sent, Answered and Failed when ended.
-func (l *Ledger) Recent(now time.Time, within time.Duration) Counts {
+func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,14 +133,14 @@ func (l *Ledger) Recent(now time.Time, within time.Duration) Counts {
 }
 
 // Failed counts the failed requests of all phases.
-func (l *Ledger) Failed() int {
+func (l *Tally) Failed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
 // Report gives everything counted so far.
-func (l *Ledger) Report() Report {
+func (l *Tally) Report() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	total := phase{name: "total", started: l.phases[0].started, latency: newHistogram(), versions: map[string]*hdrhistogram.Histogram{}}
@@ -153,7 +153,7 @@ func (l *Ledger) Report() Report {
 	return report
 }
 
-func (l *Ledger) secondOf(now time.Time) *Counts {
+func (l *Tally) secondOf(now time.Time) *Counts {
 	index := now.Unix()
 	slot := &l.recent[index%recentSeconds]
 	if slot.index != index {
@@ -202,7 +202,7 @@ func latencyOf(histogram *hdrhistogram.Histogram) Latency {
 	return Latency{P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(histogram.Max()) * time.Microsecond}
 }
 
-// Counts is what became of the requests of a phase or a stretch of time. Sent less Answered and Failed is under way.
+// Counts is what became of the requests of a phase or a stretch of time. Sent less Answered and Failed is in progress.
 type Counts struct {
 	// Sent requests; their version is known only from their answer.
 	Sent int
@@ -210,7 +210,7 @@ type Counts struct {
 	Answered int
 	// Failed counts the rest: no answer in time, a broken connection, a bad status, an answer without a version.
 	Failed int
-	// Versions splits Answered and Failed by what X-Version told; "" is a failure that told no version.
+	// Versions splits Answered and Failed by X-Version; "" is a failure without a version.
 	Versions map[string]VersionCounts
 }
 
@@ -287,7 +287,7 @@ type Failure struct {
 	Outcome
 }
 
-// Report is a ledger's content at one moment.
+// Report is a tally's content at one moment.
 type Report struct {
 	// Host that the requests named.
 	Host string

@@ -23,21 +23,21 @@ type entry struct {
 
 func good(version string) Outcome { return Outcome{Version: version, Status: 200} }
 
-func played(keep int, history ...entry) *Ledger {
-	ledger := NewLedger("start", start, keep)
+func played(keep int, history ...entry) *Tally {
+	tally := NewTally("start", start, keep)
 	for _, e := range history {
 		if e.mark != "" {
-			ledger.Mark(e.mark, start.Add(e.at))
+			tally.Mark(e.mark, start.Add(e.at))
 		}
-		ledger.Done(ledger.Send(start.Add(e.at)), start.Add(e.at+e.took), e.outcome)
+		tally.Done(tally.Send(start.Add(e.at)), start.Add(e.at+e.took), e.outcome)
 	}
-	return ledger
+	return tally
 }
 
-func TestLedgerReport(t *testing.T) {
+func TestTallyReport(t *testing.T) {
 	broken := Outcome{Failure: "EOF"}
 	bad := Outcome{Version: "1.1.0", Status: 503, Failure: "answer 503"}
-	ledger := played(1,
+	tally := played(1,
 		entry{at: 0, took: 2 * time.Millisecond, outcome: good("1.0.0")},
 		entry{at: time.Second, took: 4 * time.Millisecond, outcome: good("1.0.0")},
 		entry{at: 2 * time.Second, took: 8 * time.Millisecond, outcome: good("1.1.0"), mark: "canary"},
@@ -45,8 +45,8 @@ func TestLedgerReport(t *testing.T) {
 		entry{at: 4 * time.Second, took: time.Second, outcome: bad},
 		entry{at: 5 * time.Second, took: 2 * time.Millisecond, outcome: good("1.0.0"), mark: "start"},
 	)
-	ledger.Mark("canary", start.Add(6*time.Second))
-	ledger.Send(start.Add(6 * time.Second)) // never answered
+	tally.Mark("canary", start.Add(6*time.Second))
+	tally.Send(start.Add(6 * time.Second)) // never answered
 
 	old, fresh := Latency{P50: 2 * time.Millisecond, P90: 4 * time.Millisecond, P99: 4 * time.Millisecond, Max: 4 * time.Millisecond}, latencyOfAll(8*time.Millisecond)
 	want := Report{
@@ -78,31 +78,31 @@ func TestLedgerReport(t *testing.T) {
 	withinOnePercent := cmp.Comparer(func(a, b time.Duration) bool {
 		return math.Abs(float64(a-b)) <= 0.01*math.Max(float64(a), float64(b))
 	})
-	if diff := cmp.Diff(want, ledger.Report(), withinOnePercent); diff != "" {
+	if diff := cmp.Diff(want, tally.Report(), withinOnePercent); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
-	if ledger.Failed() != 2 {
-		t.Errorf("failed is %d, want 2", ledger.Failed())
+	if tally.Failed() != 2 {
+		t.Errorf("failed is %d, want 2", tally.Failed())
 	}
 }
 
 func latencyOfAll(d time.Duration) Latency { return Latency{P50: d, P90: d, P99: d, Max: d} }
 
 func TestRequestCountsInThePhaseItWasSentIn(t *testing.T) {
-	ledger := NewLedger("before", start, 1)
-	ticket := ledger.Send(start)
-	ledger.Mark("after", start.Add(time.Second))
-	ledger.Done(ticket, start.Add(2*time.Second), good("1.0.0"))
-	if got := ledger.Split("before"); got.Fraction("1.0.0") != 1 {
+	tally := NewTally("before", start, 1)
+	ticket := tally.Send(start)
+	tally.Mark("after", start.Add(time.Second))
+	tally.Done(ticket, start.Add(2*time.Second), good("1.0.0"))
+	if got := tally.Split("before"); got.Fraction("1.0.0") != 1 {
 		t.Errorf("split before the mark is %v", got)
 	}
-	if got := ledger.Split("after"); got != nil {
+	if got := tally.Split("after"); got != nil {
 		t.Errorf("split after the mark is %v, want none", got)
 	}
 }
 
 func TestRecentForgets(t *testing.T) {
-	ledger := played(0,
+	tally := played(0,
 		entry{at: 0, outcome: good("1.0.0")},
 		entry{at: 3 * time.Second, outcome: good("1.0.0")},
 		entry{at: 4 * time.Second, outcome: good("1.1.0")},
@@ -119,7 +119,7 @@ func TestRecentForgets(t *testing.T) {
 		"a minute later": {after: 66 * time.Second, within: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ledger.Recent(start.Add(test.after), test.within).Versions
+			got := tally.Recent(start.Add(test.after), test.within).Versions
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("versions (-want +got):\n%s", diff)
 			}
@@ -128,34 +128,34 @@ func TestRecentForgets(t *testing.T) {
 }
 
 func TestRecentReusesItsRing(t *testing.T) {
-	ledger := played(0, entry{at: 0, outcome: good("1.0.0")}, entry{at: recentSeconds * time.Second, outcome: good("1.1.0")})
-	got := ledger.Recent(start.Add((recentSeconds+1)*time.Second), time.Second)
+	tally := played(0, entry{at: 0, outcome: good("1.0.0")}, entry{at: recentSeconds * time.Second, outcome: good("1.1.0")})
+	got := tally.Recent(start.Add((recentSeconds+1)*time.Second), time.Second)
 	want := Counts{Sent: 1, Answered: 1, Versions: map[string]VersionCounts{"1.1.0": {Answered: 1}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }
 
-func TestLedgerLosesNothingUnderConcurrency(t *testing.T) {
-	ledger := NewLedger("start", start, 3)
+func TestTallyLosesNothingUnderConcurrency(t *testing.T) {
+	tally := NewTally("start", start, 3)
 	var workers sync.WaitGroup
 	for w := range 8 {
 		workers.Go(func() {
 			for n := range 500 {
 				if n == 250 {
-					ledger.Mark(fmt.Sprintf("phase %d", w), start)
+					tally.Mark(fmt.Sprintf("phase %d", w), start)
 				}
 				outcome := good("1.0.0")
 				if n%10 == 0 {
 					outcome = Outcome{Failure: "EOF"}
 				}
-				ledger.Done(ledger.Send(start), start, outcome)
-				ledger.Recent(start, time.Second)
+				tally.Done(tally.Send(start), start, outcome)
+				tally.Recent(start, time.Second)
 			}
 		})
 	}
 	workers.Wait()
-	total := ledger.Report().Total
+	total := tally.Report().Total
 	want := Counts{Sent: 4000, Answered: 3600, Failed: 400, Versions: map[string]VersionCounts{"1.0.0": {Answered: 3600}, "": {Failed: 400}}}
 	if diff := cmp.Diff(want, total.Counts); diff != "" {
 		t.Errorf("total (-want +got):\n%s", diff)
