@@ -9,6 +9,21 @@
 // "kubectl get networkpolicy" finds the firewall kind: use the short names or
 // the full networkpolicies.hlnr.io.
 //
+//	adoption_types.go               adoption of existing Deployments and Services, and deletion policies
+//	analysis_types.go               analysis of a canary: metrics, providers, results
+//	configuration_types.go          ConfigMaps and Secrets as part of a release
+//	failure_types.go                the words of status.failure of a VersionedMicroservice
+//	githubrepository_types.go       GitHubRepository
+//	githubsource_types.go           versions from GitHub: releases, tags, pull requests
+//	hook_types.go                   hooks and gates of a rollout
+//	imagepolicy_types.go            ImagePolicy
+//	microservice_types.go           Microservice, its update strategy and rollout state
+//	networkpolicy_types.go          NetworkPolicy, its domains and providers
+//	shared_types.go                 types, conditions, labels and annotations that several kinds share
+//	tls_types.go                    TLS of a domain
+//	together_types.go               Microservices that roll out together
+//	versionedmicroservice_types.go  VersionedMicroservice
+//
 // +kubebuilder:object:generate=true
 // +groupName=hlnr.io
 package v1alpha1

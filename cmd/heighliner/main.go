@@ -1,4 +1,7 @@
 // Command heighliner is the manager: it runs the controllers of hlnr.io.
+//
+//	main.go     the process
+//	manager.go  flags, and the manager with its controllers
 package main
 
 import (

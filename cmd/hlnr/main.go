@@ -2,6 +2,12 @@
 //
 // Its exit codes are 0 for yes, 1 for a failure, 2 for a wrong command line or
 // input, and 3 for no.
+//
+//	main.go      the command line and its exit codes
+//	explain.go   the command explain
+//	policy.go    reads an ImagePolicy as an API server does
+//	progress.go  lines about progress
+//	report.go    the result as a table or JSON
 package main
 
 import (

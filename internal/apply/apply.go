@@ -1,5 +1,10 @@
 // Package apply is the one writer of child objects. It writes the full intent of
 // its field owner by server-side apply, and only when the live object differs.
+//
+//	apply.go      server-side apply, skipped where nothing differs
+//	carries.go    compares an intent with a live object
+//	deletions.go  objects that were deleted a short time ago
+//	finalizer.go  adds and removes finalizers
 package apply
 
 import (

@@ -24,4 +24,8 @@
 //
 // All that is read is bounded in number and size: 64 layers or referrers, 64 KiB of
 // a simple signing payload, 1 MiB of a bundle.
+//
+//	key.go     public keys of a Secret
+//	form.go    the two forms of signatures
+//	verify.go  finds and checks the signatures of an image
 package cosign

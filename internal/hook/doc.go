@@ -5,6 +5,11 @@
 // asked where it is; a Pool asks it, beside everything else; Fold turns the outcomes
 // into the release's status, where the Microservice controller reads them.
 // docs/explanation/hooks.md tells what is sent, how often, and why so.
+//
+//	question.go  Questions: what the hooks of a release are asked (pure)
+//	call.go      one HTTP call
+//	pool.go      calls next to the reconcile
+//	status.go    Fold: the outcome in the status (pure)
 package hook
 
 import (

@@ -6,6 +6,12 @@
 // What is checked is the address that is dialled, after the name was resolved,
 // so that neither a name, nor another way to write an address, nor an answer
 // that changes between two looks gets around it.
+//
+//	outbound.go  policies of addresses, and HTTP clients
+//	address.go   classes of addresses
+//	elements.go  a bound on the values of JSON
+//	errors.go    the errors
+//	places.go    bounds on what is in progress at a time, in shares
 package outbound
 
 import (

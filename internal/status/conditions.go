@@ -1,6 +1,13 @@
 // Package status is the one status contract of all controllers: conditions as
 // kstatus reads them, one status write per reconcile and none without a
 // difference, errors classified once, events on transitions.
+//
+//	conditions.go  conditions and their messages
+//	errors.go      classes of errors
+//	events.go      events on transitions
+//	journal.go     the last status write of each object
+//	patch.go       the status write
+//	backoff.go     times between tries
 package status
 
 import (

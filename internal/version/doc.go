@@ -26,4 +26,14 @@
 //
 // MinAge needs a clock, and Exists to Verify the registry, so the caller decides them:
 // it offers, looks at what is offered, and offers again with what it has refused.
+//
+//	rules.go       Rules: what an ImagePolicy asks for
+//	scheme.go      how a version is read from a text
+//	parse.go       parses versions
+//	constraint.go  ranges
+//	group.go       which versions replace each other
+//	filter.go      the filters, and the verdict of a tag
+//	select.go      what is offered of all tags
+//	timed.go       versions that are push times
+//	withdraw.go    versions that are no longer offered, and why
 package version

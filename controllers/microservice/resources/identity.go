@@ -1,4 +1,9 @@
 // Package resources builds the children of a Microservice. It is pure.
+//
+//	identity.go       the identity of a release: the hash of its template
+//	release.go        VersionedMicroservices
+//	configuration.go  copies of ConfigMaps and Secrets
+//	confine.go        what pods of a fork do not get
 package resources
 
 import (

@@ -1,5 +1,9 @@
 // Package resources builds the children of a VersionedMicroservice. It is pure:
 // the same release gives the same objects.
+//
+//	deployment.go  the Deployment
+//	autoscaler.go  the HorizontalPodAutoscaler
+//	budget.go      the PodDisruptionBudget
 package resources
 
 import (

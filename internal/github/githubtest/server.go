@@ -5,6 +5,15 @@
 //
 // It authenticates (tokens, GitHub Apps and their installations), pages by Link,
 // answers 304 by ETag, counts the hourly limit, and fails on demand.
+//
+//	server.go     the server, with its limits and faults
+//	reference.go  what the reference documents
+//	contract.go   holds answers to GitHub's published description
+//	answer.go     answers requests
+//	state.go      pull requests, releases and tags
+//	merges.go     trial merges
+//	lag.go        reads from replicas that lag
+//	webhook.go    deliveries
 package githubtest
 
 import (

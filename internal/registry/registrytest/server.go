@@ -1,6 +1,12 @@
 // Package registrytest is an OCI registry inside the test's process: a real one
 // for images, and before it what real registries have besides: pages, logins,
 // limits and faults. It counts what it is asked.
+//
+//	server.go        the server in process
+//	authority.go     certificates
+//	product.go       registries of other projects, as processes
+//	distribution.go  CNCF Distribution
+//	gitea.go         Gitea
 package registrytest
 
 import (

@@ -1,0 +1,176 @@
+// Package layout tests how the code is laid out: packages that fit into a head, with a comment that says what is in which file.
+package layout
+
+import (
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// root of the repository, as seen from this package.
+const root = "../.."
+
+// maxFiles of a package, tests and generated ones apart.
+const maxFiles = 20
+
+// unlisted are the packages whose comment does not list their files yet. Packages leave this list, and none is added.
+var unlisted = []string{
+	"controllers/feedback",
+	"controllers/githubrepository",
+	"controllers/imagepolicy",
+	"controllers/microservice",
+	"controllers/networkpolicy",
+	"controllers/versionedmicroservice",
+	"internal/release",
+}
+
+// large are the packages with more than maxFiles files. Packages leave this list, and none is added.
+var large = []string{"controllers/networkpolicy"}
+
+// TestPackageComments: the comment of a package names each of its files but the one that has the comment alone (doc.go), tests
+// and what is generated; and no other.
+func TestPackageComments(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		missing, extra := p.differences()
+		switch lists := !slices.Contains(unlisted, p.path); {
+		case p.comment == "":
+			t.Errorf("%s has no comment", p.path)
+		case lists && len(missing) > 0:
+			t.Errorf("%s: the comment of the package does not say what is in %s", p.path, strings.Join(missing, ", "))
+		case lists && len(extra) > 0:
+			t.Errorf("%s: the comment of the package names %s, which is not there", p.path, strings.Join(extra, ", "))
+		case !lists && len(missing) == 0 && len(extra) == 0:
+			t.Errorf("%s lists its files: take it out of unlisted", p.path)
+		}
+	}
+}
+
+// TestSizes: no package has more than maxFiles files.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, p := range packages(t) {
+		if len(p.files) > maxFiles {
+			got = append(got, p.path)
+		}
+	}
+	if diff := cmp.Diff(large, got); diff != "" {
+		t.Errorf("packages with more than %d files: -large +got\n%s", maxFiles, diff)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		comment        string
+		files          []string
+		missing, extra []string
+	}{
+		"listed":       {"\tplan.go   decides\n\tapply.go  writes", []string{"apply.go", "doc.go", "plan.go"}, nil, nil},
+		"missing":      {"\tplan.go  decides, unlike reapply.go", []string{"apply.go", "plan.go"}, []string{"apply.go"}, nil},
+		"another one":  {"\told.go  decides", []string{"apply.go", "old.go", "plan.go"}, []string{"apply.go", "plan.go"}, nil},
+		"one file":     {"Package p decides.", []string{"plan.go"}, nil, nil},
+		"other folder": {"as cmd/main.go does", []string{"plan.go"}, nil, nil},
+	} {
+		missing, extra := pkg{comment: c.comment, files: c.files}.differences()
+		if diff := cmp.Diff([][]string{c.missing, c.extra}, [][]string{missing, extra}); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+// pkg is a package, with its files apart from tests and generated ones.
+type pkg struct {
+	path, comment string
+	files         []string
+}
+
+// listed finds the names at the start of the lines of a list.
+var listed = regexp.MustCompile(`(?m)^\t(\w+\.go)\b`)
+
+func (p pkg) differences() (missing, extra []string) {
+	var named []string
+	for _, match := range listed.FindAllStringSubmatch(p.comment, -1) {
+		named = append(named, match[1])
+	}
+	files := slices.DeleteFunc(slices.Clone(p.files), func(f string) bool { return f == "doc.go" })
+	for _, f := range files {
+		if len(files) > 1 && !slices.Contains(named, f) {
+			missing = append(missing, f)
+		}
+	}
+	for _, f := range named {
+		if !slices.Contains(p.files, f) && !strings.HasSuffix(f, "_test.go") {
+			extra = append(extra, f)
+		}
+	}
+	return missing, extra
+}
+
+// packages of the product, its tools and its tests that have a file besides tests, by path.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	found := map[string]*pkg{}
+	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(path)
+		if d.IsDir() {
+			// Programs that hack/localcluster builds have modules of their own, and parts of other projects in their place.
+			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || filepath.Base(filepath.Dir(path)) == "localcluster") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "zz_generated") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		folder = filepath.ToSlash(folder)
+		if found[folder] == nil {
+			found[folder] = &pkg{path: folder}
+		}
+		found[folder].files = append(found[folder].files, name)
+		if text := packageComment(file.Doc); text != "" {
+			found[folder].comment += text
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var all []pkg
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, *found[path])
+	}
+	if len(all) == 0 {
+		t.Fatal("no package was found")
+	}
+	return all
+}
+
+// packageComment is the text of a comment of a package; "" for a build constraint alone.
+func packageComment(doc *ast.CommentGroup) string {
+	if doc == nil || len(doc.List) == 1 && constraint.IsGoBuild(doc.List[0].Text) {
+		return ""
+	}
+	return doc.Text()
+}
