@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -370,7 +371,11 @@ func TestBinary(t *testing.T) {
 		t.Skip("builds a binary")
 	}
 	binary := filepath.Join(t.TempDir(), "hlnr")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=v1.2.3", "-o", binary, ".").CombinedOutput(); err != nil {
+	args := []string{"build", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
+	if raceDetector() {
+		args = append(args, "-race") // The packages are compiled that way already; to compile all of them again takes minutes.
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	for name, test := range map[string]struct {
@@ -392,6 +397,12 @@ func TestBinary(t *testing.T) {
 			}
 		})
 	}
+}
+
+// raceDetector reports whether this test runs with the race detector.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 // What the guide on streams shows is what happens: its first policy with its tags, and
