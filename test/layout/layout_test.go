@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -52,6 +53,47 @@ func TestPackageComments(t *testing.T) {
 			t.Errorf("%s: the comment of the package names %s, which is not there", p.path, strings.Join(extra, ", "))
 		case !lists && len(missing) == 0 && len(extra) == 0:
 			t.Errorf("%s lists its files: take it out of unlisted", p.path)
+		}
+	}
+}
+
+// TestPure: the packages that "make test" plays in full without the race detector have nothing for it to find: they start no
+// goroutine and share nothing between any.
+func TestPure(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^PURE := (.*)$`).FindSubmatch(makefile)
+	if line == nil {
+		t.Fatal("the Makefile has no list PURE")
+	}
+	for folder := range strings.FieldsSeq(string(line[1])) {
+		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", folder, len(paths), err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range file.Imports {
+				if name := strings.Trim(i.Path.Value, `"`); name == "sync" || name == "sync/atomic" || name == "context" {
+					t.Errorf("%s imports %s", path, name)
+				}
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if g, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%s starts a goroutine", files.Position(g.Pos()))
+				}
+				return true
+			})
 		}
 	}
 }
