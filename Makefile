@@ -89,13 +89,25 @@ generate: ## Generate deep copies, CRDs and the manager's role
 	@go run ./hack/crdgen config/crd
 	@$(CONTROLLER_GEN) rbac:roleName=heighliner-manager paths=./controllers/... output:rbac:dir=config/rbac
 
+# The linters at the versions of hack/lint/go.mod.
+LINT := bin/golangci-lint
+$(LINT): hack/lint/go.mod hack/lint/go.sum
+	@echo "building the linters (the first time this takes minutes)"
+	@cd hack/lint && $(GOBUILD) -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
+
+.PHONY: check
+check: $(LINT) ## Run the inner loop: formatting, lint of packages with changes, tests that need no API server; BASE=commit for other changes
+	@hack/check.sh $(CURDIR)/$(LINT)
+
 .PHONY: lint
-lint: ## Check formatting and run go vet
+lint: $(LINT) ## Check formatting, and run golangci-lint and kube-api-linter; .golangci.yml configures them
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these files" >&2; exit 1; }
-	@go vet ./...
+	@$(LINT) run ./...
+	@cd hack/sampleapp && $(CURDIR)/$(LINT) run ./...
+	@cd hack/localcluster && $(CURDIR)/$(LINT) run ./...
 
 .PHONY: verify
-verify: lint generate ## Fail when generated files or formatting are not up to date
+verify: lint generate ## Fail on findings of linters, and when generated files are not up to date
 	@git diff --exit-code -- apis config || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
 .PHONY: words words-update
