@@ -35,7 +35,7 @@ demo-traffic: cluster-up local-install bin/demo bin/sampleapp ## Play a canary a
 demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
 # Packages without goroutines, which the race detector slows down ten times: with it their random histories are fewer.
-PURE := internal/release internal/version internal/preview internal/domains
+PURE := internal/release internal/version internal/preview internal/domains controllers/networkpolicy/traffic
 space := $(subst ,, )
 
 .PHONY: test

@@ -10,6 +10,7 @@
 //
 //	main.go      flags, and which story is played
 //	story.go     what all stories share: images, load and checks
+//	record.go    the record of a demo, for pictures
 //	chapters.go  the main story
 //	analysis.go  good, bad, slow and silent canaries
 //	previews.go  pull requests

@@ -158,7 +158,7 @@ var incomplete = map[string][]string{
 
 func correct(operations object) error {
 	for name, path := range incomplete {
-		var at any = operations[name].(object)["responses"].(object)["200"]
+		at := operations[name].(object)["responses"].(object)["200"]
 		for _, part := range path {
 			o, _ := at.(object)
 			at = o[part]

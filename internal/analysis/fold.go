@@ -175,9 +175,7 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 // is worst decides. Dry runs take no part.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
-	for _, message := range round.HookFailures {
-		causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], message)
-	}
+	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)
 	causes[v1alpha1.MeasurementError] = append(causes[v1alpha1.MeasurementError], round.HookErrors...)
 	for _, metric := range metricsOf(spec) {
 		if metric.DryRun {

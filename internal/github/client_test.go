@@ -500,18 +500,20 @@ func TestUndocumentedAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   Kind
 	}{
-		"link to the same page":        {page(`<HOST/api/v3/repos/acme/shop/pulls?page=1>; rel="next"`, "[]"), Malformed},
-		"link to another host":         {page(`<`+elsewhere.URL+`/x?page=2>; rel="next"`, "[]"), Refused},
-		"link without a page":          {page(`<HOST/api/v3/x?cursor=abc>; rel="next"`, "[]"), Malformed},
-		"empty answer":                 {page("", ""), Malformed},
-		"null":                         {page("", "null"), Malformed},
-		"null in the list":             {page("", "[null]"), Malformed},
-		"a page of a proxy":            {page("", "<html>Sign in</html>"), Malformed},
-		"an object":                    {page("", "{}"), Malformed},
-		"pull request without a head":  {page("", `[{"number":1,"state":"open"}]`), Malformed},
-		"larger than any":              {page("", `["`+strings.Repeat("x", maxBody)+`"]`), Malformed},
-		"redirect to another host":     {http.RedirectHandler(elsewhere.URL, http.StatusMovedPermanently).ServeHTTP, Refused},
-		"redirect to itself":           {func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, r.URL.String(), 301) }, Malformed},
+		"link to the same page":       {page(`<HOST/api/v3/repos/acme/shop/pulls?page=1>; rel="next"`, "[]"), Malformed},
+		"link to another host":        {page(`<`+elsewhere.URL+`/x?page=2>; rel="next"`, "[]"), Refused},
+		"link without a page":         {page(`<HOST/api/v3/x?cursor=abc>; rel="next"`, "[]"), Malformed},
+		"empty answer":                {page("", ""), Malformed},
+		"null":                        {page("", "null"), Malformed},
+		"null in the list":            {page("", "[null]"), Malformed},
+		"a page of a proxy":           {page("", "<html>Sign in</html>"), Malformed},
+		"an object":                   {page("", "{}"), Malformed},
+		"pull request without a head": {page("", `[{"number":1,"state":"open"}]`), Malformed},
+		"larger than any":             {page("", `["`+strings.Repeat("x", maxBody)+`"]`), Malformed},
+		"redirect to another host":    {http.RedirectHandler(elsewhere.URL, http.StatusMovedPermanently).ServeHTTP, Refused},
+		"redirect to itself": {func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, r.URL.String(), http.StatusMovedPermanently)
+		}, Malformed},
 		"not modified without a store": {func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(304) }, Malformed},
 	}
 	for name, test := range tests {

@@ -1,7 +1,6 @@
 package version
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
@@ -33,10 +32,6 @@ const (
 
 // groupKey orders groups: the numbers that the group fixes, the others zero.
 type groupKey struct{ major, minor, patch uint64 }
-
-func (k groupKey) compare(o groupKey) int {
-	return cmp.Or(cmp.Compare(k.major, o.major), cmp.Compare(k.minor, o.minor), cmp.Compare(k.patch, o.patch))
-}
 
 // keyOf gives the group of a version; a pre-release is in the group of the
 // version that it leads to.

@@ -30,12 +30,11 @@ var unlisted = []string{
 	"controllers/githubrepository",
 	"controllers/imagepolicy",
 	"controllers/microservice",
-	"controllers/networkpolicy",
 	"controllers/versionedmicroservice",
 }
 
 // large are the packages with more than maxFiles files. Packages leave this list, and none is added.
-var large = []string{"controllers/networkpolicy", "internal/release"}
+var large = []string{"internal/release"}
 
 // TestPackageComments: the comment of a package names each of its files but the one that has the comment alone (doc.go), tests
 // and what is generated; and no other.

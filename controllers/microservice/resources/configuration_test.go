@@ -193,7 +193,7 @@ func TestTrimConfigMap(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "settings", Labels: map[string]string{"a": "b"},
 			Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"level":"hidden"}}`},
-			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte("hidden")}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1("hidden")}},
 		},
 		Data: map[string]string{"level": "hidden"}, BinaryData: map[string][]byte{"more": []byte("hidden")},
 	}

@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // row changes the base object of a kind. With update the base is created first,
@@ -566,7 +564,7 @@ func try(t *testing.T, namespace string, row row) error {
 		if err != nil {
 			return err
 		}
-		var changed *unstructured.Unstructured = patched(t, raw, namespace, row.patch)
+		changed := patched(t, raw, namespace, row.patch)
 		return env.Client.Update(t.Context(), changed, client.FieldValidation("Strict"))
 	})
 }
