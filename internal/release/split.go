@@ -1,6 +1,10 @@
 package release
 
-import "sort"
+import (
+	"maps"
+	"slices"
+	"sort"
+)
 
 // Share is one release of a group in the question of who gets traffic.
 type Share struct {
@@ -37,7 +41,6 @@ func split(shares []Share, damped bool) (weights map[string]int, masked []string
 		weight  int
 	}
 	var serving, standins []part
-	total := 0
 	for _, s := range shares {
 		if s.Status != Active && s.Status != Canary {
 			continue
@@ -46,7 +49,6 @@ func split(shares []Share, damped bool) (weights map[string]int, masked []string
 		switch {
 		case ready && s.Weight > 0:
 			serving = append(serving, part{s.Release, s.Weight})
-			total += s.Weight
 		case ready:
 			standins = append(standins, part{s.Release, 0})
 		case s.Weight > 0:
@@ -61,23 +63,31 @@ func split(shares []Share, damped bool) (weights map[string]int, masked []string
 		sort.Slice(standins, func(i, j int) bool { return standins[i].release < standins[j].release })
 		return map[string]int{standins[0].release: 100}, masked
 	}
-	// Largest first takes the rest of the rounding, so that no rounding pushes a
-	// release to zero; ties go by name.
-	sort.Slice(serving, func(i, j int) bool {
-		if serving[i].weight != serving[j].weight {
-			return serving[i].weight > serving[j].weight
-		}
-		return serving[i].release < serving[j].release
-	})
 	weights = make(map[string]int, len(serving))
-	rest := 100
-	for _, p := range serving[1:] {
-		w := max(1, p.weight*100/total)
-		weights[p.release] = w
-		rest -= w
+	for _, p := range serving {
+		weights[p.release] = p.weight
 	}
-	weights[serving[0].release] = rest
-	return weights, masked
+	return Percent(weights), masked
+}
+
+// Percent makes weights above 0 add up to 100, each at least 1. The largest takes what
+// rounding leaves, so that no rounding pushes a release to zero; of equal ones the first
+// by name does.
+func Percent(weights map[string]int) map[string]int {
+	names, total := slices.Sorted(maps.Keys(weights)), 0
+	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
+	for _, w := range weights {
+		total += w
+	}
+	out, rest := make(map[string]int, len(weights)), 100
+	for _, name := range names[min(1, len(names)):] {
+		out[name] = max(1, weights[name]*100/total)
+		rest -= out[name]
+	}
+	if len(names) > 0 {
+		out[names[0]] = rest
+	}
+	return out
 }
 
 // Joined are the shares of domains on their way from one group to a newer one: the

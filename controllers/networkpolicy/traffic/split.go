@@ -216,30 +216,13 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	}
 	switch {
 	case len(eligible) > 0:
-		return scale(eligible), true
+		return release.Percent(eligible), true
 	case len(earlier) > 0:
-		return scale(earlier), false
+		return release.Percent(earlier), false
 	case len(asked) > 0:
-		return scale(asked), true
+		return release.Percent(asked), true
 	}
 	return last, false
-}
-
-// scale makes weights add up to 100; the largest takes what rounding leaves.
-func scale(weights map[string]int) map[string]int {
-	names := SortedKeys(weights)
-	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
-	total := 0
-	for _, w := range weights {
-		total += w
-	}
-	out, rest := make(map[string]int, len(weights)), 100
-	for _, name := range names[1:] {
-		out[name] = max(1, weights[name]*100/total)
-		rest -= out[name]
-	}
-	out[names[0]] = rest
-	return out
 }
 
 // liveWeights are the weights that live routes give the releases of a group. Of
