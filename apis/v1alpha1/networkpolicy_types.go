@@ -1075,6 +1075,15 @@ type NetworkPolicy struct {
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }
 
+// MicroserviceName is the name of the Microservice that the policy routes to: its own name
+// where spec.microserviceRef names none.
+func (p *NetworkPolicy) MicroserviceName() string {
+	if p.Spec.MicroserviceRef != nil {
+		return p.Spec.MicroserviceRef.Name
+	}
+	return p.Name
+}
+
 // NetworkPolicyList is a list of NetworkPolicies.
 // +kubebuilder:object:root=true
 type NetworkPolicyList struct {

@@ -40,7 +40,7 @@ var indexes = []struct {
 		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
 	}},
 	{&v1alpha1.NetworkPolicy{}, indexRoutes, func(o client.Object) []string {
-		return []string{microserviceOf(o.(*v1alpha1.NetworkPolicy))}
+		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	}},
 }
 
@@ -60,14 +60,6 @@ func repositoryKey(p *v1alpha1.ImagePolicy) (types.NamespacedName, bool) {
 	}
 	ref := p.Spec.Source.GitHub.RepositoryRef
 	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}, true
-}
-
-// microserviceOf names the Microservice that a NetworkPolicy routes to.
-func microserviceOf(p *v1alpha1.NetworkPolicy) string {
-	if p.Spec.MicroserviceRef != nil {
-		return p.Spec.MicroserviceRef.Name
-	}
-	return p.Name
 }
 
 // forPolicy enqueues the GitHubRepository that an ImagePolicy reads.
@@ -90,7 +82,7 @@ func (r *Reconciler) forMicroservice(ctx context.Context, o client.Object) []rec
 
 // forNetworkPolicy enqueues the one behind a NetworkPolicy's Microservice.
 func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.forNamed(ctx, o.GetNamespace(), microserviceOf(o.(*v1alpha1.NetworkPolicy)))
+	return r.forNamed(ctx, o.GetNamespace(), o.(*v1alpha1.NetworkPolicy).MicroserviceName())
 }
 
 // forRelease enqueues the one behind a release's Microservice.

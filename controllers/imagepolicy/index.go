@@ -38,7 +38,7 @@ var indexes = []struct {
 		if len(pins(p)) == 0 {
 			return nil
 		}
-		return []string{microserviceOf(p)}
+		return []string{p.MicroserviceName()}
 	}},
 	{&v1alpha1.ImagePolicy{}, indexNames, func(o client.Object) []string {
 		key := repositoryOf(o.(*v1alpha1.ImagePolicy))
@@ -56,14 +56,6 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 		}
 	}
 	return nil
-}
-
-// microserviceOf names the Microservice that a NetworkPolicy routes to.
-func microserviceOf(p *v1alpha1.NetworkPolicy) string {
-	if p.Spec.MicroserviceRef != nil {
-		return p.Spec.MicroserviceRef.Name
-	}
-	return p.Name
 }
 
 // pins are the versions that a NetworkPolicy's domains and listeners name.
@@ -136,7 +128,7 @@ func pinsChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
-			return microserviceOf(before) != microserviceOf(now) || !slices.Equal(pins(before), pins(now))
+			return before.MicroserviceName() != now.MicroserviceName() || !slices.Equal(pins(before), pins(now))
 		},
 	})
 }
@@ -150,7 +142,7 @@ func forMicroservice(_ context.Context, o client.Object) []reconcile.Request {
 // forNetworkPolicy enqueues the ImagePolicy behind a NetworkPolicy's Microservice.
 func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	var ms v1alpha1.Microservice
-	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: microserviceOf(o.(*v1alpha1.NetworkPolicy))}
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	if err := r.Get(ctx, key, &ms); err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "get Microservice of networkpolicies.hlnr.io", "microservice", key.Name)

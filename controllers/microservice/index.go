@@ -36,7 +36,7 @@ var indexes = []struct {
 		return []string{o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}
 	}},
 	{&v1alpha1.NetworkPolicy{}, indexNetworkPolicies, func(o client.Object) []string {
-		return []string{microserviceOf(o.(*v1alpha1.NetworkPolicy))}
+		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	}},
 	{&v1alpha1.Microservice{}, indexConfigMaps, func(o client.Object) []string {
 		return configMapsOf(o.(*v1alpha1.Microservice))
@@ -64,14 +64,6 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// microserviceOf names the Microservice that a NetworkPolicy routes to.
-func microserviceOf(p *v1alpha1.NetworkPolicy) string {
-	if p.Spec.MicroserviceRef != nil {
-		return p.Spec.MicroserviceRef.Name
-	}
-	return p.Name
-}
-
 // forImagePolicy enqueues the Microservices that an ImagePolicy concerns.
 func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.enqueue(ctx, indexImagePolicy, o)
@@ -94,5 +86,5 @@ func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object)
 
 // forNetworkPolicy enqueues the Microservice that a NetworkPolicy routes to.
 func forNetworkPolicy(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: microserviceOf(o.(*v1alpha1.NetworkPolicy))}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}}}
 }

@@ -100,7 +100,7 @@ func (w *writing) services(ctx context.Context) {
 			w.adopt(ctx, s.Adopt(f.Adopted))
 			continue
 		}
-		w.put(ctx, traffic.ServiceKey(s.Name), s.Build(f.Policy, traffic.MicroserviceName(f.Policy)))
+		w.put(ctx, traffic.ServiceKey(s.Name), s.Build(f.Policy, f.Policy.MicroserviceName()))
 	}
 	for _, s := range out.Shared {
 		w.put(ctx, traffic.SharedKey(s), s.Object)

@@ -24,7 +24,7 @@ const (
 // indexes by field: what a change of a referent looks its referrers up by.
 var indexes = map[string]client.IndexerFunc{
 	indexMicroservice: func(o client.Object) []string {
-		return []string{traffic.MicroserviceName(o.(*v1alpha1.NetworkPolicy))}
+		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	},
 	indexHost: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))

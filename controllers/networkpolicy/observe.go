@@ -121,7 +121,7 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 // decided on it. If the server's is behind as well, the rollout state was made again, and
 // what was written counts no longer.
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
-	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: traffic.MicroserviceName(f.Policy)}
+	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: f.Policy.MicroserviceName()}
 	var m v1alpha1.Microservice
 	err := r.Client.Get(ctx, key, &m)
 	if err == nil && traffic.Behind(&m, f) {
@@ -188,7 +188,7 @@ func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error {
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
 	scene := providers.Scene{
-		Policy: f.Policy, Microservice: traffic.MicroserviceName(f.Policy),
+		Policy: f.Policy, Microservice: f.Policy.MicroserviceName(),
 		Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
 	}
 	seen := r.kinds.known()

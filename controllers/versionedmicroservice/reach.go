@@ -28,17 +28,9 @@ func (r *reconciler) observeReach(ctx context.Context, place *hook.Place) error 
 	if err := r.client.List(ctx, &policies, client.InNamespace(ms.Namespace)); err != nil {
 		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
-	policies.Items = slices.DeleteFunc(policies.Items, func(p hlnr.NetworkPolicy) bool { return referent(&p) != ms.Name })
+	policies.Items = slices.DeleteFunc(policies.Items, func(p hlnr.NetworkPolicy) bool { return p.MicroserviceName() != ms.Name })
 	place.Services, place.URL = target.Services, urlOf(policies.Items, place.Row.VersionedMicroservice)
 	return nil
-}
-
-// referent is the name of the Microservice that a NetworkPolicy refers to.
-func referent(p *hlnr.NetworkPolicy) string {
-	if p.Spec.MicroserviceRef != nil {
-		return p.Spec.MicroserviceRef.Name
-	}
-	return p.Name
 }
 
 // urlOf is the first URL at which a release answers, and no other one: that of a domain

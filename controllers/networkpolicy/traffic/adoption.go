@@ -47,7 +47,7 @@ func (d *planner) addAdopted(out *Decision) {
 		return
 	}
 	if going := d.Microservice.DeletionTimestamp; going != nil {
-		wait(ReasonAdoptionWaits, "Microservice %q is being deleted", MicroserviceName(d.Policy))
+		wait(ReasonAdoptionWaits, "Microservice %q is being deleted", d.Policy.MicroserviceName())
 		return
 	}
 	current := ""
@@ -56,7 +56,7 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 	g := d.choose(d.liveGroups(), current)
 	if g == nil {
-		wait(reasonNoActiveRelease, "Microservice %q has no active release yet", MicroserviceName(d.Policy))
+		wait(reasonNoActiveRelease, "Microservice %q has no active release yet", d.Policy.MicroserviceName())
 		return
 	}
 	if d.Selected(name) == "" {
@@ -88,7 +88,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
 		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: it is adopted when they are as many; raise spec.availability.replicas of Microservice %q if they never will be",
-			active.VersionedMicroservice, have, name, need, MicroserviceName(d.Policy))
+			active.VersionedMicroservice, have, name, need, d.Policy.MicroserviceName())
 		return false
 	}
 	return true

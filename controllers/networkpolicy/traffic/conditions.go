@@ -79,7 +79,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
-		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", MicroserviceName(r.Policy))
+		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", r.Policy.MicroserviceName())
 	case now.Summary.Domains == "" && len(now.Listeners) > 0:
 		message = "the listeners route to the active releases"
 	case now.Summary.Domains == "" && len(now.Routes) > 0:
@@ -117,7 +117,7 @@ func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 
 func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
-		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", MicroserviceName(r.Policy))}
+		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", r.Policy.MicroserviceName())}
 	}
 	if p := providers.Referent(r.View); p != nil && slices.Contains(refReasons, p.Reason) {
 		return &problem{p.Reason, p.Message}
@@ -155,7 +155,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
 			return r.samePast(now)
 		}
-		return &problem{reasonNoMicroservice, fmt.Sprintf("Microservice %q does not exist", MicroserviceName(r.Policy))}
+		return &problem{reasonNoMicroservice, fmt.Sprintf("Microservice %q does not exist", r.Policy.MicroserviceName())}
 	}
 	idle := r.idle()
 	serving := idle || slices.ContainsFunc(now.Domains, func(d v1alpha1.DomainStatus) bool { return d.Programmed })
@@ -186,7 +186,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 		}
 	}
 	if !active && !idle {
-		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", MicroserviceName(r.Policy))}
+		return &problem{reasonNoActiveRelease, fmt.Sprintf("Microservice %q has no active release yet", r.Policy.MicroserviceName())}
 	}
 	if p := providers.Health(r.View); p != nil {
 		return &problem{p.Reason, p.Message}

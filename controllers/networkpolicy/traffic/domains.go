@@ -242,7 +242,7 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 		r.fail(reasonNoActiveRelease, "there is no release group yet that it could route to")
 		if policy == v1alpha1.GroupsNamed {
 			r.reason = reasonGroupNotFound
-			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, MicroserviceName(d.Policy))
+			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, d.Policy.MicroserviceName())
 		}
 	}
 	return []*Row{&r}
@@ -281,7 +281,7 @@ func (d *planner) missingGroups(base Row, entry v1alpha1.Domain, names []string)
 			continue
 		}
 		r := base
-		r.fail(reasonGroupNotFound, fmt.Sprintf("%s.groups.names: %q is not a release group of Microservice %q", base.field, name, MicroserviceName(d.Policy)))
+		r.fail(reasonGroupNotFound, fmt.Sprintf("%s.groups.names: %q is not a release group of Microservice %q", base.field, name, d.Policy.MicroserviceName()))
 		rows = append(rows, &r)
 	}
 	return rows

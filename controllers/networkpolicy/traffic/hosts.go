@@ -77,7 +77,7 @@ func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 
 // fill fills the fields of a template for a group, which may be nil.
 func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
-	ms := MicroserviceName(p)
+	ms := p.MicroserviceName()
 	values := map[string]string{"Name": p.Name, "Microservice": ms, "Namespace": p.Namespace}
 	if g != nil {
 		values["ReleaseGroupName"], values["StreamName"], values["FullName"] = g.Slug, g.Name, ms+"-"+g.Slug

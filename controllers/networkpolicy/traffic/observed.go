@@ -67,14 +67,6 @@ type Claim struct {
 	younger bool
 }
 
-// MicroserviceName is the name that the policy refers to.
-func MicroserviceName(p *v1alpha1.NetworkPolicy) string {
-	if p.Spec.MicroserviceRef != nil {
-		return p.Spec.MicroserviceRef.Name
-	}
-	return p.Name
-}
-
 // gatewayProvider routes by the Gateway API.
 var gatewayProvider providers.Provider = gatewayapi.Provider{}
 
@@ -97,7 +89,7 @@ func routed(p *v1alpha1.NetworkPolicy) bool {
 }
 
 func (f *Observed) ReleaseService(release string) string {
-	return resources.ReleaseServiceName(f.Policy.Name, MicroserviceName(f.Policy), release)
+	return resources.ReleaseServiceName(f.Policy.Name, f.Policy.MicroserviceName(), release)
 }
 
 // ready reports whether a release has a ready endpoint now, by its own Service.

@@ -16,7 +16,7 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	now := *f.Policy.Status.DeepCopy()
 	now.ObservedGeneration = f.Policy.Generation
-	now.Microservice = MicroserviceName(f.Policy)
+	now.Microservice = f.Policy.MicroserviceName()
 	now.Provider = ProviderOf(f.Policy).Name()
 	if f.Microservice != nil {
 		now.ProviderSwitch = r.providerSwitch(now.ProviderSwitch)
