@@ -716,9 +716,9 @@ const DomainCanary DomainReleaseStatus = "canary"
 type WhenAbsent string
 
 const (
-	// AbsentActive leads to the active release.
+	// AbsentActive routes to the active release.
 	AbsentActive WhenAbsent = "Active"
-	// AbsentNotFound leads nowhere: there is no route.
+	// AbsentNotFound: there is no route.
 	AbsentNotFound WhenAbsent = "NotFound"
 )
 

@@ -72,7 +72,7 @@ func (RouteRef) See(s providers.Scene) providers.View {
 		}
 	}
 	if ref := UserRef(s.Policy); ref != nil {
-		v.led, v.problem = v.point(ref)
+		v.held, v.problem = v.point(ref)
 	}
 	return v
 }
@@ -108,7 +108,7 @@ type userView struct {
 	// name of the route that the policy names.
 	name string
 	// routed are the names of the rules that the policy is to have, by index.
-	led map[int]string
+	held map[int]string
 	// problem of the route or of some rule; nil: all are found and free.
 	problem *providers.Problem
 }
@@ -121,7 +121,7 @@ type user struct {
 // point finds the rules that the policy is to have: those that it names, and what has become
 // of these since it took them. Where none can be had, it goes on with those that it has: bad
 // input takes nothing away.
-func (v *userView) point(ref *v1alpha1.RouteReference) (led map[int]string, problem *providers.Problem) {
+func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"
 	fail := func(reason, format string, args ...any) {
 		if problem == nil {
@@ -141,12 +141,12 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (led map[int]string, prob
 		fail(providers.ReasonRuleConflict, ".name: %s %q is written by %s %q, which would set every rule back: name a route that you write yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
 		return nil, problem
 	}
-	led = map[int]string{}
+	held = map[int]string{}
 	rules, own := rulesOf(u), resources.ReadTaken(u.GetAnnotations(), v.Policy.Name)
 	had := holders(own, rules, v.Releases)
 	free := func(name string, i int) bool {
 		_, ours := had[i]
-		by := v.held(rules, i, ours)
+		by := v.heldBy(rules, i, ours)
 		if by != "" {
 			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is routed by networkpolicies.hlnr.io %q, which is older: name another rule", ruleText(name), ref.Kind, ref.Name, by)
 		}
@@ -166,19 +166,19 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (led map[int]string, prob
 			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q take more than %d KiB, which is what is kept to give them back: shorten their filters, or write a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
 			continue
 		}
-		led[i] = name
+		held[i] = name
 	}
 	for _, all := range []bool{false, true} {
-		if all && len(led) > 0 {
+		if all && len(held) > 0 {
 			break
 		}
 		for _, i := range slices.Sorted(maps.Keys(had)) {
-			if _, is := led[i]; !is && (all || slices.Contains(ruleNames(ref), had[i])) && free(had[i], i) {
-				led[i] = had[i]
+			if _, is := held[i]; !is && (all || slices.Contains(ruleNames(ref), had[i])) && free(had[i], i) {
+				held[i] = had[i]
 			}
 		}
 	}
-	return led, problem
+	return held, problem
 }
 
 // byUs reports whether an owner is an object of Heighliner.
@@ -218,9 +218,9 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 	return fmt.Sprintf("no rule of %s %q is named %q, its rules are %q: name one of them, or give a rule that name", ref.Kind, ref.Name, name, has)
 }
 
-// held is the older policy that keeps this one from the rule at an index: it has it, or
+// heldBy is the older policy that keeps this one from the rule at an index: it has it, or
 // names it while this one has it not. "": none.
-func (v *userView) held(rules []map[string]any, i int, ours bool) string {
+func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
 		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)
 		if _, its := holders(t, rules, nil)[i]; its {
@@ -246,7 +246,7 @@ func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 
 // Unsupported reports why no rule of the route can be routed.
 func (v *userView) Unsupported(providers.Route) *providers.Problem {
-	if len(v.led) > 0 || v.problem == nil {
+	if len(v.held) > 0 || v.problem == nil {
 		return nil
 	}
 	return &providers.Problem{Reason: v.problem.Reason, Message: strings.TrimPrefix(v.problem.Message, "spec.provider.routeRef.")}
@@ -274,18 +274,18 @@ func (v *userView) Build(r providers.Route) []resources.Object {
 	if u == nil {
 		return nil
 	}
-	return []resources.Object{v.to(u, r, v.led, ruleNames(UserRef(v.Policy)))}
+	return []resources.Object{v.to(u, r, v.held, ruleNames(UserRef(v.Policy)))}
 }
 
 // to routes rules of a route to what is decided.
-func (v *userView) to(u *unstructured.Unstructured, r providers.Route, led map[int]string, wanted []string) *unstructured.Unstructured {
+func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[int]string, wanted []string) *unstructured.Unstructured {
 	var backends []any
 	for _, b := range r.Backends {
 		backends = append(backends, map[string]any{"group": "", "kind": "Service", "name": b.Service, "port": int64(r.Port), "weight": int64(b.Weight)})
 	}
 	t := resources.Taken{Release: r.Pinned}
 	t.Carry(r.Stamp)
-	return take(u, v.Policy.Name, led, wanted, backends, t, v.Scene)
+	return take(u, v.Policy.Name, held, wanted, backends, t, v.Scene)
 }
 
 // Carry gives the route with the rules that the policy has in it.
@@ -295,16 +295,16 @@ func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Ob
 		return nil
 	}
 	rules := rulesOf(u)
-	led := holders(live.Managed, rules, v.Releases)
-	for _, i := range slices.Sorted(maps.Keys(led)) {
+	held := holders(live.Managed, rules, v.Releases)
+	for _, i := range slices.Sorted(maps.Keys(held)) {
 		if refs, _ := rules[i]["backendRefs"].([]any); r.Port == 0 && len(refs) > 0 {
 			ref, _ := refs[0].(map[string]any)
 			port, _ := ref["port"].(int64)
 			r.Port = int32(port)
 		}
 	}
-	next := v.to(u, r, led, providers.Sorted(live.Managed.Before))
-	if len(led) == 0 || Patch(u, next) == nil {
+	next := v.to(u, r, held, providers.Sorted(live.Managed.Before))
+	if len(held) == 0 || Patch(u, next) == nil {
 		return nil
 	}
 	return []resources.Object{next}
@@ -431,7 +431,7 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 // path that the first routed rule matches first; "": any.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
-	for _, i := range slices.Sorted(maps.Keys(v.led)) {
+	for _, i := range slices.Sorted(maps.Keys(v.held)) {
 		matches, _ := rules[i]["matches"].([]any)
 		for _, m := range matches {
 			path, _, _ := unstructured.NestedMap(map[string]any{"m": m}, "m", "path")

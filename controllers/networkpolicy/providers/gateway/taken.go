@@ -150,7 +150,7 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 // and keeps what they routed to before. What the policy has in the route beyond them is given
 // back, apart from rules that are wanted and not there. A rule that another policy has is
 // taken from it, with what that policy kept.
-func take(u *unstructured.Unstructured, policy string, led map[int]string, wanted []string, backends []any, t resources.Taken, scene providers.Scene) *unstructured.Unstructured {
+func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, scene providers.Scene) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
 	if annotations == nil {
@@ -159,12 +159,12 @@ func take(u *unstructured.Unstructured, policy string, led map[int]string, wante
 	own, other := resources.ReadTaken(annotations, policy), others(u, policy)
 	had := holders(own, rules, scene.Releases)
 	t.Before = map[string]json.RawMessage{}
-	for _, i := range slices.Sorted(maps.Keys(led)) {
-		t.Before[led[i]] = previous(rules[i], i, own, had, rulesOf(u), other, scene.Services)
+	for _, i := range slices.Sorted(maps.Keys(held)) {
+		t.Before[held[i]] = previous(rules[i], i, own, had, rulesOf(u), other, scene.Services)
 		rules[i]["backendRefs"] = runtime.DeepCopyJSONValue(backends)
 	}
 	for i, name := range had {
-		if _, still := led[i]; !still {
+		if _, still := held[i]; !still {
 			setBackendRefs(rules[i], own.Before[name])
 		}
 	}
