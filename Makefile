@@ -178,7 +178,7 @@ docs-api: ## Generate docs/reference/api.md from the Go types
 .PHONY: site
 site: ## Build the website of docs into bin/site, and check its links; the first time compiles Hugo, several minutes
 	@cd hack/site && CGO_ENABLED=0 go tool hugo --quiet --noBuildLock --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
-	@cd hack/site && go run . "$(CURDIR)/bin/site"
+	@cd hack/site && go test . && go run . "$(CURDIR)/bin/site"
 
 .PHONY: picture
 picture: ## Draw docs/images/demo.svg from what "bin/demo -record docs/images/demo.json" wrote
