@@ -650,12 +650,6 @@ type ReleaseGroup struct {
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
-	// expired is the head commit with which a preview was taken down, or not begun.
-	// target.reason says why: MaxAge, or NoPlace.
-	// +optional
-	// +kubebuilder:validation:MaxLength=128
-	Expired string `json:"expired,omitempty"`
-
 	// head commit of the pull request that was offered last.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -729,8 +723,9 @@ type MicroserviceSummary struct {
 // MicroserviceStatus is the ledger: it is written with its resourceVersion as
 // precondition, and it is what releases, weights and routes are derived from.
 type MicroserviceStatus struct {
-	// conditions: Ready, Progressing, ReleaseFailed, Pinned and those that a group
-	// gives rise to; Reconciling and Stalled while they hold.
+	// conditions: Ready and Progressing always; Reconciling, Stalled, Pinned, Blocked,
+	// ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost, PreviewsReady
+	// and DeploymentAdopted while they have something to report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -761,29 +756,29 @@ type MicroserviceStatus struct {
 	ReleaseGroups []ReleaseGroup `json:"releaseGroups,omitempty"`
 }
 
-// Conditions of a Microservice.
+// Conditions of a Microservice, besides Ready, Reconciling and Stalled. All but Progressing
+// are absent where they have nothing to report.
 const (
-	ConditionProgressing         = "Progressing"
-	ConditionReleaseFailed       = "ReleaseFailed"
-	ConditionPinned              = "Pinned"
-	ConditionPolicyNotProgrammed = "PolicyNotProgrammed"
-	ConditionTrafficLost         = "TrafficLost"
-	ConditionTrafficUnconfirmed  = "TrafficUnconfirmed"
-	// ConditionBlocked says that a release waits for a cause outside of it.
-	ConditionBlocked   = "Blocked"
-	ConditionOvertaken = "Overtaken"
-	// ConditionWeightsNotSupported says that weights of steps have no effect.
-	ConditionWeightsNotSupported = "WeightsNotSupported"
-	// ConditionDeploymentAdopted says that the Deployment which the Microservice takes
+	// ConditionProgressing is True while a rollout is in progress, or a release drains.
+	ConditionProgressing = "Progressing"
+	// ConditionPinned is True while all pins hold.
+	ConditionPinned = "Pinned"
+	// ConditionBlocked is True while a version does not start or advance, and time alone does
+	// not change that.
+	ConditionBlocked = "Blocked"
+	// ConditionReleaseFailed is True while there are versions that failed.
+	ConditionReleaseFailed = "ReleaseFailed"
+	// ConditionAnalysisInconclusive is True while the measurements of a step prove nothing.
+	ConditionAnalysisInconclusive = "AnalysisInconclusive"
+	// ConditionTrafficDegraded is True while traffic is not, or is not known to be, as the
+	// weights of releases ask for.
+	ConditionTrafficDegraded = "TrafficDegraded"
+	// ConditionPreviewsReady is True while all previews that have a place are available. Its
+	// message counts them: "17 of 20". It is there while there are any.
+	ConditionPreviewsReady = "PreviewsReady"
+	// ConditionDeploymentAdopted is True when the Deployment which the Microservice takes
 	// over from is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
-	ConditionNoTraffic         = "NoTraffic"
-	// ConditionPreviewsReady counts the previews that are available: "17 of 20". It is
-	// there while there are any.
-	ConditionPreviewsReady = "PreviewsReady"
-
-	ConditionAnalysisInconclusive = "AnalysisInconclusive"
-	ConditionAnalysisNoTraffic    = "AnalysisNoTraffic"
 )
 
 // Microservice runs the versions that an ImagePolicy offers, in groups, and

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -37,6 +38,12 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 		if limit == nil {
 			t.Fatalf("status.conditions of %s has no maxItems", v.Name)
 		}
+		if len(kinds) > 12 {
+			t.Errorf("there are %d conditions, want at most 12: %s", len(kinds), strings.Join(kinds, ", "))
+		}
+		if all := slices.Sorted(slices.Values(conditions)); !slices.Equal(kinds, all) {
+			t.Errorf("the controller sets %v, and keeps %v", kinds, all)
+		}
 		if int64(len(kinds)) > *limit {
 			t.Errorf("the controller sets %d conditions, and %s admits %d: %s", len(kinds), v.Name, *limit, strings.Join(kinds, ", "))
 		}
@@ -44,13 +51,13 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 }
 
 // conditionsOfTheCode finds the types of all conditions that this package sets, in its
-// source: by status.Set, for the states of a plan, and by the functions of package status
+// source: by status.Set, for the notes of a plan, and by the functions of package status
 // that say whether all is well.
 func conditionsOfTheCode(t *testing.T) []string {
 	t.Helper()
 	found := map[string]bool{}
-	for _, kind := range states {
-		found[kind] = true
+	for kind := range release.Conditions {
+		found[string(kind)] = true
 	}
 	var conds []metav1.Condition
 	for _, set := range []func(*[]metav1.Condition, int64, string, string){status.Ready, status.Reconciling, status.Stalled} {
@@ -80,9 +87,9 @@ func conditionsOfTheCode(t *testing.T) []string {
 					t.Errorf("the type of a condition is %s, which is not a constant of the API", kind.Sel.Name)
 				}
 				found[constants[kind.Sel.Name]] = true
-			case *ast.Ident:
-				if kind.Name != "kind" { // the loop over states
-					t.Errorf("the type of a condition is %s, which is not known", kind.Name)
+			case *ast.CallExpr:
+				if f, ok := kind.Fun.(*ast.Ident); !ok || f.Name != "string" { // of release.Conditions
+					t.Errorf("the type of a condition is a call of %v", kind.Fun)
 				}
 			default:
 				t.Errorf("the type of a condition is a %T", kind)

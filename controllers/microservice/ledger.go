@@ -97,9 +97,6 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 		if a := g.ActiveRow(); a != nil {
 			out.Active = a.Version
 		}
-		if g.Phase == release.Expired {
-			out.Expired = g.Head
-		}
 		for _, r := range g.Releases {
 			out.Releases = append(out.Releases, writeRow(r))
 		}

@@ -128,7 +128,7 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	s.play(func() bool { return s.ms().Status.Summary.Previews == "1/1" })
 	same(t, "one place", s.ledger(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoPlace"))
 	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a place (spec.previews.maxGroups)")
-	same(t, "expired", s.ms().Status.ReleaseGroups[1].Expired, "aaaaaaa")
+	same(t, "expired", s.ms().Status.ReleaseGroups[1].Head, "aaaaaaa")
 	result, err := s.pass()
 	if err != nil {
 		t.Fatal(err)

@@ -97,65 +97,62 @@ func (r *Reconciler) tellPins(before, now *v1alpha1.Microservice) {
 	r.events.Warning(now, is.Reason, "Pin", is.Message)
 }
 
-// states are the notes of a plan that stand as conditions of their own.
-var states = []string{
-	"PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "OrphanReferenced",
-	"FailuresForgotten", "TooManyReleases", "TooManyGroups", "OnlyServing", "TogetherHeld", string(release.DeniedServes),
-	v1alpha1.ConditionPolicyNotProgrammed, v1alpha1.ConditionTrafficLost, v1alpha1.ConditionBlocked,
-	v1alpha1.ConditionTrafficUnconfirmed, v1alpha1.ConditionOvertaken,
-	v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionAnalysisNoTraffic,
+// conditions are the types of all conditions of a Microservice. Of any other type there is
+// none: an earlier version may have left it.
+var conditions = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionProgressing,
+	v1alpha1.ConditionPinned, v1alpha1.ConditionBlocked, v1alpha1.ConditionReleaseFailed, v1alpha1.ConditionAnalysisInconclusive,
+	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
+
+// Reasons of condition TrafficDegraded that come from the specification, besides those of the plan.
+const (
+	reasonNoNetworkPolicy     = "NoNetworkPolicy"
+	reasonWeightsNotSupported = "WeightsNotSupported"
+)
 
 // setConditions says in conditions what the plan and the ledger say. It is pure.
 func setConditions(w *world, problem *status.Error) {
-	ms, plan := w.ms, w.plan
-	conds, gen := &ms.Status.Conditions, ms.Generation
-	for _, kind := range states {
-		var lines []string
-		for _, n := range plan.Notes {
-			if string(n.Reason) == kind && !n.Event {
-				lines = append(lines, n.Message)
-			}
-		}
-		lines = slices.Compact(lines)
-		if len(lines) == 0 {
-			status.Remove(conds, kind)
-			continue
-		}
-		status.Set(conds, gen, kind, metav1.ConditionTrue, kind, strings.Join(lines, "; "))
-	}
-	setPinned(w)
-	setNoTraffic(w)
-	setWeightsNotSupported(w)
+	ms := w.ms
+	ms.Status.Conditions = slices.DeleteFunc(ms.Status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditions, c.Type) })
+	setFromPlan(w, release.ConditionPinned)
+	setFromPlan(w, release.ConditionBlocked)
+	setFromPlan(w, release.ConditionAnalysisInconclusive)
+	setFromPlan(w, release.ConditionTrafficDegraded, noNetworkPolicy(w), weightsNotSupported(w))
+	setFromPlan(w, release.ConditionReleaseFailed, failed(ms))
 	setAdopted(w)
 	setConfigurationLost(w)
-	setFailed(ms)
 	setPreviews(w)
-	setProgressing(ms, plan)
+	setProgressing(ms, w.plan)
 	setReady(w, problem)
 }
 
-// unpinned are the reasons of condition Pinned for a pin that does not hold, the first of
-// them that there is.
-var unpinned = []string{"PinnedVersionMissing", string(release.PinsConflict), "PinnedReleaseFailed"}
+// state is a reason that stands in a condition, with its message; "": it does not hold.
+type state struct{ reason, message string }
 
-// setPinned says what the pins come to: it is True when all of them hold.
-func setPinned(w *world) {
-	reasons := append(slices.Clone(unpinned), v1alpha1.ConditionPinned)
-	reason, lines := "", []string(nil)
-	for _, r := range reasons {
+// setFromPlan sets a condition to what the plan gives rise to, the gravest first, and to
+// further states: True while there is any, and Pinned only while all pins hold.
+func setFromPlan(w *world, kind release.Condition, more ...state) {
+	var states []state
+	for _, reason := range release.Conditions[kind] {
 		for _, n := range w.plan.Notes {
-			if string(n.Reason) == r && !n.Event && !slices.Contains(lines, n.Message) {
-				reason, lines = cmp.Or(reason, r), append(lines, n.Message)
+			if n.Reason == reason && !n.Event {
+				states = append(states, state{string(reason), n.Message})
 			}
 		}
 	}
-	conds := &w.ms.Status.Conditions
+	reason, lines := "", []string(nil)
+	for _, x := range append(states, more...) {
+		if x.reason != "" && !slices.Contains(lines, x.message) {
+			reason, lines = cmp.Or(reason, x.reason), append(lines, x.message)
+		}
+	}
 	if reason == "" {
-		status.Remove(conds, v1alpha1.ConditionPinned)
+		status.Remove(&w.ms.Status.Conditions, string(kind))
 		return
 	}
-	status.Set(conds, w.ms.Generation, v1alpha1.ConditionPinned, status.True(reason == v1alpha1.ConditionPinned), reason, strings.Join(lines, "; "))
+	holds := kind != release.ConditionPinned || reason == string(release.Pinned)
+	status.Set(&w.ms.Status.Conditions, w.ms.Generation, string(kind), status.True(holds), reason, strings.Join(lines, "; "))
 }
 
 // setReady says whether this generation is accepted and every group has an active
@@ -174,7 +171,7 @@ func setReady(w *world, problem *status.Error) {
 		return
 	}
 	for _, n := range plan.Notes {
-		if n.Warning && !ofPreview(ms, n.Slug) && slices.Contains(unpinned, string(n.Reason)) {
+		if n.Warning && !ofPreview(ms, n.Slug) && n.Condition() == release.ConditionPinned {
 			status.Stalled(conds, gen, string(n.Reason), n.Message)
 			return
 		}
@@ -251,57 +248,51 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
-// setNoTraffic says that canary steps have no routes to weigh (protocol rule 18).
-func setNoTraffic(w *world) {
-	ms := w.ms
-	conds := &ms.Status.Conditions
-	if ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
-		status.Remove(conds, v1alpha1.ConditionNoTraffic)
-		return
+// noNetworkPolicy says that canary steps have no routes to weigh (protocol rule 18).
+func noNetworkPolicy(w *world) state {
+	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
+		return state{}
 	}
-	status.Set(conds, ms.Generation, v1alpha1.ConditionNoTraffic, metav1.ConditionTrue, "NoNetworkPolicy",
-		"no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits")
+	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits"}
 }
 
-// setWeightsNotSupported says that no policy can split the traffic of a group, so
-// that the weights of steps are recorded and have no effect (protocol rule 19).
-func setWeightsNotSupported(w *world) {
-	ms := w.ms
+// weightsNotSupported says that no policy can split the traffic of a group, so that the
+// weights of steps are recorded and have no effect (protocol rule 19).
+func weightsNotSupported(w *world) state {
+	if w.ms.Spec.UpdateStrategy.Canary == nil {
+		return state{}
+	}
 	var whole []string
-	if ms.Spec.UpdateStrategy.Canary != nil {
-		for _, g := range streams(ms) {
-			reported, split := false, false
-			for i := range w.policies {
-				for _, r := range w.policies[i].Status.Groups {
-					if r.Slug == g.Slug {
-						reported, split = true, split || r.Split == v1alpha1.SplitWeighted
-					}
+	for _, g := range streams(w.ms) {
+		reported, split := false, false
+		for i := range w.policies {
+			for _, r := range w.policies[i].Status.Groups {
+				if r.Slug == g.Slug {
+					reported, split = true, split || r.Split == v1alpha1.SplitWeighted
 				}
 			}
-			if reported && !split {
-				whole = append(whole, g.Name)
-			}
+		}
+		if reported && !split {
+			whole = append(whole, g.Name)
 		}
 	}
 	if len(whole) == 0 {
-		status.Remove(&ms.Status.Conditions, v1alpha1.ConditionWeightsNotSupported)
-		return
+		return state{}
 	}
-	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionWeightsNotSupported, metav1.ConditionTrue, "ServicesOnly", status.Line(fmt.Sprintf(
-		"the traffic of group %s moves as a whole at promotion: steps are waits; give its networkpolicies.hlnr.io spec.domains, and a spec.provider that splits by weight", strings.Join(whole, ", "))))
+	return state{reasonWeightsNotSupported, fmt.Sprintf(
+		"the traffic of group %s moves as a whole at promotion: steps are waits; give its networkpolicies.hlnr.io spec.domains, and a spec.provider that splits by weight", strings.Join(whole, ", "))}
 }
 
-func setFailed(ms *v1alpha1.Microservice) {
+// failed says which versions failed.
+func failed(ms *v1alpha1.Microservice) state {
 	var lines []string
 	for _, g := range streams(ms) {
 		lines = append(lines, failures(g)...)
 	}
-	conds := &ms.Status.Conditions
 	if len(lines) == 0 {
-		status.Remove(conds, v1alpha1.ConditionReleaseFailed)
-		return
+		return state{}
 	}
-	status.Set(conds, ms.Generation, v1alpha1.ConditionReleaseFailed, metav1.ConditionTrue, "ReleaseFailed", strings.Join(lines, ", "))
+	return state{string(release.ReleaseFailed), strings.Join(lines, ", ")}
 }
 
 // failures of a group, as "1.2.0 (CrashLoopBackOff)".
@@ -320,13 +311,11 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits are the reasons of Progressing for what a plan says that it waits for.
-var waits = map[string]string{
-	"AnalysisRunning": "Analysis", "AnalysisNoTraffic": "Analysis", "Waiting": "Paused", "Paused": "Paused",
-	v1alpha1.ConditionTrafficLost: "TrafficLost",
-	v1alpha1.ConditionBlocked:     "Blocked",
-	"AwaitingGroup":               "Group",
-	"AwaitingTogether":            "Together", "TogetherHeld": "Together",
-	"AwaitingWindow": "Window", "AwaitingGate": "Gate", "AnalysisInconclusive": "Inconclusive", "AwaitingApproval": "Approval",
+var waits = map[release.Reason]string{
+	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused",
+	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
+	release.AwaitingTogether: "Together", release.TogetherHeld: "Together", release.AwaitingWindow: "Window",
+	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
 // setProgressing says what is under way, in the words of the PROGRESSING column.
@@ -352,7 +341,7 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 		}
 	}
 	for _, n := range plan.Notes {
-		if r := waits[string(n.Reason)]; r != "" && !n.Event {
+		if r := waits[n.Reason]; r != "" && !n.Event {
 			say(r, n.Message)
 		}
 	}

@@ -168,7 +168,7 @@ func TestVerdicts(t *testing.T) {
 	same(t, "column", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Inconclusive")
 	s.verdict("1.1.0", v1alpha1.AnalysisNoTraffic, "")
 	s.rest()
-	if condition(s.ms(), "AnalysisNoTraffic") == "" || condition(s.ms(), "AnalysisInconclusive") != "" {
+	if got := condition(s.ms(), "AnalysisInconclusive"); !strings.HasPrefix(got, "True AnalysisNoTraffic: ") {
 		t.Errorf("conditions are %v", s.ms().Status.Conditions)
 	}
 	s.verdict("1.1.0", v1alpha1.AnalysisPassed, "")

@@ -226,8 +226,8 @@ func TestPins(t *testing.T) {
 	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True PinnedVersionMissing: no group holds version "9.9.9"`) {
 		t.Errorf("Stalled is %q", got)
 	}
-	if got := condition(s.ms(), "PinnedVersionMissing"); !strings.HasPrefix(got, "True") {
-		t.Errorf("PinnedVersionMissing is %q", got)
+	if got := condition(s.ms(), "Pinned"); !strings.HasPrefix(got, "False PinnedVersionMissing") {
+		t.Errorf("Pinned is %q", got)
 	}
 	s.events = nil
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) {

@@ -42,8 +42,8 @@ func TestTogether(t *testing.T) {
 			if !s.until(test.end)() {
 				t.Errorf("it failed at the other one: %s", s.ledger())
 			}
-			if held := condition(s.ms(), "TogetherHeld"); strings.Contains(held, "it failed at cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherTakeBack) {
-				t.Errorf("TogetherHeld is %q", held)
+			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed at cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherTakeBack) {
+				t.Errorf("Blocked is %q", held)
 			}
 			if test.onFailure == v1alpha1.TogetherTakeBack {
 				return

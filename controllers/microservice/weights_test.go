@@ -18,7 +18,7 @@ func TestWeightsNotSupported(t *testing.T) {
 		want     string
 	}{
 		"no policy":          {nil, false, ""},
-		"Services only":      {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, false, "True ServicesOnly"},
+		"Services only":      {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, false, "WeightsNotSupported"},
 		"one of them splits": {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole), report("release", v1alpha1.SplitWeighted)}, false, ""},
 		"of another group":   {[]v1alpha1.NetworkPolicy{report("preview", v1alpha1.SplitWhole)}, false, ""},
 		"no steps":           {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, true, ""},
@@ -29,8 +29,7 @@ func TestWeightsNotSupported(t *testing.T) {
 			if !tc.noSteps {
 				w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
 			}
-			setWeightsNotSupported(w)
-			same(t, "condition", wording(condition(w.ms, v1alpha1.ConditionWeightsNotSupported)), tc.want)
+			same(t, "reason", weightsNotSupported(w).reason, tc.want)
 		})
 	}
 }

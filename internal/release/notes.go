@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -114,6 +115,47 @@ const (
 	// its receiver says counts for or against a release.
 	noAnswer Reason = "HookUnanswered"
 )
+
+// Condition is the type of a condition of a Microservice that stands while a state lasts.
+type Condition string
+
+// The conditions that states give rise to; the reason of the state is the reason of the
+// condition.
+const (
+	// ConditionPinned: there are pins. With reason Pinned all of them hold.
+	ConditionPinned Condition = "Pinned"
+	// ConditionBlocked: a version does not start or advance, and time alone does not change that.
+	ConditionBlocked Condition = "Blocked"
+	// ConditionAnalysisInconclusive: the measurements of a step prove nothing.
+	ConditionAnalysisInconclusive Condition = "AnalysisInconclusive"
+	// ConditionReleaseFailed: versions failed.
+	ConditionReleaseFailed Condition = "ReleaseFailed"
+	// ConditionTrafficDegraded: traffic is not, or not known to be, as weights ask for.
+	ConditionTrafficDegraded Condition = "TrafficDegraded"
+)
+
+// Conditions gives for each condition the reasons of the states that give rise to it, the
+// gravest first.
+var Conditions = map[Condition][]Reason{
+	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
+	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, Overtaken},
+	ConditionAnalysisInconclusive: {AnalysisInconclusive, AnalysisNoTraffic},
+	ConditionReleaseFailed:        {FailuresForgotten},
+	ConditionTrafficDegraded:      {TrafficLost, DeniedServes, TrafficUnconfirmed, PolicyNotProgrammed, OrphanReferenced},
+}
+
+// Condition is the condition that a note gives rise to; "": none.
+func (n Note) Condition() Condition {
+	if n.Event {
+		return ""
+	}
+	for c, reasons := range Conditions {
+		if slices.Contains(reasons, n.Reason) {
+			return c
+		}
+	}
+	return ""
+}
 
 // Note is the reason of a decision, or a state that a person should know of.
 type Note struct {

@@ -58,8 +58,8 @@ func TestTogether(t *testing.T) {
 	if last := cart.status("1.2.0", v1alpha1.ReleaseError); last.Reason != "TogetherFailed" {
 		t.Errorf("at cart 1.2.0 ended with %s", last.Reason)
 	}
-	stock.until("the condition TogetherHeld", func(ms *v1alpha1.Microservice) (bool, string) {
-		return meta.IsStatusConditionTrue(ms.Status.Conditions, "TogetherHeld"), ""
+	stock.until("the condition Blocked", func(ms *v1alpha1.Microservice) (bool, string) {
+		return meta.IsStatusConditionTrue(ms.Status.Conditions, v1alpha1.ConditionBlocked), ""
 	})
 	cart.sees(loads[1], "1.1.0")
 	quiet(t, 2*interval)
