@@ -28,8 +28,8 @@ const (
 	reasonAdopted                = "Adopted"
 )
 
-// lookAgain is when to look for a Deployment that is not there: no watch tells of it.
-const lookAgain = time.Minute
+// requeueDeployment is when to look for a Deployment that is not there: no watch tells of it.
+const requeueDeployment = time.Minute
 
 // adoption is how far a Microservice is with the Deployment that it takes over from.
 type adoption struct {
@@ -43,51 +43,51 @@ type adoption struct {
 	wake time.Time
 }
 
-// observeAdoption reads the Deployment that the Microservice takes over from, which
+// observeDeployment reads the Deployment that the Microservice takes over from, which
 // no watch knows, as long as that is not done.
-func (r *Reconciler) observeAdoption(ctx context.Context, w *world) error {
-	from := w.ms.Spec.AdoptFrom
-	if from == nil || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionDeploymentAdopted) {
+func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
+	from := o.ms.Spec.AdoptFrom
+	if from == nil || meta.IsStatusConditionTrue(o.ms.Status.Conditions, v1alpha1.ConditionDeploymentAdopted) {
 		return nil
 	}
 	var d appsv1.Deployment
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: from.DeploymentName}, &d)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: o.ms.Namespace, Name: from.DeploymentName}, &d)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("get Deployment %q: %w", from.DeploymentName, err)
 	case err == nil:
-		w.former = &d
+		o.deployment = &d
 	}
-	w.adoption = adopt(w, r.clock.Now())
+	o.adopting = true
 	return nil
 }
 
 // adopt decides about the Deployment of before: it is scaled to zero when a release
 // is active and available, every Service that a policy adopts leads to it, and what
 // was under way to the former pods had time to end. It is pure.
-func adopt(w *world, now time.Time) *adoption {
-	name, d := w.ms.Spec.AdoptFrom.DeploymentName, w.former
+func adopt(o *observed, now time.Time) *adoption {
+	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {
 		return &adoption{reason: reason, message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case d == nil:
 		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete this Microservice and make another, because the field cannot be changed; releases start meanwhile", name)
-		a.wake = now.Add(lookAgain)
+		a.wake = now.Add(requeueDeployment)
 		return a
 	case metav1.GetControllerOf(d) != nil:
 		a := say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
-		a.wake = now.Add(lookAgain)
+		a.wake = now.Add(requeueDeployment)
 		return a
 	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
 		return say(reasonAdopted, "Deployment %q was scaled to zero: its %s replicas are kept in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
-	case !servesSomewhere(w.ms):
+	case !servesSomewhere(o.ms):
 		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
 	}
 	led := time.Time{}
 	adopting := 0
-	for i := range w.policies {
-		p := &w.policies[i]
+	for i := range o.policies {
+		p := &o.policies[i]
 		if p.Spec.AdoptFrom == nil {
 			continue
 		}
@@ -99,10 +99,10 @@ func adopt(w *world, now time.Time) *adoption {
 			led = at
 		}
 	}
-	if len(w.policies) > 0 && adopting == 0 {
+	if len(o.policies) > 0 && adopting == 0 {
 		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io adopts the Service that leads to it: set spec.adoptFrom.serviceName there", name)
 	}
-	if end := led.Add(w.facts.Spec.Drain); now.Before(end) {
+	if end := led.Add(o.facts.Spec.Drain); now.Before(end) {
 		a := say(reasonDraining, "Deployment %q ends what it answers until %s", name, end.UTC().Format(time.RFC3339))
 		a.wake = end
 		return a
@@ -149,9 +149,9 @@ func servesSomewhere(ms *v1alpha1.Microservice) bool {
 }
 
 // setAdopted says how far the adoption is.
-func setAdopted(w *world) {
+func setAdopted(w *pass) {
 	conds := &w.ms.Status.Conditions
-	switch a := w.adoption; {
+	switch a := w.plan.adoption; {
 	case w.ms.Spec.AdoptFrom == nil:
 		status.Remove(conds, v1alpha1.ConditionDeploymentAdopted)
 	case a == nil: // It is done.
@@ -160,14 +160,14 @@ func setAdopted(w *world) {
 	default:
 		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionFalse, a.reason, a.message)
 	}
-	if a := w.adoption; a != nil && a.scale != nil {
+	if a := w.plan.adoption; a != nil && a.scale != nil {
 		w.ms.Status.AdoptedReplicas = &a.replicas
 	}
 }
 
-// scaleFormer writes the Deployment that the Microservice takes over from, onto the
+// scaleDeployment writes the Deployment that the Microservice takes over from, onto the
 // state that was read.
-func (r *Reconciler) scaleFormer(ctx context.Context, live, next *appsv1.Deployment) error {
+func (r *Reconciler) scaleDeployment(ctx context.Context, live, next *appsv1.Deployment) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return fmt.Errorf("scale Deployment %q: %w", live.Name, err)

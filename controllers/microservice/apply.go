@@ -19,37 +19,50 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// prepare plans, and carries out what comes before the ledger. A release that is revived
+// pass is one reconcile: what is observed, what is to be done, and what became of it.
+type pass struct {
+	observed
+	plan    plan
+	applied applied
+}
+
+// applied is what became of a plan.
+type applied struct {
+	// unwritable releases: the server refused a write to them in this pass.
+	unwritable map[string]error
+}
+
+// planAndCreate plans, and carries out what comes before the ledger. A release that is revived
 // must carry its stamp before the ledger names it (protocol rule 2): where the server
 // refuses to write that, the plan is made again without the revival, so that a release
 // which fails, or that a user aborts, loses its traffic all the same.
 //
-// refused says which releases could not be made or changed, which blocks nothing else.
+// refused are the releases that could not be made or changed, which blocks nothing else.
 // err is the failure that ends the pass.
-func (r *Reconciler) prepare(ctx context.Context, w *world) (refused, err error) {
-	w.unwritable = map[string]error{}
+func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err error) {
+	w.applied.unwritable = map[string]error{}
 	now := r.clock.Now()
 	for {
-		w.plan = release.Plan(w.facts, now)
-		known := len(w.unwritable)
-		if refused, err = r.bringUp(ctx, w); err != nil {
+		w.plan = newPlan(&w.observed, now)
+		known := len(w.applied.unwritable)
+		if refused, err = r.ensureReleases(ctx, w); err != nil {
 			return nil, err
 		}
-		if len(w.unwritable) == known {
+		if len(w.applied.unwritable) == known {
 			break
 		}
 		for i := range w.facts.Children {
 			c := &w.facts.Children[i]
-			c.Refused = w.unwritable[c.Release] != nil
+			c.Refused = w.applied.unwritable[c.Release] != nil
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.unwritable)) {
-		refused = errors.Join(refused, w.unwritable[name])
+	for _, name := range slices.Sorted(maps.Keys(w.applied.unwritable)) {
+		refused = errors.Join(refused, w.applied.unwritable[name])
 	}
 	return refused, nil
 }
 
-// bringUp makes, revives and enlarges releases: all that may come before the
+// ensureReleases makes, revives and enlarges releases: all that may come before the
 // ledger is written.
 //
 // refused says which releases could not be made, enlarged, or given their disruption
@@ -58,7 +71,7 @@ func (r *Reconciler) prepare(ctx context.Context, w *world) (refused, err error)
 // to any release, is refused. Releases that could not be stamped are noted as unwritable:
 // the plan must be made again. err is the failure that ends the pass: a plan on old facts
 // is dropped.
-func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error) {
+func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {
 			made, err := r.create(ctx, w, e)
@@ -71,7 +84,7 @@ func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error)
 			}
 		}
 		child := w.children[e.Release]
-		if child == nil || w.unwritable[e.Release] != nil {
+		if child == nil || w.applied.unwritable[e.Release] != nil {
 			continue
 		}
 		failed := r.resize(ctx, w, e.Release, max(e.Replicas, int(child.Spec.Replicas)), e.Stamp)
@@ -85,11 +98,11 @@ func (r *Reconciler) bringUp(ctx context.Context, w *world) (refused, err error)
 			if err := r.unchanged(ctx, child); err != nil {
 				return nil, err
 			}
-			w.unwritable[e.Release] = failed
+			w.applied.unwritable[e.Release] = failed
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		if planned(w.plan, name) || w.unwritable[name] != nil {
+		if planned(w.plan.Result, name) || w.applied.unwritable[name] != nil {
 			continue
 		}
 		// For its disruption budget and autoscaler.
@@ -115,14 +128,9 @@ func (r *Reconciler) unchanged(ctx context.Context, child *v1alpha1.VersionedMic
 	return nil
 }
 
-func planned(plan release.Result, name string) bool {
-	return slices.ContainsFunc(plan.Ensure, func(e release.Ensure) bool { return e.Release == name }) ||
-		slices.ContainsFunc(plan.Retire, func(x release.Retire) bool { return x.Release == name })
-}
-
 // create makes the object of a release, and says whether it did. Its name is its
 // content: one of ours that exists already is the same, and then among the children.
-func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (made bool, err error) {
+func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
 		return false, fmt.Errorf("create release %q: its version is not offered", e.Release)
@@ -137,7 +145,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 	if err != nil {
 		return false, err
 	}
-	mark(w.plan, child)
+	mark(w.plan.Result, child)
 	if err := controllerutil.SetControllerReference(w.ms, child, r.Scheme()); err != nil {
 		return false, fmt.Errorf("own release %q: %w", e.Release, err)
 	}
@@ -169,7 +177,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, e release.Ensure) (ma
 // resize sets the replicas of a release, with the disruption budget and autoscaler
 // that go with them and its mark, and stamps it when it is revived. The write holds only for the object as it
 // was read.
-func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas int, stamp int64) error {
+func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
 	before := w.children[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {
 		return nil
@@ -184,7 +192,7 @@ func (r *Reconciler) resize(ctx context.Context, w *world, name string, replicas
 	if stamp > 0 {
 		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
 	}
-	mark(w.plan, child)
+	mark(w.plan.Result, child)
 	if reflect.DeepEqual(before, child) {
 		return nil
 	}
@@ -205,9 +213,20 @@ func mark(plan release.Result, child *v1alpha1.VersionedMicroservice) {
 	delete(child.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
-// takeDown shrinks and deletes releases: all that must come after the ledger is
+// applyEnds carries out what comes after the ledger.
+func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
+	if err := r.retire(ctx, w); err != nil {
+		return err
+	}
+	if a := w.plan.adoption; a != nil && a.scale != nil {
+		return r.scaleDeployment(ctx, w.deployment, a.scale)
+	}
+	return nil
+}
+
+// retire shrinks and deletes releases: all that must come after the ledger is
 // written. A write that meets a newer object is dropped with the plan.
-func (r *Reconciler) takeDown(ctx context.Context, w *world) error {
+func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, x := range w.plan.Retire {
 		if !x.Delete {

@@ -278,7 +278,7 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	w := &world{plan: release.Result{Wake: s.clock.Now().Add(time.Second)}}
+	w := &pass{plan: plan{Result: release.Result{Wake: s.clock.Now().Add(time.Second)}}}
 	wake, err := s.reconciler.next(w, status.Classify(apierrors.NewInternalError(errors.New("failed calling webhook"))))
 	if wake != time.Second || err == nil {
 		t.Errorf("the next pass is after %v, with the error %v", wake, err)

@@ -1,31 +1,18 @@
 package microservice
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
-	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -36,9 +23,9 @@ const (
 )
 
 const (
-	// lookAtSecrets is the time between two looks at Secrets that are part of a
+	// requeueSecrets is the time between two looks at Secrets that are part of a
 	// release: they are read one by one, and neither watched nor kept in memory.
-	lookAtSecrets = time.Minute
+	requeueSecrets = time.Minute
 	// unclaimed is how long a copy may wait for its release. One that waits longer is
 	// left from a pass that ended between the two.
 	unclaimed = 10 * time.Minute
@@ -57,73 +44,39 @@ func trimConfigMap(obj any) (any, error) {
 	return obj, nil
 }
 
-// configMapChanged lets pass what is new, gone, or holds something else, and copies
-// whose owner is another.
-func configMapChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*corev1.ConfigMap)
-			now, fine := e.ObjectNew.(*corev1.ConfigMap)
-			return ok && fine && (resources.HashOfConfigMap(before) != resources.HashOfConfigMap(now) ||
-				len(now.Labels) > 0 && now.Labels[v1alpha1.LabelRelease] != "")
-		},
-	}
-}
-
-// forConfigMap enqueues the Microservices whose templates name a ConfigMap, and the
-// one that a copy is for.
-func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.enqueue(ctx, indexConfigMaps, o)
-	if name, _ := resources.ReleaseOfCopy(o); name != "" {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
-	}
-	return requests
-}
-
-// configMapsOf names the ConfigMaps that are part of a Microservice's releases.
-func configMapsOf(ms *v1alpha1.Microservice) []string {
-	var names []string
-	for s := range resources.Tracked(ms) {
-		if s.Kind == resources.KindConfigMap {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
 // observeConfiguration reads the hashes of what is part of a release. What is
 // missing and not optional, or must not be read, is a problem and not an error: it is
 // not usable for a new release, and what runs goes on.
-func (r *Reconciler) observeConfiguration(ctx context.Context, w *world) (usable bool, err error) {
-	w.contents = resources.Contents{}
+func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usable bool, err error) {
+	o.contents = resources.Contents{}
 	var missing []string
 	usable = true
-	for s, optional := range resources.Tracked(w.ms) {
+	for s, optional := range resources.Tracked(o.ms) {
 		if s.Kind == resources.KindSecret {
-			w.lookIn(lookAtSecrets)
-			w.secrets = true
+			o.requeueIn(requeueSecrets)
+			o.secrets = true
 		}
-		obj, err := r.source(ctx, w.ms.Namespace, s, false)
+		obj, err := r.source(ctx, o.ms.Namespace, s, false)
 		switch {
 		case apierrors.IsForbidden(err):
-			w.problem, usable = forbidden(w.ms.Namespace, err), false
+			o.problem, usable = forbidden(o.ms.Namespace, err), false
 		case err != nil:
-			return false, fmt.Errorf("get %s: %w", s, err)
+			return false, fmt.Errorf("get %s: %o", s, err)
 		case obj == nil && optional:
-			w.contents[s] = ""
+			o.contents[s] = ""
 		case obj == nil:
 			missing = append(missing, s.String())
 		case tracks(obj):
-			w.contents[s] = hashOf(obj)
+			o.contents[s] = hashOf(obj)
 		}
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		usable = false
-		w.problem = status.NewTerminal(reasonConfigurationMissing,
+		o.problem = status.NewTerminal(reasonConfigurationMissing,
 			fmt.Errorf("spec.template names %s, not found in this namespace: what runs goes on, and nothing new starts; create it, or make it optional", strings.Join(missing, ", ")))
 	}
-	readable, err := r.observeCopies(ctx, w)
+	readable, err := r.observeCopies(ctx, o)
 	return usable && readable, err
 }
 
@@ -165,291 +118,6 @@ func hashOf(obj client.Object) string {
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
 		fmt.Errorf("spec.configuration.track: All needs the rights of config/components/secrets in namespace %q: %w", namespace, err))
-	problem.After = lookAtSecrets
+	problem.After = requeueSecrets
 	return problem
-}
-
-// observeCopies finds the copies that are there: ConfigMaps in the cache, Secrets at
-// the server. What only looks like a copy is somebody else's, and not touched.
-func (r *Reconciler) observeCopies(ctx context.Context, w *world) (readable bool, err error) {
-	var list corev1.ConfigMapList
-	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexCopies: w.ms.Name}); err != nil {
-		return false, fmt.Errorf("list copies of ConfigMaps: %w", err)
-	}
-	for i := range list.Items {
-		w.found(resources.KindConfigMap, &list.Items[i])
-	}
-	if !w.secrets {
-		return true, nil
-	}
-	secrets, err := r.labelled(ctx, resources.KindSecret, client.InNamespace(w.ms.Namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: w.ms.Name})
-	switch {
-	case apierrors.IsForbidden(err):
-		w.problem = forbidden(w.ms.Namespace, err)
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	for _, secret := range secrets {
-		w.found(resources.KindSecret, secret)
-	}
-	return true, nil
-}
-
-// found takes note of an object if it is a copy.
-func (w *world) found(kind string, obj client.Object) {
-	if w.isCopy(obj) {
-		w.copies[resources.Source{Kind: kind, Name: obj.GetName()}] = obj
-	}
-}
-
-func (w *world) isCopy(obj client.Object) bool {
-	_, release := resources.ReleaseOfCopy(obj)
-	return resources.IsCopy(obj, w.ms, w.children[release])
-}
-
-// proveLost asks the server about copies that the cache does not hold: one that lags
-// must not look as if somebody had deleted them.
-func (r *Reconciler) proveLost(ctx context.Context, w *world) error {
-	for _, child := range w.children {
-		for _, s := range w.lost(child) {
-			if s.Kind == resources.KindSecret {
-				continue // they were listed by the server
-			}
-			obj, err := r.source(ctx, w.ms.Namespace, s, true)
-			switch {
-			case err != nil:
-				return fmt.Errorf("get copy %s: %w", s, err)
-			case obj != nil:
-				w.found(s.Kind, obj)
-			}
-		}
-	}
-	return nil
-}
-
-// kindsOfCopies are the kinds that a Microservice's releases may have copies of.
-func kindsOfCopies(ms *v1alpha1.Microservice) []string {
-	if c := ms.Spec.Configuration; c != nil && c.Track == v1alpha1.TrackAll {
-		return []string{resources.KindConfigMap, resources.KindSecret}
-	}
-	return []string{resources.KindConfigMap}
-}
-
-// labelled asks the server for ConfigMaps or Secrets, of which some may be copies.
-func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
-	var list client.ObjectList = &corev1.ConfigMapList{}
-	if kind == resources.KindSecret {
-		list = &corev1.SecretList{}
-	}
-	if err := r.live.List(ctx, list, which...); err != nil {
-		return nil, fmt.Errorf("list copies of %ss: %w", kind, err)
-	}
-	err = meta.EachListItem(list, func(obj runtime.Object) error {
-		found = append(found, obj.(client.Object))
-		return nil
-	})
-	return found, err
-}
-
-// copyAll makes a release's copies of the present configuration.
-func (r *Reconciler) copyAll(ctx context.Context, w *world, release string, owner client.Object) error {
-	var errs []error
-	for _, s := range slices.SortedFunc(maps.Keys(w.contents), func(a, b resources.Source) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	}) {
-		if w.contents[s] != "" {
-			errs = append(errs, r.copy(ctx, w, release, s, owner))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// copy makes a release's copy of a source. The copy is of the content that the
-// release's identity was computed from, or none: content that has changed since is
-// answered as a conflict, which drops the plan.
-func (r *Reconciler) copy(ctx context.Context, w *world, release string, s resources.Source, owner client.Object) error {
-	from, err := r.source(ctx, w.ms.Namespace, s, true)
-	if err != nil {
-		return fmt.Errorf("get %s: %w", s, err)
-	}
-	if from == nil || hashOf(from) != w.contents[s] {
-		return apierrors.NewConflict(schema.GroupResource{Resource: strings.ToLower(s.Kind) + "s"}, s.Name, errors.New("it has changed since the plan was made"))
-	}
-	var made, there client.Object
-	switch from := from.(type) {
-	case *corev1.Secret:
-		made, there = resources.CopySecret(w.ms, release, from), &corev1.Secret{}
-	case *corev1.ConfigMap:
-		made, there = resources.CopyConfigMap(w.ms, release, from), &corev1.ConfigMap{}
-	}
-	if err := controllerutil.SetControllerReference(owner, made, r.Scheme()); err != nil {
-		return fmt.Errorf("own copy of %s: %w", s, err)
-	}
-	err = r.Create(ctx, made, client.FieldOwner(FieldOwner))
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsForbidden(err) && s.Kind == resources.KindSecret:
-		return forbidden(w.ms.Namespace, err)
-	case !apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("copy %s: %w", s, err)
-	}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
-		return fmt.Errorf("get copy of %s: %w", s, err)
-	}
-	switch {
-	case !there.GetDeletionTimestamp().IsZero():
-		return &apply.TerminatingError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
-	case !w.isCopy(there) || hashOf(there) != w.contents[s]:
-		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
-	}
-	// It may be left from a former object of the release, and about to be collected.
-	return r.hand(ctx, there, owner)
-}
-
-// hand gives a copy another owner of ours in the place of the one that it has.
-func (r *Reconciler) hand(ctx context.Context, obj, owner client.Object) error {
-	if metav1.IsControlledBy(obj, owner) {
-		return nil
-	}
-	before := obj.DeepCopyObject().(client.Object)
-	obj.SetOwnerReferences(withoutOurs(obj.GetOwnerReferences()))
-	if err := controllerutil.SetControllerReference(owner, obj, r.Scheme()); err != nil {
-		return fmt.Errorf("own copy %q: %w", obj.GetName(), err)
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); err != nil {
-		return fmt.Errorf("hand copy %q to its release: %w", obj.GetName(), err)
-	}
-	return nil
-}
-
-// withoutOurs are the owners that are of other kinds than ours.
-func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
-	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
-		return o.APIVersion == v1alpha1.GroupVersion.String()
-	})
-}
-
-// leaveCopies lets the copies of a release stay when the Microservice goes. Nobody
-// owns them then, nor claims them: another Microservice of this name has nothing to
-// do with them.
-func (r *Reconciler) leaveCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
-	release := &v1alpha1.VersionedMicroservice{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, release)
-	switch {
-	case apierrors.IsNotFound(err):
-		release = nil
-	case err != nil:
-		return fmt.Errorf("get release %q: %w", name, err)
-	case !metav1.IsControlledBy(release, ms):
-		release = nil
-	}
-	for _, kind := range kindsOfCopies(ms) {
-		copies, err := r.labelled(ctx, kind, client.InNamespace(ms.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: name})
-		if err != nil {
-			return err
-		}
-		for _, obj := range copies {
-			if !resources.IsCopy(obj, ms, release) {
-				continue
-			}
-			before := obj.DeepCopyObject().(client.Object)
-			obj.SetOwnerReferences(withoutOurs(obj.GetOwnerReferences()))
-			resources.Unclaim(obj)
-			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-			if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("take owner off %s %q: %w", kind, obj.GetName(), err)
-			}
-		}
-	}
-	return nil
-}
-
-// care hands copies to their releases once these exist, makes again what was deleted
-// while it can be known what it held, and deletes what waited for a release in vain.
-func (r *Reconciler) care(ctx context.Context, w *world) error {
-	var errs []error
-	for _, obj := range w.copies {
-		_, release := resources.ReleaseOfCopy(obj)
-		child := w.children[release]
-		switch {
-		case !obj.GetDeletionTimestamp().IsZero():
-		case child != nil && child.DeletionTimestamp.IsZero():
-			errs = append(errs, r.hand(ctx, obj, child))
-		case child == nil && !w.expects(release):
-			errs = append(errs, r.drop(ctx, w, obj))
-		}
-	}
-	for _, child := range w.children {
-		if child.DeletionTimestamp.IsZero() && w.present(child) && len(w.lost(child)) > 0 {
-			errs = append(errs, r.copyAll(ctx, w, child.Name, child))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// drop deletes a copy that no release is made for.
-func (r *Reconciler) drop(ctx context.Context, w *world, obj client.Object) error {
-	if wait := unclaimed - r.clock.Since(obj.GetCreationTimestamp().Time); wait > 0 {
-		w.lookIn(wait)
-		return nil
-	}
-	uid, version := obj.GetUID(), obj.GetResourceVersion()
-	if err := r.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete copy %q: %w", obj.GetName(), err)
-	}
-	return nil
-}
-
-// expects says that a release has a row, or is about to be made.
-func (w *world) expects(name string) bool {
-	for _, g := range w.plan.Ledger.Groups {
-		if g.Row(name) != nil {
-			return true
-		}
-	}
-	return planned(w.plan, name)
-}
-
-// present says that a release is of the present configuration.
-func (w *world) present(child *v1alpha1.VersionedMicroservice) bool {
-	return w.config != "" && child.Annotations[resources.AnnotationConfig] == w.config
-}
-
-// lost names the copies of a release that are not there: all of its configuration's
-// where that is the present one, else those without which its pods cannot start.
-func (w *world) lost(child *v1alpha1.VersionedMicroservice) []resources.Source {
-	needed := resources.Copies(child)
-	if w.present(child) {
-		needed = nil
-		for s, hash := range w.contents {
-			if hash != "" {
-				needed = append(needed, resources.Source{Kind: s.Kind, Name: resources.CopyName(child.Name, s)})
-			}
-		}
-	}
-	return slices.DeleteFunc(needed, func(s resources.Source) bool {
-		return w.copies[s] != nil || s.Kind == resources.KindSecret && !w.secrets
-	})
-}
-
-// setConfigurationLost says which releases cannot start pods any more, because their
-// copies were deleted and what they held is not known.
-func setConfigurationLost(w *world) {
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		child := w.children[name]
-		if lost := w.lost(child); len(lost) > 0 && !w.present(child) && child.DeletionTimestamp.IsZero() {
-			lines = append(lines, fmt.Sprintf("%s (%s) lacks its %s", child.Spec.SemVer.Version, name, lost[0]))
-		}
-	}
-	conds := &w.ms.Status.Conditions
-	if len(lines) == 0 {
-		status.Remove(conds, v1alpha1.ConditionConfigurationLost)
-		return
-	}
-	status.Set(conds, w.ms.Generation, v1alpha1.ConditionConfigurationLost, metav1.ConditionTrue, v1alpha1.ConditionConfigurationLost,
-		"releases whose copies were deleted cannot start pods: "+strings.Join(lines, ", "))
 }

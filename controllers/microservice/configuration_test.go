@@ -769,7 +769,7 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 		t.Errorf("the copy is %v", mine.ObjectMeta)
 	}
 	result, _ := s.pass()
-	same(t, "next look", result.RequeueAfter, lookAtSecrets)
+	same(t, "next look", result.RequeueAfter, requeueSecrets)
 
 	certificate.StringData = map[string]string{"tls.crt": "renewed", "tls.key": ""}
 	if err := env.Client.Update(t.Context(), certificate); err != nil {
@@ -832,7 +832,7 @@ func TestSecretsForbidden(t *testing.T) {
 			limited := interceptor.NewClient(s.client, funcs)
 			s.reconciler = s.make(limited, limited)
 			result, err := s.pass()
-			if err != nil || result.RequeueAfter > lookAtSecrets || result.RequeueAfter == 0 {
+			if err != nil || result.RequeueAfter > requeueSecrets || result.RequeueAfter == 0 {
 				t.Errorf("a pass without rights gives %v, %v", result, err)
 			}
 			got := condition(s.ms(), "Stalled")

@@ -2,8 +2,30 @@
 // offers into releases, and decides which of them is active.
 //
 // A reconcile observes, plans, and applies in three parts: what comes into being
-// before the ledger is written, the ledger, and what ends after it. The decision
+// before the status is written, the status, and what ends after it. The decision
 // is internal/release; everything here is thin.
+//
+//	controller.go     options, watches, and Reconcile as a table of contents
+//	observe.go        observed: what is read, and how it looks to the planner
+//	plan.go           plan: what is to be done; pure
+//	apply.go          applied: what is written besides the status
+//	status.go         the one write of the status, and its summary
+//	conditions.go     conditions from what is observed and planned; pure
+//	events.go         all events
+//	delete.go         the finalizer, and what it waits for
+//	index.go          indexes of the cache, and which Microservices a change is about
+//	metrics.go        what is counted
+//
+//	spec.go           the specification, as the planner reads it
+//	state.go          the rollout state in the status, as the planner reads and writes it
+//	hooks.go          what hooks and measurements answered
+//	window.go         when windows of steps are open
+//	previews.go       how many previews are available
+//	peers.go          the Microservices that go together
+//	forks.go          what releases of forks do not get
+//	configuration.go  ConfigMaps and Secrets that are part of a release
+//	copies.go         the copies that a release has of them
+//	adoption.go       the Deployment that a Microservice takes over from
 package microservice
 
 import (
@@ -133,9 +155,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !ms.DeletionTimestamp.IsZero() {
-		return r.leave(ctx, &ms)
+		return r.reconcileDelete(ctx, &ms)
 	}
-	if wrote, err := r.holdBack(ctx, &ms); err != nil || wrote {
+	if wrote, err := r.ensureFinalizer(ctx, &ms); err != nil || wrote {
 		if err != nil {
 			return r.fail(ctx, err)
 		}
@@ -144,67 +166,57 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.journal.Behind(&ms) {
 		return ctrl.Result{}, nil // the watch brings our own last write (protocol rule 2)
 	}
-	w, err := r.observe(ctx, &ms)
+	o, err := r.observe(ctx, &ms)
 	if err != nil {
 		return r.fail(ctx, err)
 	}
-	refused, err := r.prepare(ctx, w)
+	w := &pass{observed: *o}
+	refused, err := r.planAndCreate(ctx, w)
 	switch {
 	case outdated(err):
 		return r.fail(ctx, err)
 	case err != nil:
-		return r.fail(ctx, errors.Join(err, r.complain(ctx, w, status.Classify(err))))
+		return r.fail(ctx, errors.Join(err, r.reportProblem(ctx, w, status.Classify(err))))
 	}
-	cared := r.care(ctx, w)
-	if outdated(cared) {
-		return r.fail(ctx, cared)
+	copied := r.applyCopies(ctx, w)
+	if outdated(copied) {
+		return r.fail(ctx, copied)
 	}
-	problem := status.Classify(errors.Join(refused, cared))
+	problem := status.Classify(errors.Join(refused, copied))
 	if err := r.report(ctx, w, problem); err != nil {
 		if stuck := new(status.Error); errors.As(err, &stuck) {
 			return ctrl.Result{RequeueAfter: stuck.After}, nil
 		}
 		return r.fail(ctx, err)
 	}
-	ended := r.end(ctx, w)
+	ended := r.applyEnds(ctx, w)
 	if outdated(ended) {
 		return r.fail(ctx, ended)
 	}
-	wake, failed := r.next(w, problem)
-	return r.wakes.Again(ctx, req, wake, errors.Join(failed, ended))
+	requeue, failed := r.next(w, problem)
+	return r.wakes.Again(ctx, req, requeue, errors.Join(failed, ended))
 }
 
-// end carries out what comes after the ledger.
-func (r *Reconciler) end(ctx context.Context, w *world) error {
-	if err := r.takeDown(ctx, w); err != nil {
-		return err
+// next is after what time to reconcile again: when the plan asks for it, and when what was
+// refused may be tried again. err is what is to be tried again with back-off; the plan's time
+// holds all the same: pauses, deadlines and drains end, whatever is refused.
+func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
+	requeue = until(w.plan.Wake, r.clock.Now())
+	if a := w.plan.adoption; a != nil && !a.wake.IsZero() {
+		after := until(a.wake, r.clock.Now())
+		requeue = cmp.Or(min(requeue, after), requeue, after)
 	}
-	if a := w.adoption; a != nil && a.scale != nil {
-		return r.scaleFormer(ctx, w.former, a.scale)
-	}
-	return nil
-}
-
-// next is when to look again: when the plan wants to, and when what was refused may
-// be tried again. err is what is to be tried again with back-off; the plan's time holds
-// all the same: pauses, deadlines and drains end, whatever is refused.
-func (r *Reconciler) next(w *world, refused *status.Error) (wake time.Duration, err error) {
-	wake = until(w.plan.Wake, r.clock.Now())
-	if a := w.adoption; a != nil && !a.wake.IsZero() {
-		look := until(a.wake, r.clock.Now())
-		wake = cmp.Or(min(wake, look), wake, look)
-	}
-	if w.look > 0 && (wake == 0 || w.look < wake) {
-		wake = w.look
+	if w.requeue > 0 && (requeue == 0 || w.requeue < requeue) {
+		requeue = w.requeue
 	}
 	switch {
 	case refused == nil:
 	case refused.Class == status.Transient:
-		return wake, refused
-	case wake == 0 || refused.After > 0 && refused.After < wake:
-		wake = refused.After
+		return requeue, refused
+	case requeue == 0 || refused.After > 0 && refused.After < requeue:
+		requeue = refused.After
 	}
-	return wake, nil
+	return requeue, nil
 }
 
 // fail drops a plan: quietly where it was made on old facts.

@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// lookForSecrets is when to look again for a Secret that the release of a fork waits for: no
+// requeueMissingSecret is when to look again for a Secret that the release of a fork waits for: no
 // watch tells of it.
-const lookForSecrets = time.Minute
+const requeueMissingSecret = time.Minute
 
 // confined gives the Microservice as releases of forks are built from it: its template
 // names no Secret that holds a credential of the API server. Only the server knows the
@@ -33,7 +33,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 		err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, &secret)
 		if apierrors.IsNotFound(err) {
 			if needed[name] {
-				return nil, status.NewWaiting(reasonConfigurationMissing, lookForSecrets, fmt.Errorf(
+				return nil, status.NewWaiting(reasonConfigurationMissing, requeueMissingSecret, fmt.Errorf(
 					"Secret %q does not exist, and a fork gets no credentials of the API server: create it, so that its type is known, or mark it optional", name))
 			}
 			credentials[name] = true

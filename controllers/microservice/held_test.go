@@ -91,7 +91,7 @@ func TestConcernsAPinnedTag(t *testing.T) {
 		"another version":        {release.Pin{Version: "v1.0.1"}, false},
 		"a release by its name":  {release.Pin{Release: "shop-1-0-0"}, false},
 	} {
-		w := &world{ms: &v1alpha1.Microservice{}}
+		w := &pass{observed: observed{ms: &v1alpha1.Microservice{}}}
 		w.facts.Spec.Pins = []release.Pin{test.pin}
 		if got := w.concerns(offer); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -87,4 +89,59 @@ func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object)
 // forNetworkPolicy enqueues the Microservice that a NetworkPolicy routes to.
 func forNetworkPolicy(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}}}
+}
+
+// forPeers enqueues the Microservices that may wait for one.
+func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
+	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "enqueue the Microservices that go together", "name", o.GetName())
+	}
+	var requests []reconcile.Request
+	for i := range peers {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&peers[i])})
+	}
+	return requests
+}
+
+// ledgerChanged lets changes pass that another Microservice may wait for.
+func ledgerChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
+		return before.Generation != after.Generation || before.Status.Sequence != after.Status.Sequence
+	}}
+}
+
+// configMapChanged lets pass what is new, gone, or holds something else, and copies
+// whose owner is another.
+func configMapChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*corev1.ConfigMap)
+			now, fine := e.ObjectNew.(*corev1.ConfigMap)
+			return ok && fine && (resources.HashOfConfigMap(before) != resources.HashOfConfigMap(now) ||
+				len(now.Labels) > 0 && now.Labels[v1alpha1.LabelRelease] != "")
+		},
+	}
+}
+
+// forConfigMap enqueues the Microservices whose templates name a ConfigMap, and the
+// one that a copy is for.
+func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.enqueue(ctx, indexConfigMaps, o)
+	if name, _ := resources.ReleaseOfCopy(o); name != "" {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
+// configMapsOf names the ConfigMaps that are part of a Microservice's releases.
+func configMapsOf(ms *v1alpha1.Microservice) []string {
+	var names []string
+	for s := range resources.Tracked(ms) {
+		if s.Kind == resources.KindConfigMap {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }

@@ -46,7 +46,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 }
 
 // count counts what happened.
-func (m *metrics) count(w *world, n release.Note, now time.Time) {
+func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	m.events.WithLabelValues(string(n.Reason)).Inc()
 	if n.Reason != release.Promoted || w.children[n.Release] == nil {
 		return

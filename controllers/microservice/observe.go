@@ -3,6 +3,7 @@ package microservice
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,44 +18,41 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
+	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// world is one Microservice with all that a plan about it is made from.
-type world struct {
+// observed is one Microservice with all that a plan about it is made from.
+type observed struct {
 	ms       *v1alpha1.Microservice
 	policy   *v1alpha1.ImagePolicy
 	children map[string]*v1alpha1.VersionedMicroservice
 	// offered by the name of the release that each gives.
 	offered map[string]*v1alpha1.OfferedRelease
 	config  string
-	// contents are the hashes of what is part of a release, and secrets says that
+	// contents are the hashes of what is part of a release, and secrets reports whether
 	// there are Secrets among it.
 	contents resources.Contents
 	secrets  bool
 	// copies of contents, by their own kind and name.
 	copies map[resources.Source]client.Object
-	// look is when to look again at what no watch tells of; 0: never.
-	look  time.Duration
-	facts release.Observed
+	// requeue is after what time to reconcile again for what no watch reports; 0: never.
+	requeue time.Duration
+	facts   release.Observed
 	// problem is what is wrong with the specification or a referent; nothing new
 	// starts meanwhile.
 	problem *status.Error
 	// policies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
-	// former is the Deployment that the Microservice takes over from, and adoption how
-	// far that is; nil: there is none, or it is done.
-	former   *appsv1.Deployment
-	adoption *adoption
-	// plan that is made of the facts.
-	plan release.Result
-	// unwritable releases: the server refused a write to them in this pass.
-	unwritable map[string]error
+	// deployment that the Microservice takes over from; nil: there is none.
+	deployment *appsv1.Deployment
+	// adopting: the takeover is not done.
+	adopting bool
 }
 
 // observe reads; it writes nothing.
-func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*world, error) {
+func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*observed, error) {
 	spec, err := readSpec(ms, r.minDrain, r.clock.Now())
-	w := &world{
+	o := &observed{
 		ms:       ms,
 		children: map[string]*v1alpha1.VersionedMicroservice{},
 		offered:  map[string]*v1alpha1.OfferedRelease{},
@@ -62,84 +60,84 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*w
 		facts:    release.Observed{Spec: spec, Ledger: readLedger(&ms.Status), Began: r.began.at(r.clock.Now())},
 	}
 	if err != nil {
-		w.problem = status.NewTerminal(reasonTimeZoneUnknown, err)
+		o.problem = status.NewTerminal(reasonTimeZoneUnknown, err)
 	}
-	if err := r.observeChildren(ctx, w); err != nil {
+	if err := r.observeChildren(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := r.observeSource(ctx, w); err != nil {
+	if err := r.observeSource(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := r.proveLost(ctx, w); err != nil {
+	if err := r.proveLost(ctx, o); err != nil {
 		return nil, err
 	}
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
 		if err := analysis.Check(c.Analysis); err != nil {
 			// A canary that cannot be measured could only wait in its first step.
-			w.problem, w.facts.SourceStale = status.NewTerminal(reasonAnalysisInvalid, err), true
+			o.problem, o.facts.SourceStale = status.NewTerminal(reasonAnalysisInvalid, err), true
 		}
 	}
-	if err := r.observePolicies(ctx, w); err != nil {
+	if err := r.observePolicies(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := r.observePeers(ctx, w); err != nil {
+	if err := r.observePeers(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := r.observeAdoption(ctx, w); err != nil {
+	if err := r.observeDeployment(ctx, o); err != nil {
 		return nil, err
 	}
-	return w, nil
+	return o, nil
 }
 
-func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
+func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
-	if w.facts.Ledger.Sequence == 0 {
+	if o.facts.Ledger.Sequence == 0 {
 		// The record is new, or lost and rebuilt from what there is: a cache that lags
 		// would leave releases out for ever.
-		err = r.live.List(ctx, &list, client.InNamespace(w.ms.Namespace))
+		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace))
 	} else {
-		err = r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexReleases: w.ms.Name})
+		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name})
 	}
 	if err != nil {
-		return fmt.Errorf("list releases: %w", err)
+		return fmt.Errorf("list releases: %o", err)
 	}
 	for i := range list.Items {
-		if c := &list.Items[i]; metav1.IsControlledBy(c, w.ms) {
-			w.children[c.Name] = c
-			w.facts.Children = append(w.facts.Children, readChild(c, w.ms))
+		if c := &list.Items[i]; metav1.IsControlledBy(c, o.ms) {
+			o.children[c.Name] = c
+			o.facts.Children = append(o.facts.Children, readChild(c, o.ms))
 		}
 	}
-	return r.proveAbsence(ctx, w)
+	return r.proveAbsence(ctx, o)
 }
 
 // proveAbsence asks the server about releases of the ledger that the cache does
 // not hold: a cache that lags must not look like an object that is gone.
-func (r *Reconciler) proveAbsence(ctx context.Context, w *world) error {
-	for _, g := range w.ms.Status.ReleaseGroups {
+func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
+	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
-			if w.children[row.VersionedMicroservice] != nil {
+			if o.children[row.VersionedMicroservice] != nil {
 				continue
 			}
 			var c v1alpha1.VersionedMicroservice
-			err := r.live.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: row.VersionedMicroservice}, &c)
+			err := r.live.Get(ctx, client.ObjectKey{Namespace: o.ms.Namespace, Name: row.VersionedMicroservice}, &c)
 			switch {
 			case apierrors.IsNotFound(err):
 			case err != nil:
-				return fmt.Errorf("get release %q: %w", row.VersionedMicroservice, err)
-			case metav1.IsControlledBy(&c, w.ms):
-				w.children[c.Name] = &c
-				w.facts.Children = append(w.facts.Children, readChild(&c, w.ms))
+				return fmt.Errorf("get release %q: %o", row.VersionedMicroservice, err)
+			case metav1.IsControlledBy(&c, o.ms):
+				o.children[c.Name] = &c
+				o.facts.Children = append(o.facts.Children, readChild(&c, o.ms))
 			}
 		}
 	}
 	return nil
 }
 
-// lookIn asks for another look after d at the latest.
-func (w *world) lookIn(d time.Duration) {
-	if w.look == 0 || d < w.look {
-		w.look = d
+// requeueIn asks for another reconcile after d at the latest.
+func (o *observed) requeueIn(d time.Duration) {
+	if o.requeue == 0 || d < o.requeue {
+		o.requeue = d
 	}
 }
 
@@ -192,39 +190,39 @@ func levelOf(label string, pullRequest int64) string {
 // observeSource reads what is offered, and what is withdrawn. A referent that is missing
 // or a template that has no container for the image is a problem, not an error: what runs
 // continues, unless it is withdrawn, which depends on no template.
-func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
-	w.facts.SourceStale = true
+func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
+	o.facts.SourceStale = true
 	var policy v1alpha1.ImagePolicy
-	name := w.ms.Spec.ImagePolicyRef.Name
-	err := r.Get(ctx, client.ObjectKey{Namespace: w.ms.Namespace, Name: name}, &policy)
+	name := o.ms.Spec.ImagePolicyRef.Name
+	err := r.Get(ctx, client.ObjectKey{Namespace: o.ms.Namespace, Name: name}, &policy)
 	switch {
 	case apierrors.IsNotFound(err):
-		w.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: there is no ImagePolicy %q in this namespace; create it or correct the name", name))
+		o.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: there is no ImagePolicy %q in this namespace; create it or correct the name", name))
 	case err != nil:
-		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
+		return fmt.Errorf("get ImagePolicy %q: %o", name, err)
 	default:
-		w.policy, w.facts.PullRequests = &policy, ofPullRequests(&policy)
+		o.policy, o.facts.PullRequests = &policy, ofPullRequests(&policy)
 		for _, x := range policy.Status.Withdrawn {
-			w.facts.Withdrawn = append(w.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason), Time: x.Time.Time})
+			o.facts.Withdrawn = append(o.facts.Withdrawn, release.Withdrawal{Slug: x.Group, Version: x.Version, Reason: release.WithdrawReason(x.Reason), Time: x.Time.Time})
 		}
 	}
-	if usable, err := r.observeTemplate(ctx, w); err != nil || !usable || w.policy == nil {
+	if usable, err := r.observeTemplate(ctx, o); err != nil || !usable || o.policy == nil {
 		return err
 	}
-	w.facts.SourceStale = stale(&policy)
+	o.facts.SourceStale = stale(&policy)
 	for i := range policy.Status.Releases {
-		o := &policy.Status.Releases[i]
-		if len(o.Images) == 0 || o.Held && !w.concerns(o) {
+		offer := &policy.Status.Releases[i]
+		if len(offer.Images) == 0 || offer.Held && !o.concerns(offer) {
 			continue
 		}
-		if err := resources.CheckContainers(w.ms, &policy, o); err != nil {
-			w.problem, w.facts.SourceStale = status.NewTerminal("ContainerNotFound", err), true
+		if err := resources.CheckContainers(o.ms, &policy, offer); err != nil {
+			o.problem, o.facts.SourceStale = status.NewTerminal("ContainerNotFound", err), true
 		}
-		name := resources.Name(w.ms.Name, o.SemVer.Version, resources.Identity(o, w.config))
-		w.offered[name] = o
-		w.facts.Candidates = append(w.facts.Candidates, release.Candidate{
-			Slug: o.Group, Name: o.SemVer.Name, Level: string(o.Level), PullRequest: o.PullRequest,
-			Version: o.SemVer.Version, Time: pushed(o), Release: name,
+		name := resources.Name(o.ms.Name, offer.SemVer.Version, resources.Identity(offer, o.config))
+		o.offered[name] = offer
+		o.facts.Candidates = append(o.facts.Candidates, release.Candidate{
+			Slug: offer.Group, Name: offer.SemVer.Name, Level: string(offer.Level), PullRequest: offer.PullRequest,
+			Version: offer.SemVer.Version, Time: pushed(offer), Release: name,
 		})
 	}
 	return nil
@@ -232,19 +230,19 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 
 // observeTemplate reads what every new release is made of besides its images. Without it
 // there is nothing that could start again.
-func (r *Reconciler) observeTemplate(ctx context.Context, w *world) (usable bool, err error) {
-	container, err := resources.Container(w.ms)
+func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable bool, err error) {
+	container, err := resources.Container(o.ms)
 	if err != nil {
-		w.problem = status.NewTerminal("ContainerNotFound", err)
+		o.problem = status.NewTerminal("ContainerNotFound", err)
 		return false, nil
 	}
-	if usable, err := r.observeConfiguration(ctx, w); err != nil || !usable {
+	if usable, err := r.observeConfiguration(ctx, o); err != nil || !usable {
 		return false, err
 	}
-	if w.config, err = resources.Config(&w.ms.Spec.Template, container, w.contents); err != nil {
+	if o.config, err = resources.Config(&o.ms.Spec.Template, container, o.contents); err != nil {
 		return false, err
 	}
-	w.facts.Config = w.config
+	o.facts.Config = o.config
 	return true, nil
 }
 
@@ -263,12 +261,23 @@ func stale(p *v1alpha1.ImagePolicy) bool {
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
 }
 
-func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {
+// concerns says that an offer beyond the limits of the ImagePolicy, which is there
+// because somebody holds or pins it, is there for this Microservice: it has the
+// group, or pins the version. What only others hold starts no group here (rule 17).
+func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
+	return slices.ContainsFunc(o.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == offer.Group }) ||
+		slices.ContainsFunc(o.facts.Children, func(c release.Child) bool { return c.Slug == offer.Group }) ||
+		slices.ContainsFunc(o.facts.Spec.Pins, func(p release.Pin) bool {
+			return versions.Names(p.Version, offer.SemVer.Version) && (p.Group == "" || p.Group == offer.Group || p.Group == offer.SemVer.Name)
+		})
+}
+
+func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	var list v1alpha1.NetworkPolicyList
-	if err := r.List(ctx, &list, client.InNamespace(w.ms.Namespace), client.MatchingFields{indexNetworkPolicies: w.ms.Name}); err != nil {
-		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexNetworkPolicies: o.ms.Name}); err != nil {
+		return fmt.Errorf("list networkpolicies.hlnr.io: %o", err)
 	}
-	w.policies = list.Items
+	o.policies = list.Items
 	for i := range list.Items {
 		p := release.Policy{Name: list.Items[i].Name}
 		for _, g := range list.Items[i].Status.Groups {
@@ -281,7 +290,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, w *world) error {
 			}
 			p.Groups = append(p.Groups, report)
 		}
-		w.facts.Policies = append(w.facts.Policies, p)
+		o.facts.Policies = append(o.facts.Policies, p)
 	}
 	return nil
 }

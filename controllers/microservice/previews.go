@@ -51,7 +51,7 @@ type previewCount struct {
 	failed []string
 }
 
-func countPreviews(w *world) (p previewCount) {
+func countPreviews(w *pass) (p previewCount) {
 	for i := range w.ms.Status.ReleaseGroups {
 		g := &w.ms.Status.ReleaseGroups[i]
 		if g.Level != v1alpha1.LevelPreview {
@@ -77,7 +77,7 @@ func countPreviews(w *world) (p previewCount) {
 }
 
 // count counts a preview that has a place.
-func (p *previewCount) count(w *world, g *v1alpha1.ReleaseGroup) {
+func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
 	if row := activeRow(g); row != nil && row.Available && programmed(w.facts.Policies, g.Slug) {
 		p.available++
 	}
@@ -92,7 +92,7 @@ func (p *previewCount) count(w *world, g *v1alpha1.ReleaseGroup) {
 }
 
 // setPreviews says how many previews are available. Ready does not depend on them.
-func setPreviews(w *world) {
+func setPreviews(w *pass) {
 	ms, p := w.ms, countPreviews(w)
 	if p.groups == 0 {
 		status.Remove(&ms.Status.Conditions, v1alpha1.ConditionPreviewsReady)

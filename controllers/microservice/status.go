@@ -1,23 +1,22 @@
 package microservice
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
 // report writes the ledger, the conditions and the summary in one write, and tells
 // of what happened when it holds. refused is a release that could not be made.
-func (r *Reconciler) report(ctx context.Context, w *world, refused *status.Error) error {
+func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
 	if w.plan.Changed {
 		writeLedger(w.plan.Ledger, &w.ms.Status)
@@ -28,22 +27,22 @@ func (r *Reconciler) report(ctx context.Context, w *world, refused *status.Error
 		problem = refused
 	}
 	setConditions(w, problem)
-	summarise(w)
+	summarize(w)
 	wrote, err := r.write(ctx, w.ms, before)
 	if err != nil {
 		return r.refusedLedger(ctx, w, before, err)
 	}
 	if wrote {
-		r.tellPins(before, w.ms)
+		r.recordPins(before, w.ms)
 	}
 	if wrote && w.plan.Changed {
-		r.tell(w)
+		r.recordEvents(w)
 	}
 	return nil
 }
 
-// complain says what keeps a plan from being carried out. The ledger stays as it is.
-func (r *Reconciler) complain(ctx context.Context, w *world, problem *status.Error) error {
+// reportProblem says what keeps a plan from being carried out. The ledger stays as it is.
+func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status.Error) error {
 	before := w.ms.DeepCopy()
 	w.ms.Status.ObservedGeneration = w.ms.Generation
 	setReady(w, problem)
@@ -64,329 +63,31 @@ func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservic
 	return wrote, nil
 }
 
-// tell emits an event for each thing that happened, and counts it.
-func (r *Reconciler) tell(w *world) {
-	told := map[string]int{}
-	for _, n := range w.plan.Notes {
-		if !n.Event {
-			continue
-		}
-		r.metrics.count(w, n, r.clock.Now())
-		about, action, reason := r.events, "Release", string(n.Reason)
-		if n.Release != "" {
-			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
-		}
-		if told[n.Release+reason]++; told[n.Release+reason] > 1 {
-			action = fmt.Sprintf("Release%d", told[n.Release+reason]) // Steps that wait for nothing are passed together.
-		}
-		if n.Warning {
-			about.Warning(w.ms, reason, action, n.Message)
-			continue
-		}
-		about.Normal(w.ms, reason, action, n.Message)
+// reasonLedgerRefused is for a ledger that the server does not accept.
+const reasonLedgerRefused = "LedgerRefused"
+
+// afterLedgerRefused is when a ledger that was refused is tried again.
+const afterLedgerRefused = time.Minute
+
+// refusedLedger says on Ready that the server refuses the ledger: nothing is done
+// about the Microservice until it is accepted, and nobody would know. The status stays
+// as it was before. What comes back tells when to try again; other errors of a write
+// come back as they are.
+func (r *Reconciler) refusedLedger(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
+	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
+		return err
 	}
+	problem := status.NewTerminal(reasonLedgerRefused, fmt.Errorf("the server refuses what is to be recorded, and nothing is done until it accepts it; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
+	problem.After = afterLedgerRefused
+	before.DeepCopyInto(w.ms)
+	if err := r.reportProblem(ctx, w, problem); err != nil {
+		return errors.Join(problem.Err, err)
+	}
+	return problem
 }
 
-// tellPins emits an event when a pin begins not to hold, or does so for another cause.
-func (r *Reconciler) tellPins(before, now *v1alpha1.Microservice) {
-	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
-	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)
-	if is == nil || is.Status == metav1.ConditionTrue || was != nil && was.Reason == is.Reason && was.ObservedGeneration == is.ObservedGeneration {
-		return
-	}
-	r.events.Warning(now, is.Reason, "Pin", is.Message)
-}
-
-// conditions are the types of all conditions of a Microservice. Of any other type there is
-// none: an earlier version may have left it.
-var conditions = []string{
-	v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionProgressing,
-	v1alpha1.ConditionPinned, v1alpha1.ConditionBlocked, v1alpha1.ConditionReleaseFailed, v1alpha1.ConditionAnalysisInconclusive,
-	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
-}
-
-// Reasons of condition TrafficDegraded that come from the specification, besides those of the plan.
-const (
-	reasonNoNetworkPolicy     = "NoNetworkPolicy"
-	reasonWeightsNotSupported = "WeightsNotSupported"
-)
-
-// setConditions says in conditions what the plan and the ledger say. It is pure.
-func setConditions(w *world, problem *status.Error) {
-	ms := w.ms
-	ms.Status.Conditions = slices.DeleteFunc(ms.Status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditions, c.Type) })
-	setFromPlan(w, release.ConditionPinned)
-	setFromPlan(w, release.ConditionBlocked)
-	setFromPlan(w, release.ConditionAnalysisInconclusive)
-	setFromPlan(w, release.ConditionTrafficDegraded, noNetworkPolicy(w), weightsNotSupported(w))
-	setFromPlan(w, release.ConditionReleaseFailed, failed(ms))
-	setAdopted(w)
-	setConfigurationLost(w)
-	setPreviews(w)
-	setProgressing(ms, w.plan)
-	setReady(w, problem)
-}
-
-// state is a reason that stands in a condition, with its message; "": it does not hold.
-type state struct{ reason, message string }
-
-// setFromPlan sets a condition to what the plan gives rise to, the gravest first, and to
-// further states: True while there is any, and Pinned only while all pins hold.
-func setFromPlan(w *world, kind release.Condition, more ...state) {
-	var states []state
-	for _, reason := range release.Conditions[kind] {
-		for _, n := range w.plan.Notes {
-			if n.Reason == reason && !n.Event {
-				states = append(states, state{string(reason), n.Message})
-			}
-		}
-	}
-	reason, lines := "", []string(nil)
-	for _, x := range append(states, more...) {
-		if x.reason != "" && !slices.Contains(lines, x.message) {
-			reason, lines = cmp.Or(reason, x.reason), append(lines, x.message)
-		}
-	}
-	if reason == "" {
-		status.Remove(&w.ms.Status.Conditions, string(kind))
-		return
-	}
-	holds := kind != release.ConditionPinned || reason == string(release.Pinned)
-	status.Set(&w.ms.Status.Conditions, w.ms.Generation, string(kind), status.True(holds), reason, strings.Join(lines, "; "))
-}
-
-// setReady says whether this generation is accepted and every group has an active
-// release that is available and, where there are policies, programmed. A canary, a
-// pause, a failed newer release or a preview leaves it True: versions arrive without a
-// commit, and whoever waits for a commit must not fail for them.
-func setReady(w *world, problem *status.Error) {
-	ms, plan := w.ms, w.plan
-	conds, gen := &ms.Status.Conditions, ms.Generation
-	if problem != nil {
-		if problem.Class == status.Terminal {
-			status.Stalled(conds, gen, problem.Reason, problem.Error())
-			return
-		}
-		status.Reconciling(conds, gen, problem.Reason, problem.Error())
-		return
-	}
-	for _, n := range plan.Notes {
-		if n.Warning && !ofPreview(ms, n.Slug) && n.Condition() == release.ConditionPinned {
-			status.Stalled(conds, gen, string(n.Reason), n.Message)
-			return
-		}
-	}
-	ready, reason, message := serves(w)
-	switch {
-	case ready && w.facts.SourceStale:
-		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not looked at its present specification yet")
-	case ready:
-		status.Ready(conds, gen, status.ReasonSucceeded, message)
-	case reason == "ReleaseFailed":
-		status.Stalled(conds, gen, reason, message)
-	default:
-		status.Reconciling(conds, gen, reason, message)
-	}
-}
-
-// serves says whether every live group that has an offered version serves. Previews
-// have a condition of their own.
-func serves(w *world) (ok bool, reason, message string) {
-	groups := streams(w.ms)
-	if len(groups) == 0 && ofPullRequests(w.policy) {
-		return true, "", "there are previews of pull requests only"
-	}
-	if len(groups) == 0 {
-		return false, "NoVersions", fmt.Sprintf("ImagePolicy %q offers no version yet", w.ms.Spec.ImagePolicyRef.Name)
-	}
-	var lines []string
-	for _, g := range groups {
-		if g.Phase != v1alpha1.GroupLive {
-			continue
-		}
-		row := activeRow(&g)
-		if row == nil && arrives(w, &g) {
-			continue
-		}
-		switch {
-		case row == nil && g.Run == nil && len(failures(g)) > 0:
-			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
-		case row == nil:
-			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name) + blocked(w, g.Slug)
-		case !row.Available:
-			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s does not have all its replicas", row.SemVer.Version, g.Name)
-		case !programmed(w.facts.Policies, g.Slug):
-			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io has programmed group %s yet", g.Name)
-		}
-		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
-	}
-	return true, "", "active: " + strings.Join(lines, ", ")
-}
-
-// blocked says what the release that is under way in a group waits for outside of it.
-func blocked(w *world, slug string) string {
-	for _, n := range w.plan.Notes {
-		if n.Slug == slug && n.Reason == release.Blocked && !n.Event {
-			return ": " + n.Message
-		}
-	}
-	return ""
-}
-
-// programmed says that some policy carries the group, or that there are none.
-func programmed(policies []release.Policy, slug string) bool {
-	if len(policies) == 0 {
-		return true
-	}
-	for _, p := range policies {
-		for _, g := range p.Groups {
-			if g.Slug == slug && g.Revision > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// noNetworkPolicy says that canary steps have no routes to weigh (protocol rule 18).
-func noNetworkPolicy(w *world) state {
-	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
-		return state{}
-	}
-	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits"}
-}
-
-// weightsNotSupported says that no policy can split the traffic of a group, so that the
-// weights of steps are recorded and have no effect (protocol rule 19).
-func weightsNotSupported(w *world) state {
-	if w.ms.Spec.UpdateStrategy.Canary == nil {
-		return state{}
-	}
-	var whole []string
-	for _, g := range streams(w.ms) {
-		reported, split := false, false
-		for i := range w.policies {
-			for _, r := range w.policies[i].Status.Groups {
-				if r.Slug == g.Slug {
-					reported, split = true, split || r.Split == v1alpha1.SplitWeighted
-				}
-			}
-		}
-		if reported && !split {
-			whole = append(whole, g.Name)
-		}
-	}
-	if len(whole) == 0 {
-		return state{}
-	}
-	return state{reasonWeightsNotSupported, fmt.Sprintf(
-		"the traffic of group %s moves as a whole at promotion: steps are waits; give its networkpolicies.hlnr.io spec.domains, and a spec.provider that splits by weight", strings.Join(whole, ", "))}
-}
-
-// failed says which versions failed.
-func failed(ms *v1alpha1.Microservice) state {
-	var lines []string
-	for _, g := range streams(ms) {
-		lines = append(lines, failures(g)...)
-	}
-	if len(lines) == 0 {
-		return state{}
-	}
-	return state{string(release.ReleaseFailed), strings.Join(lines, ", ")}
-}
-
-// failures of a group, as "1.2.0 (CrashLoopBackOff)".
-func failures(g v1alpha1.ReleaseGroup) []string {
-	var lines []string
-	for _, r := range g.Releases {
-		if r.Status == v1alpha1.ReleaseError {
-			lines = append(lines, fmt.Sprintf("%s (%s)", status.Short(r.SemVer.Version), r.Reason))
-		}
-	}
-	return lines
-}
-
-// progress are the reasons of condition Progressing. The last one that holds is told:
-// what waits for a person goes before what waits for time.
-var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
-
-// waits are the reasons of Progressing for what a plan says that it waits for.
-var waits = map[release.Reason]string{
-	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused",
-	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
-	release.AwaitingTogether: "Together", release.TogetherHeld: "Together", release.AwaitingWindow: "Window",
-	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
-}
-
-// setProgressing says what is under way, in the words of the PROGRESSING column.
-func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
-	reason, message := "Idle", "nothing is under way"
-	rank := map[string]int{}
-	for i, r := range progress {
-		rank[r] = i
-	}
-	say := func(r, m string) {
-		if cmp.Compare(rank[r], rank[reason]) > 0 {
-			reason, message = r, m
-		}
-	}
-	for _, g := range ms.Status.ReleaseGroups {
-		for _, r := range g.Releases {
-			if g.Phase != v1alpha1.GroupLive || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted == 0 {
-				say("Draining", fmt.Sprintf("%s of group %s is on its way out", r.SemVer.Version, g.Name))
-			}
-		}
-		if g.Run != nil {
-			say("Canary", fmt.Sprintf("%s of group %s is on its way", version(&g, g.Run.Release), g.Name))
-		}
-	}
-	for _, n := range plan.Notes {
-		if r := waits[n.Reason]; r != "" && !n.Event {
-			say(r, n.Message)
-		}
-	}
-	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
-}
-
-// arrives says that a group without an active release takes nothing from anybody: the
-// newest domains stay with an older group until its first release has passed the steps.
-func arrives(w *world, g *v1alpha1.ReleaseGroup) bool {
-	c := w.ms.Spec.UpdateStrategy.Canary
-	if c == nil || len(c.Steps) == 0 {
-		return false
-	}
-	groups := streams(w.ms)
-	at := slices.IndexFunc(groups, func(x v1alpha1.ReleaseGroup) bool { return x.Slug == g.Slug })
-	for _, older := range groups[at+1:] {
-		for _, p := range w.facts.Policies {
-			if slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == older.Slug && r.Newest }) && older.Phase == v1alpha1.GroupLive && activeRow(&older) != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func version(g *v1alpha1.ReleaseGroup, name string) string {
-	for _, r := range g.Releases {
-		if r.VersionedMicroservice == name {
-			return r.SemVer.Version
-		}
-	}
-	return name
-}
-
-func activeRow(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	for i := range g.Releases {
-		if g.Releases[i].Status == v1alpha1.ReleaseActive {
-			return &g.Releases[i]
-		}
-	}
-	return nil
-}
-
-// summarise writes what the columns print.
-func summarise(w *world) {
+// summarize writes what the columns print.
+func summarize(w *pass) {
 	ms, s := w.ms, &w.ms.Status
 	var sum v1alpha1.MicroserviceSummary
 	serving, more := 0, -1
@@ -445,4 +146,22 @@ func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 		return text
 	}
 	return ""
+}
+
+func activeRow(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		if g.Releases[i].Status == v1alpha1.ReleaseActive {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+func version(g *v1alpha1.ReleaseGroup, name string) string {
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice == name {
+			return r.SemVer.Version
+		}
+	}
+	return name
 }

@@ -70,7 +70,7 @@ func TestConditions(t *testing.T) {
 	state := func(reason, message string) release.Note {
 		return release.Note{Reason: release.Reason(reason), Message: message}
 	}
-	newest := func(w *world) {
+	newest := func(w *pass) {
 		w.facts.Policies = []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1, Newest: true}, {Slug: "2-x"}}}}
 	}
 	canaries := func() []v1alpha1.ReleaseGroup {
@@ -80,7 +80,7 @@ func TestConditions(t *testing.T) {
 		groups  []v1alpha1.ReleaseGroup
 		notes   []release.Note
 		problem *status.Error
-		edit    func(*world)
+		edit    func(*pass)
 		want    shown
 	}{
 		"nothing is offered": {nil, nil, nil, nil, shown{Conditions: []string{
@@ -150,7 +150,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Window: 1.1.0 waits for its window",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Window", Groups: "1/1"}},
-		"a release lost its configuration": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+		"a release lost its configuration": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			c := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Name: "shop-1"}}
 			c.Spec.SemVer.Version = "1.0.0"
 			c.Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
@@ -178,25 +178,25 @@ func TestConditions(t *testing.T) {
 			"ReleaseFailed True ReleaseFailed: 1.0.0 (CrashLoopBackOff)",
 			"Stalled True ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
 		}, Groups: "0/1", Failed: "1.0.0 (CrashLoopBackOff)"}},
-		"active unavailable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+		"active unavailable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.ms.Status.ReleaseGroups[0].Releases[0].Available = false
 		}, shown{Conditions: []string{
 			"Ready False ActiveUnavailable: active release 1.0.0 of group 1.x does not have all its replicas",
 			"Reconciling True ActiveUnavailable: active release 1.0.0 of group 1.x does not have all its replicas",
 		}, Active: "1.0.0", Groups: "0/1"}},
-		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = []release.Policy{{Name: "shop"}}
 		}, shown{Conditions: []string{
 			"Ready False NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
 			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = nil
 		}, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *world) {
+		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.SourceStale = true
 		}, shown{Conditions: []string{
 			"Ready False SourcePending: the ImagePolicy has not looked at its present specification yet",
@@ -239,13 +239,13 @@ func TestConditions(t *testing.T) {
 			ms.Spec.ImagePolicyRef.Name = "shop"
 			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: make([]v1alpha1.CanaryStep, 2)}
 			ms.Status.ReleaseGroups = test.groups
-			w := &world{ms: ms, facts: release.Observed{Policies: carried}, plan: release.Result{Notes: test.notes}}
+			w := &pass{observed: observed{ms: ms, facts: release.Observed{Policies: carried}}, plan: plan{Result: release.Result{Notes: test.notes}}}
 			if test.edit != nil {
 				test.edit(w)
 			}
 			say := func() {
 				setConditions(w, test.problem)
-				summarise(&world{ms: ms})
+				summarize(&pass{observed: observed{ms: ms}})
 			}
 			say()
 			same(t, "shown", show(ms), test.want)
@@ -260,9 +260,9 @@ func TestConditions(t *testing.T) {
 
 			// What no longer holds goes away.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
-			w.plan, w.facts, w.children = release.Result{}, release.Observed{Policies: carried}, nil
+			w.plan, w.facts, w.children = plan{}, release.Observed{Policies: carried}, nil
 			setConditions(w, nil)
-			summarise(&world{ms: ms})
+			summarize(&pass{observed: observed{ms: ms}})
 			same(t, "at rest again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
 			if p := meta.FindStatusCondition(ms.Status.Conditions, "Progressing"); p == nil || p.Reason != "Idle" || p.Status != "False" {
 				t.Errorf("Progressing is %v", p)

@@ -24,7 +24,7 @@ func TestWeightsNotSupported(t *testing.T) {
 		"no steps":           {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{ms: &v1alpha1.Microservice{}, policies: tc.policies}
+			w := &pass{observed: observed{ms: &v1alpha1.Microservice{}, policies: tc.policies}}
 			w.ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "release", Slug: "release"}}
 			if !tc.noSteps {
 				w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}

@@ -21,21 +21,21 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
 
-// leaveLook is when to look again at what no watch tells of while a Microservice is
+// requeueDelete is when to look again at what no watch tells of while a Microservice is
 // being deleted.
-const leaveLook = 2 * time.Second
+const requeueDelete = 2 * time.Second
 
-// holdBack gives a Microservice the finalizer that its deletionPolicy needs, or takes
+// ensureFinalizer gives a Microservice the finalizer that its deletionPolicy needs, or takes
 // it off. It says whether it wrote.
-func (r *Reconciler) holdBack(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
+func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
 	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
-// leave does what the deletionPolicy says, and lets the Microservice go. It never
+// reconcileDelete does what the deletionPolicy says, and lets the Microservice go. It never
 // holds it for longer than its progress deadline and drain, and not at all in a
 // namespace that goes as a whole.
-func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
+func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
 		return ctrl.Result{}, nil // Owner references collect what is left.
 	}
@@ -46,7 +46,7 @@ func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl
 		return r.fail(ctx, err)
 	}
 	if !late && !going {
-		wait, err := r.giveUp(ctx, ms, spec.Drain)
+		wait, err := r.carryOut(ctx, ms, spec.Drain)
 		if err != nil {
 			return r.fail(ctx, err)
 		}
@@ -55,7 +55,7 @@ func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl
 		}
 	}
 	if late {
-		r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within the progress deadline: the Microservice goes without", ms.Spec.DeletionPolicy))
+		r.recordDeletionLate(ms)
 	}
 	if _, err := apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, false); err != nil {
 		return r.fail(ctx, err)
@@ -63,9 +63,9 @@ func (r *Reconciler) leave(ctx context.Context, ms *v1alpha1.Microservice) (ctrl
 	return ctrl.Result{}, nil
 }
 
-// giveUp carries the deletionPolicy out, and says how long to wait before the next
+// carryOut carries the deletionPolicy out, and says how long to wait before the next
 // look; 0: it is done.
-func (r *Reconciler) giveUp(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
+func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
 		return 0, r.orphan(ctx, ms)
 	}
@@ -90,7 +90,7 @@ func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) erro
 
 func (r *Reconciler) orphanRelease(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
 	namespace := ms.Namespace
-	if err := r.leaveCopies(ctx, ms, name); err != nil {
+	if err := r.orphanCopies(ctx, ms, name); err != nil {
 		return err
 	}
 	for _, o := range []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{}} {
@@ -141,17 +141,17 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		return 0, fmt.Errorf("get Deployment %q: %w", ms.Spec.AdoptFrom.DeploymentName, err)
 	}
 	if err != nil {
-		r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be brought back: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
+		r.recordNothingToRestore(ms)
 		return 0, nil
 	}
-	if n, back := comesBack(ms, &d); back {
+	if n, back := replicasBefore(ms, &d); back {
 		next := d.DeepCopy()
 		delete(next.Annotations, v1alpha1.AnnotationAdoptedReplicas)
 		next.Spec.Replicas = &n
-		return leaveLook, r.scaleFormer(ctx, &d, next)
+		return requeueDelete, r.scaleDeployment(ctx, &d, next)
 	}
 	if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < replicas(&d) {
-		return leaveLook, nil
+		return requeueDelete, nil
 	}
 	var policies v1alpha1.NetworkPolicyList
 	if err := r.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{indexNetworkPolicies: ms.Name}); err != nil {
@@ -161,17 +161,17 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		p := &policies.Items[i]
 		switch {
 		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
-			return leaveLook, nil // Its routes lead to the releases until it is gone.
+			return requeueDelete, nil // Its routes lead to the releases until it is gone.
 		case p.DeletionTimestamp == nil && p.Status.Adopted != nil && p.Status.Adopted.Release != "":
-			return leaveLook, nil // It is about to lead its Service back.
+			return requeueDelete, nil // It is about to lead its Service back.
 		}
 	}
 	return r.drained(ms, drain), nil
 }
 
-// comesBack gives the replicas that the Deployment of before gets back: those of its
+// replicasBefore gives the replicas that the Deployment of before gets back: those of its
 // annotation, else, where somebody took that off, those of the Microservice's status.
-func comesBack(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
+func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
 	had := ms.Status.AdoptedReplicas
 	n, ok := adoptedReplicas(d)
 	switch {

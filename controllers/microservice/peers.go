@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
@@ -43,33 +39,12 @@ func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1
 }
 
 // observePeers reads how far the others are. One that is being deleted holds nobody up.
-func (r *Reconciler) observePeers(ctx context.Context, w *world) error {
-	peers, err := r.peers(ctx, w.ms)
+func (r *Reconciler) observePeers(ctx context.Context, o *observed) error {
+	peers, err := r.peers(ctx, o.ms)
 	for i := range peers {
 		if p := &peers[i]; p.DeletionTimestamp.IsZero() {
-			w.facts.Peers = append(w.facts.Peers, release.Peer{Name: p.Name, Groups: readLedger(&p.Status).Groups})
+			o.facts.Peers = append(o.facts.Peers, release.Peer{Name: p.Name, Groups: readLedger(&p.Status).Groups})
 		}
 	}
 	return err
-}
-
-// forPeers enqueues the Microservices that may wait for one.
-func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
-	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "enqueue the Microservices that go together", "name", o.GetName())
-	}
-	var requests []reconcile.Request
-	for i := range peers {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&peers[i])})
-	}
-	return requests
-}
-
-// ledgerChanged lets changes pass that another Microservice may wait for.
-func ledgerChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
-		return before.Generation != after.Generation || before.Status.Sequence != after.Status.Sequence
-	}}
 }

@@ -1,0 +1,29 @@
+package microservice
+
+import (
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// plan is what is to be done about one Microservice.
+type plan struct {
+	release.Result
+	// adoption is how far the takeover from a Deployment is; nil: there is none, or it is done.
+	adoption *adoption
+}
+
+// newPlan decides what is to be done. It is pure.
+func newPlan(o *observed, now time.Time) plan {
+	p := plan{Result: release.Plan(o.facts, now)}
+	if o.adopting {
+		p.adoption = adopt(o, now)
+	}
+	return p
+}
+
+func planned(plan release.Result, name string) bool {
+	return slices.ContainsFunc(plan.Ensure, func(e release.Ensure) bool { return e.Release == name }) ||
+		slices.ContainsFunc(plan.Retire, func(x release.Retire) bool { return x.Release == name })
+}
