@@ -52,8 +52,8 @@ func (s *stored) size() int {
 	return n
 }
 
-func newStore(max int) *store {
-	return &store{max: max, order: list.New(), entries: map[string]*list.Element{}}
+func newStore(limit int) *store {
+	return &store{max: limit, order: list.New(), entries: map[string]*list.Element{}}
 }
 
 func (s *store) get(key string) *stored {
