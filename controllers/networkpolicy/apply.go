@@ -231,7 +231,7 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 	return nil
 }
 
-// carryOut decides, writes and reports, and reports when to polls again without being woken,
+// carryOut plans, applies and reports, and returns when to reconcile again without an event,
 // with an error too.
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
@@ -239,24 +239,24 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 		return 0, r.save(ctx, f.Policy, now) // The event of our own write brings the next reconcile.
 	}
 	w, failed := r.write(ctx, f, out)
-	now, wake := traffic.Status(f, out, w)
+	now, requeueAfter := traffic.Status(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
 	r.metrics.observe(f, out, w)
-	wake = r.again(f, out, w, wake)
+	requeueAfter = r.earliest(f, out, w, requeueAfter)
 	if err := r.save(ctx, f.Policy, now); err != nil {
-		return wake, errors.Join(failed, err)
+		return requeueAfter, errors.Join(failed, err)
 	}
 	if class := status.Classify(failed); class != nil && class.Class == status.Transient {
-		return wake, failed
+		return requeueAfter, failed
 	}
-	return wake, nil
+	return requeueAfter, nil
 }
 
-// again is when to look at a policy without being woken.
-func (r *Reconciler) again(f *traffic.Observed, out *traffic.Decision, w traffic.Applied, wake time.Duration) time.Duration {
+// earliest is when to reconcile a policy that no watch enqueues.
+func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traffic.Applied, requeueAfter time.Duration) time.Duration {
 	earlier := func(after time.Duration) {
-		if after > 0 && (wake == 0 || after < wake) {
-			wake = after
+		if after > 0 && (requeueAfter == 0 || after < requeueAfter) {
+			requeueAfter = after
 		}
 	}
 	for _, err := range w.Refused {
@@ -273,7 +273,7 @@ func (r *Reconciler) again(f *traffic.Observed, out *traffic.Decision, w traffic
 	if a := out.Adoption; a != nil && (a.Reason == traffic.ReasonAdoptedMissing || a.Reason == traffic.ReasonAdoptedUnsuitable) {
 		earlier(pollInterval) // No watch knows of a Service that is not marked.
 	}
-	return wake
+	return requeueAfter
 }
 
 // revertedError reports who sets a route back, as far as the server knows.

@@ -89,7 +89,7 @@ type Options struct {
 	// Metrics to register with. Defaults to those that the manager serves.
 	Metrics prometheus.Registerer
 
-	// pollInterval is when to look for what no watch reports. Defaults to lookAgain.
+	// pollInterval of what no watch reports. Defaults to a minute.
 	pollInterval time.Duration
 }
 
@@ -149,7 +149,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}
 	users.watch = func(gvk schema.GroupVersionKind) error { return r.watchUsers(c, gvk) }
-	r.kinds = &kinds{every: cmp.Or(opts.pollInterval, pollInterval), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
+	r.kinds = &kinds{now: r.Now, every: cmp.Or(opts.pollInterval, pollInterval), mapper: mgr.GetRESTMapper(), channel: r.channel, watch: func(gvk schema.GroupVersionKind, written bool) error {
 		return r.watchKind(mgr, c, opts.Namespaces, gvk, written)
 	}}
 	r.kinds.discover(traffic.AllKinds())
@@ -184,10 +184,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	wake, failed := r.carryOut(ctx, f)
+	requeueAfter, failed := r.carryOut(ctx, f)
 	if restoresService(f) {
 		left, err := r.restore(ctx, f)
-		wake, failed = cmp.Or(min(wake, left), wake, left), errors.Join(failed, err)
+		requeueAfter, failed = cmp.Or(min(requeueAfter, left), requeueAfter, left), errors.Join(failed, err)
 	}
-	return r.wakes.Again(ctx, request, wake, failed)
+	return r.wakes.Again(ctx, request, requeueAfter, failed)
 }

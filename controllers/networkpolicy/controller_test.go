@@ -304,6 +304,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 // allKnown are kinds of which all that the server has are known.
 func allKnown() *kinds {
 	k := &kinds{
+		now:    time.Now,
 		mapper: server.RESTMapper(), watch: func(schema.GroupVersionKind, bool) error { return nil },
 		channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
 	}

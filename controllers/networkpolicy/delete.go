@@ -32,7 +32,7 @@ const (
 	// restoreDrain is how long gateways and kube-proxies get to see that a Service was
 	// restored back, before what it routed to may go.
 	restoreDrain = 5 * time.Second
-	// podInterval is when to polls again for pods, which no watch reports here.
+	// podInterval is when to reconcile again for pods, which no watch reports here.
 	podInterval = 2 * time.Second
 )
 
@@ -116,7 +116,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 }
 
 // settle routes what is to stay to active releases (rule 20), and reports how long to wait
-// before the next look; 0: it does, or there is no more time for it. Nothing is reported:
+// before the next check; 0: it does, or there is no more time for it. Nothing is reported:
 // the planner must not take for a step that a canary has lost its traffic.
 func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
@@ -262,7 +262,7 @@ func restoresService(f *traffic.Observed) bool {
 }
 
 // restoreUserRoutes gives all routes of others back as the deletionPolicy asks for, and reports how
-// long to wait before the next look. With Restore it waits, unless forced, for a ready
+// long to wait before the next check. With Restore it waits, unless forced, for a ready
 // endpoint of what the rules routed to before, then for the parents of the route, and then
 // for the gateways to see it.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {

@@ -106,6 +106,7 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 // who does not need it: no lock is held while the API server is asked.
 type kinds struct {
 	mapper meta.RESTMapper
+	now    func() time.Time
 	// every is when a policy that needs a kind which is missing is looked at again.
 	every time.Duration
 	// watch of a kind, which is written or only read. What fails leaves nothing behind.
@@ -144,13 +145,13 @@ func (k *kinds) discover(needed []providers.Kind) {
 func (k *kinds) due(kind providers.Kind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.seen[kind.Kind]; ok || time.Now().Before(k.next[kind.Kind]) {
+	if _, ok := k.seen[kind.Kind]; ok || k.now().Before(k.next[kind.Kind]) {
 		return false
 	}
 	if k.next == nil {
 		k.seen, k.unread, k.next = map[string]seenKind{}, map[string]error{}, map[string]time.Time{}
 	}
-	k.next[kind.Kind] = time.Now().Add(k.every / 2)
+	k.next[kind.Kind] = k.now().Add(k.every / 2)
 	return true
 }
 
@@ -162,7 +163,7 @@ func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
 	switch {
 	case err != nil:
 		k.unread[kind.Kind] = err
-		k.next[kind.Kind] = time.Now().Add(k.every / 2) // The look itself may have taken long.
+		k.next[kind.Kind] = k.now().Add(k.every / 2) // The look itself may have taken long.
 	case found != nil:
 		k.seen[kind.Kind] = *found
 	}

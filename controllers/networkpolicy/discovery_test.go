@@ -32,6 +32,7 @@ import (
 func watched(mapper meta.RESTMapper, every time.Duration) (*kinds, *[]string) {
 	started := &[]string{}
 	return &kinds{
+		now:    time.Now,
 		mapper: mapper, every: every, channel: func(schema.GroupVersionKind) (bool, error) { return false, nil },
 		watch: func(gvk schema.GroupVersionKind, written bool) error {
 			if !written {

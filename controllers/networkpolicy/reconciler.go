@@ -50,6 +50,6 @@ type Reconciler struct {
 	// probes of routes.
 	probes  *probe.Pool
 	metrics *metrics
-	// wakes keeps when to polls again when a reconcile ends in an error.
+	// wakes keep the time at which to reconcile again when a reconcile ends in an error.
 	wakes status.Wakes
 }

@@ -367,7 +367,7 @@ func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	late := &Reconciler{
 		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) },
-		kinds: &kinds{seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
+		kinds: &kinds{now: time.Now, seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
 	}
 	// The running controller writes to it too: a conflict is tried again, as by a queue.
 	await.Nil(t, func(ctx context.Context) error {

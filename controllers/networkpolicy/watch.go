@@ -163,7 +163,7 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
 }
 
-// watchUsers starts the watch of a kind, which wakes the policies that name one of its
+// watchUsers starts the watch of a kind, which enqueues the policies that name one of its
 // objects.
 func (r *Reconciler) watchUsers(c controller.Controller, gvk schema.GroupVersionKind) error {
 	o := &metav1.PartialObjectMetadata{}

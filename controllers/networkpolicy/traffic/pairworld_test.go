@@ -614,7 +614,7 @@ func (p *pair) run(d time.Duration) {
 		for _, o := range p.objects {
 			consider(o.up)
 		}
-		consider(p.now.Add(doze)) // Policies polls again for what takes time.
+		consider(p.now.Add(doze)) // Policies reconcile again for what takes time.
 		p.advance(next.Sub(p.now))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Status gives the policy's new status, and the time after which to polls again.
+// Status gives the policy's new status, and the time after which to reconcile again.
 func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus, time.Duration) {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	now := *f.Policy.Status.DeepCopy()
@@ -35,7 +35,7 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
 	}
 	r.conditions(&now)
-	return now, r.wake
+	return now, r.requeueAfter
 }
 
 // Reserve gives the status that names what a reconcile is to write for groups of which no

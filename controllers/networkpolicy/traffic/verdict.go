@@ -127,8 +127,8 @@ type reporter struct {
 	*planner
 	out    *Decision
 	writes Applied
-	// wake is when the report wants to be looked at again; 0: when something changes.
-	wake time.Duration
+	// requeueAfter is when the report wants to be made again; 0: when something changes.
+	requeueAfter time.Duration
 }
 
 // liveSlugs are the groups that live objects were written for.
@@ -345,7 +345,7 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 }
 
 // inGrace reports whether the routes of a group were written so lately that no answer
-// is no fault, and sees to it that a user looks when that is over.
+// is no fault, and requests a reconcile when that is over.
 func (r *reporter) inGrace(g *groupDecision) bool {
 	at := time.Time{}
 	if g.group.TrafficTime != nil {
@@ -369,14 +369,14 @@ func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 
 func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }
 
-// requeueAt sees to it that a user looks at a time, and reports whether it is still to come.
+// requeueAt requests a reconcile at a time, and reports whether it is still to come.
 func (r *reporter) requeueAt(at time.Time) bool {
 	left := at.Sub(r.Now)
 	if left <= 0 {
 		return false
 	}
-	if r.wake == 0 || left < r.wake {
-		r.wake = left
+	if r.requeueAfter == 0 || left < r.requeueAfter {
+		r.requeueAfter = left
 	}
 	return true
 }
