@@ -318,6 +318,7 @@ func (h history) pass() {
 			h.Fatalf("route %s goes back from revision %d to %d", name, old.Revision, s.Revision)
 		}
 	}
+	h.hostsAreObserved(f, out)
 	h.listenersExist()
 	h.noWeightWithoutEndpoint(f, out)
 	h.canariesAreCanaries(f, out)
@@ -389,6 +390,16 @@ func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
 			if g.weights[r.VersionedMicroservice] > 0 && (!f.ready(r.VersionedMicroservice) || !eligible(r)) {
 				h.Fatalf("group %s gives %d to %s (%s)", g.slug, g.weights[r.VersionedMicroservice], r.VersionedMicroservice, r.Status)
 			}
+		}
+	}
+}
+
+// hostsAreObserved: a decision asks for no host of which no claims were read.
+func (h history) hostsAreObserved(f *Observed, out *Decision) {
+	hosts := Hosts(f)
+	for _, r := range out.rows {
+		if host, _ := r.holds(); host != "" && !slices.Contains(hosts, host) {
+			h.Fatalf("%s asks for %q, and other policies were asked for %q only", r.field, host, hosts)
 		}
 	}
 }
