@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MicroserviceSpec says how the versions of one image run, and which of them is
+// MicroserviceSpec defines how the versions of one image run, and which of them is
 // wanted.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out: delete the Microservice, with deletionPolicy Restore or Orphan, and make another"
@@ -31,9 +31,9 @@ type MicroserviceSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
 
-	// paused stops all that starts by itself: new releases, steps, promotions and
+	// paused stops all that starts automatically: new releases, steps, promotions and
 	// retirements. It never stops a return from a canary that lost its pods, a
-	// drain under way, a decision, a pin to a release that is kept, or the return to
+	// drain in progress, a decision, a pin to a release that is retained, or the return to
 	// one from a version that is denied.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -50,7 +50,7 @@ type MicroserviceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	EndedGroups []string `json:"endedGroups,omitempty"`
 
-	// availability says how many pods a release has. It is no part of a release's
+	// availability sets how many pods a release has. It is no part of a release's
 	// identity: a change scales, and starts no release.
 	// +optional
 	// +kubebuilder:default={}
@@ -65,13 +65,13 @@ type MicroserviceSpec struct {
 	// +optional
 	AdoptFrom *AdoptDeployment `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy says what the deletion of the Microservice leaves: nothing
+	// deletionPolicy selects what the deletion of the Microservice leaves: nothing
 	// (Delete, the default), the Deployments of the releases that have traffic
 	// (Orphan), or the adopted Deployment with the replicas that it had (Restore).
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// configuration says which ConfigMaps and Secrets that the template names are
+	// configuration selects which ConfigMaps and Secrets that the template names are
 	// part of a release. Absent: ConfigMaps are.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
@@ -102,7 +102,7 @@ type Previews struct {
 	KeepAfterClose Duration `json:"keepAfterClose,omitempty"`
 }
 
-// Availability says how many pods a release has.
+// Availability sets how many pods a release has.
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas <= self.autoscaling.maxReplicas",message="spec.availability: replicas must not be above autoscaling.maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.availability: set at most one of minAvailable and maxUnavailable"
 type Availability struct {
@@ -138,9 +138,9 @@ type Availability struct {
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
-	// standbyReplicas of a release that was active and is kept for rollback: a
+	// standbyReplicas of a release that was active and is retained for rollback: a
 	// number, or Full for as many as it had. Default: 1. A release that never had
-	// traffic is kept without pods.
+	// traffic is retained without pods.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
@@ -187,7 +187,7 @@ type UpdateStrategy struct {
 	// +optional
 	Manual *ManualUpdateStrategy `json:"manual,omitempty"`
 
-	// minimumAvailable is the number of releases of a group that are kept, the
+	// minimumAvailable is the number of releases of a group that are retained, the
 	// active one included: the others are there for a rollback without waiting.
 	// +optional
 	// +kubebuilder:default=3
@@ -257,7 +257,7 @@ type ManualUpdateStrategy struct {
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason is kept and shown in condition Pinned.
+	// reason is retained and shown in condition Pinned.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -302,7 +302,7 @@ type GroupPin struct {
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason is kept and shown in condition Pinned.
+	// reason is retained and shown in condition Pinned.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -321,7 +321,7 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not fall from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
-	// scale says how many replicas the canary has before it becomes active. Default:
+	// scale selects how many replicas the canary has before it becomes active. Default:
 	// Full.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
@@ -376,7 +376,7 @@ type CanaryStep struct {
 
 	// window is the time of the week in which the step may begin and, for the last
 	// step, in which the release may become active. Absent: at any time. A canary
-	// that must be taken back is taken back at any time.
+	// that must be rolled back is rolled back at any time.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 
@@ -423,7 +423,7 @@ type GroupTarget struct {
 	Release string `json:"release,omitempty"`
 
 	// reason why it is the target: Latest, Pinned, Held, …; of an Expired group, why it
-	// has none: MaxAge or NoPlace.
+	// has none: MaxAge or NoSlot.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -435,7 +435,7 @@ type GroupTarget struct {
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 }
 
-// ReleaseRun is the way of one release to active that is under way.
+// ReleaseRun is the way of one release to active that is in progress.
 type ReleaseRun struct {
 	// release is the name of the VersionedMicroservice.
 	// +kubebuilder:validation:MaxLength=63
@@ -445,7 +445,7 @@ type ReleaseRun struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is when the progress clock started: at the run's or the step's
+	// startedTime is when the progress clock started: at the rollout's or the step's
 	// start, or at the last progress.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
@@ -467,7 +467,7 @@ type ReleaseRun struct {
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 
-	// interrupted says that the release became unavailable, or lost its routes, in
+	// interrupted reports whether the release became unavailable, or lost its routes, in
 	// this step, and is not back.
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
@@ -481,7 +481,7 @@ type ReleaseRun struct {
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
-	// sequence of the ledger write that started this run. It names the run: what was
+	// sequence of the rollout state write that started this rollout. It names the rollout: what was
 	// measured or answered for another one does not count.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
@@ -501,7 +501,7 @@ type ReleaseRun struct {
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 
-	// from is the slug of the group from which the domains that lead to the newest group
+	// from is the slug of the group from which the domains that route to the newest group
 	// move to this release, the first of its own. Absent: it takes the traffic of its own
 	// group.
 	// +optional
@@ -515,7 +515,7 @@ type ReleaseRun struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// HandledDecision is a person's word that was honoured or turned down.
+// HandledDecision is a person's word that was applied or rejected.
 type HandledDecision struct {
 	// id of the decision.
 	// +kubebuilder:validation:MaxLength=64
@@ -524,7 +524,7 @@ type HandledDecision struct {
 	Action DecisionAction `json:"action"`
 	// time at which it was handled.
 	Time metav1.MicroTime `json:"time"`
-	// by is the user name of whoever decided.
+	// by is the user name of the user who decided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by,omitempty"`
@@ -538,11 +538,11 @@ type HandledDecision struct {
 type ZeroMark struct {
 	// revision that takes the release out of the routes.
 	Revision int64 `json:"revision"`
-	// time of the ledger write.
+	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
 }
 
-// Release is a row of the ledger: one release of a group.
+// Release is a row of the rollout state: one release of a group.
 type Release struct {
 	// versionedMicroservice is the name of the release's object, and the key.
 	// +kubebuilder:validation:MaxLength=63
@@ -575,7 +575,7 @@ type Release struct {
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
-	// available says that the release has all its replicas.
+	// available reports whether the release has all its replicas.
 	// +optional
 	Available bool `json:"available,omitempty"`
 
@@ -583,11 +583,11 @@ type Release struct {
 	// +optional
 	Promoted int64 `json:"promoted,omitempty"`
 
-	// routed says that the release was named by a route once.
+	// routed reports whether the release was named by a route once.
 	// +optional
 	Routed bool `json:"routed,omitempty"`
 
-	// adopted says that a person asked to skip the steps.
+	// adopted reports whether a person asked to skip the steps.
 	// +optional
 	Adopted bool `json:"adopted,omitempty"`
 
@@ -620,7 +620,7 @@ type Release struct {
 
 // FailedVersions marks failures that have no row any more.
 type FailedVersions struct {
-	// version up to which nothing is tried by itself that has no row.
+	// version up to which nothing is tried automatically that has no row.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 	// config with which they failed; with another one all are tried again.
@@ -677,7 +677,7 @@ type ReleaseGroup struct {
 	TrafficTime *metav1.MicroTime `json:"trafficTime,omitempty"`
 
 	// settledRevision is a revision that was left unconfirmed by some policy for
-	// the deadline while nothing was under way: policies behind it hold nothing up.
+	// the deadline while nothing was in progress: policies behind it block nothing.
 	// +optional
 	SettledRevision int64 `json:"settledRevision,omitempty"`
 
@@ -690,7 +690,7 @@ type ReleaseGroup struct {
 	// +optional
 	Failed *FailedVersions `json:"failed,omitempty"`
 
-	// run is the way to active that is under way.
+	// run is the way to active that is in progress.
 	// +optional
 	Run *ReleaseRun `json:"run,omitempty"`
 
@@ -715,12 +715,12 @@ type MicroserviceSummary struct {
 	// failed versions.
 	// +optional
 	Failed string `json:"failed,omitempty"`
-	// previews that are available, of all that have a place among spec.previews.maxGroups.
+	// previews that are available, of all that have a slot among spec.previews.maxGroups.
 	// +optional
 	Previews string `json:"previews,omitempty"`
 }
 
-// MicroserviceStatus is the ledger: it is written with its resourceVersion as
+// MicroserviceStatus is the rollout state: it is written with its resourceVersion as
 // precondition, and it is what releases, weights and routes are derived from.
 type MicroserviceStatus struct {
 	// conditions: Ready and Progressing always; Reconciling, Stalled, Pinned, Blocked,
@@ -736,7 +736,7 @@ type MicroserviceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// sequence grows with every write of the ledger.
+	// sequence grows with every write of the rollout state.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
@@ -756,7 +756,7 @@ type MicroserviceStatus struct {
 	ReleaseGroups []ReleaseGroup `json:"releaseGroups,omitempty"`
 }
 
-// Conditions of a Microservice, besides Ready, Reconciling and Stalled. All but Progressing
+// Conditions of a Microservice, in addition to Ready, Reconciling and Stalled. All but Progressing
 // are absent where they have nothing to report.
 const (
 	// ConditionProgressing is True while a rollout is in progress, or a release drains.
@@ -773,7 +773,7 @@ const (
 	// ConditionTrafficDegraded is True while traffic is not, or is not known to be, as the
 	// weights of releases ask for.
 	ConditionTrafficDegraded = "TrafficDegraded"
-	// ConditionPreviewsReady is True while all previews that have a place are available. Its
+	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
 	// message counts them: "17 of 20". It is there while there are any.
 	ConditionPreviewsReady = "PreviewsReady"
 	// ConditionDeploymentAdopted is True when the Deployment which the Microservice takes
@@ -805,11 +805,11 @@ type Microservice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how versions run, and which is wanted.
+	// spec defines how versions run, and which is wanted.
 	// +required
 	Spec MicroserviceSpec `json:"spec"`
 
-	// status is the ledger of releases.
+	// status is the rollout state of releases.
 	// +optional
 	Status MicroserviceStatus `json:"status,omitempty"`
 }

@@ -11,19 +11,19 @@ type TogetherStrategy struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// onFailure says what becomes of a canary whose version fails at another one of
+	// onFailure selects what happens to a canary whose version fails at another one of
 	// them. Default: Hold.
 	// +optional
 	OnFailure TogetherFailure `json:"onFailure,omitempty"`
 }
 
 // TogetherFailure is what follows when the version fails elsewhere.
-// +kubebuilder:validation:Enum=Hold;TakeBack
+// +kubebuilder:validation:Enum=Hold;RollBack
 type TogetherFailure string
 
 const (
-	// TogetherHold keeps the canary in its step until the failure is mended.
+	// TogetherHold keeps the canary in its step until the failure is fixed.
 	TogetherHold TogetherFailure = "Hold"
-	// TogetherTakeBack takes the canary back as well.
-	TogetherTakeBack TogetherFailure = "TakeBack"
+	// TogetherRollBack rolls the canary back as well.
+	TogetherRollBack TogetherFailure = "RollBack"
 )

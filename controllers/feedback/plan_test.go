@@ -117,7 +117,7 @@ func TestJudge(t *testing.T) {
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
 			verdict{state: "inactive", text: "The last push is too long ago. The next one brings the preview back."}},
 		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, verdict{state: "queued", text: "Waiting for the image."}},
-		"no place":            {phase(v1alpha1.GroupExpired, head, "NoPlace"), nil, verdict{state: "queued", text: "Waiting for a place: as many previews run as may."}},
+		"no place":            {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, verdict{state: "queued", text: "Waiting for a place: as many previews run as may."}},
 		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, verdict{state: "inactive", text: "The preview is taken down."}},
 	} {
 		t.Run(name, func(t *testing.T) {

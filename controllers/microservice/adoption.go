@@ -39,7 +39,7 @@ type adoption struct {
 	scale *appsv1.Deployment
 	// replicas that it had; with scale.
 	replicas int32
-	// wake is when to look again; zero: when something changes.
+	// wake is when to reconcile again; zero: when something changes.
 	wake time.Time
 }
 
@@ -63,8 +63,8 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 }
 
 // adopt decides about the Deployment of before: it is scaled to zero when a release
-// is active and available, every Service that a policy adopts leads to it, and what
-// was under way to the former pods had time to end. It is pure.
+// is active and available, every Service that a policy adopts routes to it, and what
+// was in progress to the previous pods had time to end. It is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {
@@ -80,7 +80,7 @@ func adopt(o *observed, now time.Time) *adoption {
 		a.wake = now.Add(requeueDeployment)
 		return a
 	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
-		return say(reasonAdopted, "Deployment %q was scaled to zero: its %s replicas are kept in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
+		return say(reasonAdopted, "Deployment %q was scaled to zero: its %s replicas are retained in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
 	case !servesSomewhere(o.ms):
 		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
 	}
@@ -93,14 +93,14 @@ func adopt(o *observed, now time.Time) *adoption {
 		}
 		adopting++
 		if p.Status.Adopted == nil || p.Status.Adopted.AdoptedTime == nil {
-			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q has led Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
+			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q has routed Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
 		}
 		if at := p.Status.Adopted.AdoptedTime.Time; at.After(led) {
 			led = at
 		}
 	}
 	if len(o.policies) > 0 && adopting == 0 {
-		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io adopts the Service that leads to it: set spec.adoptFrom.serviceName there", name)
+		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io adopts the Service that routes to it: set spec.adoptFrom.serviceName there", name)
 	}
 	if end := led.Add(o.facts.Spec.Drain); now.Before(end) {
 		a := say(reasonDraining, "Deployment %q ends what it answers until %s", name, end.UTC().Format(time.RFC3339))
@@ -115,7 +115,7 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	a.replicas = replicas(d)
 	if n, ok := adoptedReplicas(d); ok {
-		a.replicas = max(a.replicas, n) // Somebody scaled it up again: what it had counts.
+		a.replicas = max(a.replicas, n) // A user scaled it up again: what it had counts.
 	}
 	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(a.replicas))
 	a.scale.Spec.Replicas = new(int32(0))
@@ -135,8 +135,8 @@ func replicas(d *appsv1.Deployment) int32 {
 	return *d.Spec.Replicas
 }
 
-// servesSomewhere says that a group has an active release that is available. A preview
-// takes over from nobody.
+// servesSomewhere reports whether a group has an active release that is available. A preview
+// takes over from no one.
 func servesSomewhere(ms *v1alpha1.Microservice) bool {
 	groups := streams(ms)
 	for i := range groups {
@@ -148,7 +148,7 @@ func servesSomewhere(ms *v1alpha1.Microservice) bool {
 	return false
 }
 
-// setAdopted says how far the adoption is.
+// setAdopted reports how far the adoption is.
 func setAdopted(w *pass) {
 	conds := &w.ms.Status.Conditions
 	switch a := w.plan.adoption; {

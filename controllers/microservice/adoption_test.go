@@ -39,7 +39,7 @@ func (s *story) former(replicas int32) *appsv1.Deployment {
 	return d
 }
 
-// run lets so many pods of the former Deployment be available.
+// run lets so many pods of the previous Deployment be available.
 func (s *story) run(available int32) {
 	s.Helper()
 	var d appsv1.Deployment
@@ -129,7 +129,7 @@ func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
 	writes := len(s.writes)
 	s.restart()
 	s.play()
-	same(t, "writes at rest", s.writes[writes:], []string{})
+	same(t, "writes stable", s.writes[writes:], []string{})
 
 	// And back: pods first, then the Service, then the drain, then the releases go.
 	s.remove()
@@ -140,7 +140,7 @@ func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
 	same(t, "held while the pods are not available", s.removed(), false)
 	s.run(3)
 	s.pass()
-	same(t, "held while the Service leads to the release", s.removed(), false)
+	same(t, "held while the Service routes to the release", s.removed(), false)
 	s.leads("")
 	s.pass()
 	same(t, "held in the drain", s.removed(), false)
@@ -246,7 +246,7 @@ func TestDeletionEndsWhateverFails(t *testing.T) {
 		}
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "DeletionPolicyNotDone") {
-		t.Errorf("nobody was told: %q", s.events)
+		t.Errorf("no one was told: %q", s.events)
 	}
 }
 

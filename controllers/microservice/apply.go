@@ -32,8 +32,8 @@ type applied struct {
 	unwritable map[string]error
 }
 
-// planAndCreate plans, and carries out what comes before the ledger. A release that is revived
-// must carry its stamp before the ledger names it (protocol rule 2): where the server
+// planAndCreate plans, and carries out what comes before the rollout state. A release that is revived
+// must carry its stamp before the rollout state names it (protocol rule 2): where the server
 // refuses to write that, the plan is made again without the revival, so that a release
 // which fails, or that a user aborts, loses its traffic all the same.
 //
@@ -65,7 +65,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 // ensureReleases makes, revives and enlarges releases: all that may come before the
 // ledger is written.
 //
-// refused says which releases could not be made, enlarged, or given their disruption
+// refused reports which releases could not be made, enlarged, or given their disruption
 // budget or autoscaler. That blocks nothing else: the planner counts the pods that are
 // there, and a canary that fails must lose its weight though its successor, or a write
 // to any release, is refused. Releases that could not be stamped are noted as unwritable:
@@ -128,7 +128,7 @@ func (r *Reconciler) unchanged(ctx context.Context, child *v1alpha1.VersionedMic
 	return nil
 }
 
-// create makes the object of a release, and says whether it did. Its name is its
+// create makes the object of a release, and reports whether it did. Its name is its
 // content: one of ours that exists already is the same, and then among the children.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
@@ -184,7 +184,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	}
 	child := before.DeepCopy()
 	child.Spec.Replicas = int32(replicas)
-	// What the ledger is about to say is not yet what the routes do: a release keeps its
+	// What the rollout state is about to say is not yet what the routes do: a release keeps its
 	// autoscaler, and with it the pods that this added, until its traffic is gone.
 	serves := !slices.Contains(w.plan.Idle, name)
 	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serves)
@@ -213,7 +213,7 @@ func mark(plan release.Result, child *v1alpha1.VersionedMicroservice) {
 	delete(child.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
-// applyEnds carries out what comes after the ledger.
+// applyEnds carries out what comes after the rollout state.
 func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	if err := r.retire(ctx, w); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	return nil
 }
 
-// retire shrinks and deletes releases: all that must come after the ledger is
+// retire shrinks and deletes releases: all that must come after the rollout state is
 // written. A write that meets a newer object is dropped with the plan.
 func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 	var errs []error

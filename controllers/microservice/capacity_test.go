@@ -107,7 +107,7 @@ func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	}
 }
 
-// The server refuses to write to a canary that fails: the ledger is written all the same,
+// The server refuses to write to a canary that fails: the rollout state is written all the same,
 // and takes its weight away.
 func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 }
 
 // The server refuses to write to a release that is to be revived, or to one about which a user
-// decides: the ledger is written all the same, and takes the weight of the canary away.
+// decides: the rollout state is written all the same, and takes the weight of the canary away.
 func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	decide := func(s *story, version string, action v1alpha1.DecisionAction) {
@@ -269,7 +269,7 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 		t.Errorf("a plan on old facts is not dropped: %v", err)
 	}
 	if got := s.ledger(); !strings.Contains(got, "1.1.0 canary 50%") {
-		t.Errorf("a decision that is not there any more was honoured:\n%s", got)
+		t.Errorf("a decision that is not there any more was applied:\n%s", got)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	w := &pass{plan: plan{Result: release.Result{Wake: s.clock.Now().Add(time.Second)}}}
+	w := &pass{plan: plan{Result: release.Result{RequeueTime: s.clock.Now().Add(time.Second)}}}
 	wake, err := s.reconciler.next(w, status.Classify(apierrors.NewInternalError(errors.New("failed calling webhook"))))
 	if wake != time.Second || err == nil {
 		t.Errorf("the next pass is after %v, with the error %v", wake, err)

@@ -21,13 +21,13 @@ var conditions = []string{
 	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
 
-// Reasons of condition TrafficDegraded that come from the specification, besides those of the plan.
+// Reasons of condition TrafficDegraded that come from the specification, in addition to those of the plan.
 const (
 	reasonNoNetworkPolicy     = "NoNetworkPolicy"
 	reasonWeightsNotSupported = "WeightsNotSupported"
 )
 
-// setConditions says in conditions what the plan and the ledger say. It is pure.
+// setConditions reports in conditions what the plan and the rollout state say. It is pure.
 func setConditions(w *pass, problem *status.Error) {
 	ms := w.ms
 	ms.Status.Conditions = slices.DeleteFunc(ms.Status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditions, c.Type) })
@@ -71,10 +71,10 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	status.Set(&w.ms.Status.Conditions, w.ms.Generation, string(kind), status.True(holds), reason, strings.Join(lines, "; "))
 }
 
-// setReady says whether this generation is accepted and every group has an active
+// setReady reports whether this generation is accepted and every group has an active
 // release that is available and, where there are policies, programmed. A canary, a
 // pause, a failed newer release or a preview leaves it True: versions arrive without a
-// commit, and whoever waits for a commit must not fail for them.
+// commit, and the user who waits for a commit must not fail for them.
 func setReady(w *pass, problem *status.Error) {
 	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
@@ -95,7 +95,7 @@ func setReady(w *pass, problem *status.Error) {
 	ready, reason, message := serves(w)
 	switch {
 	case ready && w.facts.SourceStale:
-		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not looked at its present specification yet")
+		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not scanned with its present specification yet")
 	case ready:
 		status.Ready(conds, gen, status.ReasonSucceeded, message)
 	case reason == "ReleaseFailed":
@@ -105,7 +105,7 @@ func setReady(w *pass, problem *status.Error) {
 	}
 }
 
-// serves says whether every live group that has an offered version serves. Previews
+// serves reports whether every live group that has an offered version serves. Previews
 // have a condition of their own.
 func serves(w *pass) (ok bool, reason, message string) {
 	groups := streams(w.ms)
@@ -139,7 +139,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	return true, "", "active: " + strings.Join(lines, ", ")
 }
 
-// blocked says what the release that is under way in a group waits for outside of it.
+// blocked reports what the release that is being rolled out in a group waits for outside of it.
 func blocked(w *pass, slug string) string {
 	for _, n := range w.plan.Notes {
 		if n.Slug == slug && n.Reason == release.Blocked && !n.Event {
@@ -149,7 +149,7 @@ func blocked(w *pass, slug string) string {
 	return ""
 }
 
-// programmed says that some policy carries the group, or that there are none.
+// programmed reports whether some policy carries the group, or that there are none.
 func programmed(policies []release.Policy, slug string) bool {
 	if len(policies) == 0 {
 		return true
@@ -164,7 +164,7 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
-// noNetworkPolicy says that canary steps have no routes to weigh (protocol rule 18).
+// noNetworkPolicy reports that canary steps have no routes to weigh (protocol rule 18).
 func noNetworkPolicy(w *pass) state {
 	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
 		return state{}
@@ -172,7 +172,7 @@ func noNetworkPolicy(w *pass) state {
 	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits"}
 }
 
-// weightsNotSupported says that no policy can split the traffic of a group, so that the
+// weightsNotSupported reports whether no policy can split the traffic of a group, so that the
 // weights of steps are recorded and have no effect (protocol rule 19).
 func weightsNotSupported(w *pass) state {
 	if w.ms.Spec.UpdateStrategy.Canary == nil {
@@ -199,7 +199,7 @@ func weightsNotSupported(w *pass) state {
 		"the traffic of group %s moves as a whole at promotion: steps are waits; give its networkpolicies.hlnr.io spec.domains, and a spec.provider that splits by weight", strings.Join(whole, ", "))}
 }
 
-// failed says which versions failed.
+// failed reports which versions failed.
 func failed(ms *v1alpha1.Microservice) state {
 	var lines []string
 	for _, g := range streams(ms) {
@@ -226,7 +226,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 // what waits for a person goes before what waits for time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits are the reasons of Progressing for what a plan says that it waits for.
+// waits are the reasons of Progressing for what a plan shows that it waits for.
 var waits = map[release.Reason]string{
 	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
@@ -234,9 +234,9 @@ var waits = map[release.Reason]string{
 	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
-// setProgressing says what is under way, in the words of the PROGRESSING column.
+// setProgressing reports the rollout in progress, in the words of the PROGRESSING column.
 func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
-	reason, message := "Idle", "nothing is under way"
+	reason, message := "Idle", "no rollout is in progress"
 	rank := map[string]int{}
 	for i, r := range progress {
 		rank[r] = i
@@ -249,11 +249,11 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	for _, g := range ms.Status.ReleaseGroups {
 		for _, r := range g.Releases {
 			if g.Phase != v1alpha1.GroupLive || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted == 0 {
-				say("Draining", fmt.Sprintf("%s of group %s is on its way out", r.SemVer.Version, g.Name))
+				say("Draining", fmt.Sprintf("%s of group %s is draining", r.SemVer.Version, g.Name))
 			}
 		}
 		if g.Run != nil {
-			say("Canary", fmt.Sprintf("%s of group %s is on its way", version(&g, g.Run.Release), g.Name))
+			say("Canary", fmt.Sprintf("%s of group %s is in progress", version(&g, g.Run.Release), g.Name))
 		}
 	}
 	for _, n := range plan.Notes {
@@ -264,7 +264,7 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives says that a group without an active release takes nothing from anybody: the
+// arrives reports whether a group without an active release takes nothing from anybody: the
 // newest domains stay with an older group until its first release has passed the steps.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary

@@ -21,7 +21,7 @@ import (
 )
 
 // The schema of a Microservice's status admits all conditions that the controller can ever
-// set, together: a status with one more would be refused, and with it the ledger.
+// set, together: a status with one more would be refused, and with it the rollout state.
 func TestSchemaAdmitsAllConditions(t *testing.T) {
 	t.Parallel()
 	kinds := conditionsOfTheCode(t)

@@ -46,7 +46,7 @@ func trimConfigMap(obj any) (any, error) {
 
 // observeConfiguration reads the hashes of what is part of a release. What is
 // missing and not optional, or must not be read, is a problem and not an error: it is
-// not usable for a new release, and what runs goes on.
+// not usable for a new release, and what runs continues.
 func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usable bool, err error) {
 	o.contents = resources.Contents{}
 	var missing []string
@@ -74,7 +74,7 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 		slices.Sort(missing)
 		usable = false
 		o.problem = status.NewTerminal(reasonConfigurationMissing,
-			fmt.Errorf("spec.template names %s, not found in this namespace: what runs goes on, and nothing new starts; create it, or make it optional", strings.Join(missing, ", ")))
+			fmt.Errorf("spec.template names %s, not found in this namespace: what runs continues, and nothing new starts; create it, or make it optional", strings.Join(missing, ", ")))
 	}
 	readable, err := r.observeCopies(ctx, o)
 	return usable && readable, err
@@ -101,7 +101,7 @@ func (r *Reconciler) source(ctx context.Context, namespace string, s resources.S
 	return nil, nil
 }
 
-// tracks says that what was read may be part of a release.
+// tracks reports whether what was read may be part of a release.
 func tracks(obj client.Object) bool {
 	secret, ok := obj.(*corev1.Secret)
 	return !ok || resources.Tracks(secret.Type)
@@ -114,7 +114,7 @@ func hashOf(obj client.Object) string {
 	return resources.HashOfConfigMap(obj.(*corev1.ConfigMap))
 }
 
-// forbidden says which right is missing for Secrets.
+// forbidden reports which right is missing for Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
 		fmt.Errorf("spec.configuration.track: All needs the rights of config/components/secrets in namespace %q: %w", namespace, err))

@@ -108,7 +108,7 @@ func (s *story) copies() map[string]corev1.ConfigMap {
 }
 
 // A change of a ConfigMap is a release of the same version, which takes the steps.
-// Another version, or the former content, brings back what ran with it.
+// Another version, or the previous content, brings back what ran with it.
 func TestConfigurationIsARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
@@ -137,7 +137,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 	s.play()
 	red := s.active()
 	same(t, "content after the change", s.runsWith(red).Data["file"], "red")
-	same(t, "content of the former release", s.runsWith(blue).Data["file"], "blue")
+	same(t, "content of the previous release", s.runsWith(blue).Data["file"], "blue")
 
 	s.offer("1.1.0", "1.0.0")
 	s.play()
@@ -157,7 +157,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 	same(t, "content of a pin to the present configuration", s.runsWith(s.active()).Data["file"], "green")
 	pin(nil)
 
-	t.Run("the former content again is the former release", func(t *testing.T) {
+	t.Run("the previous content again is the previous release", func(t *testing.T) {
 		was := s.active()
 		s.write("settings", "yellow")
 		s.play()
@@ -200,7 +200,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.route()
 	s.offer("1.0.0")
 	s.play()
-	const missing = `spec.template names ConfigMap "settings", not found in this namespace: what runs goes on, and nothing new starts; create it, or make it optional`
+	const missing = `spec.template names ConfigMap "settings", not found in this namespace: what runs continues, and nothing new starts; create it, or make it optional`
 	same(t, "Ready without it", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
 	same(t, "releases without it", len(s.children()), 0)
 
@@ -251,7 +251,7 @@ func (s *story) deny(versions ...string) {
 	}
 }
 
-// What is withdrawn does not serve on because nothing new can start.
+// What is withdrawn does not keep serving because nothing new can start.
 func TestTakenBackWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	for name, without := range map[string]func(*story){
@@ -405,14 +405,14 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 		most = max(most, len(s.children()))
 	}
 	if most > 6 {
-		t.Errorf("%d releases are kept: %s", most, s.ledger())
+		t.Errorf("%d releases are retained: %s", most, s.ledger())
 	}
 	s.passed = nil
 	s.play()
 	same(t, "content at the end", s.runsWith(s.active()).Data["file"], fmt.Sprint(changed))
 }
 
-// canaryOfStory gives the content that the release under way runs with.
+// canaryOfStory gives the content that the release in progress runs with.
 func (s *story) canaryOfStory() string {
 	for _, g := range s.ms().Status.ReleaseGroups {
 		if g.Run != nil && s.children()[g.Run.Release] != nil {
@@ -478,7 +478,7 @@ func TestTrimmedConfigurationIsTheSame(t *testing.T) {
 	same(t, "writes when they are read whole", s.writes[writes:], []string{})
 }
 
-// A copy that somebody deletes is made again while it is known what it held, and a
+// A copy that a user deletes is made again while it is known what it held, and a
 // condition says so when it is not.
 func TestDeletedCopies(t *testing.T) {
 	t.Parallel()
@@ -568,7 +568,7 @@ func TestCopiesWithoutARelease(t *testing.T) {
 	same(t, "copies in the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
 }
 
-// exists says whether there is an object of this kind and name.
+// exists reports whether there is an object of this kind and name.
 func (s *story) exists(obj client.Object, name string) bool {
 	s.Helper()
 	err := env.Client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, obj)
@@ -578,7 +578,7 @@ func (s *story) exists(obj client.Object, name string) bool {
 	return err == nil
 }
 
-// Somebody else's object in the place of a copy is left alone, and named.
+// Another user's object in the place of a copy remains alone, and named.
 func TestForeignCopy(t *testing.T) {
 	t.Parallel()
 	// Each gets the copy that would have been made, and makes a user's object of it.
@@ -628,9 +628,9 @@ func TestForeignCopy(t *testing.T) {
 func TestLabelsMakeNoCopy(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]func(*story) string{
-		"no release":       func(*story) string { return "" },
-		"a former release": func(*story) string { return "shop-0-9-0-0123456789" },
-		"a live release":   func(s *story) string { return s.active().Name },
+		"no release":         func(*story) string { return "" },
+		"a previous release": func(*story) string { return "shop-0-9-0-0123456789" },
+		"a live release":     func(s *story) string { return s.active().Name },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -793,7 +793,7 @@ func (s *story) playFor(d time.Duration) {
 	s.play(func() bool { return s.clock.Now().After(end) })
 }
 
-// Without the rights nothing new starts, and the mend is named.
+// Without the rights nothing new starts, and the fix is named.
 func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", fmt.Errorf("no"))

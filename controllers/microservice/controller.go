@@ -8,7 +8,7 @@
 //	controller.go     options, watches, and Reconcile as a table of contents
 //	observe.go        observed: what is read, and how it looks to the planner
 //	plan.go           plan: what is to be done; pure
-//	apply.go          applied: what is written besides the status
+//	apply.go          applied: what is written in addition to the status
 //	status.go         the one write of the status, and its summary
 //	conditions.go     conditions from what is observed and planned; pure
 //	events.go         all events
@@ -78,7 +78,7 @@ type Reconciler struct {
 	minDrain time.Duration
 	// began is when the first pass was: what became of releases before is not known.
 	began first
-	// journal tells a ledger that is older than our own last write.
+	// journal tells a rollout state that is older than our own last write.
 	journal status.Journal
 	// restored is when Deployments of before were back, by UID of the Microservice.
 	restored sync.Map
@@ -139,7 +139,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Named("microservice").
 		For(&v1alpha1.Microservice{}).
 		Owns(&v1alpha1.VersionedMicroservice{}).
-		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forPeers), builder.WithPredicates(ledgerChanged())).
+		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forPeers), builder.WithPredicates(stateChanged())).
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
@@ -154,6 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, req.NamespacedName, &ms); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	convertStatus(&ms.Status)
 	if !ms.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, &ms)
 	}
@@ -201,7 +202,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // refused may be tried again. err is what is to be tried again with back-off; the plan's time
 // holds all the same: pauses, deadlines and drains end, whatever is refused.
 func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
-	requeue = until(w.plan.Wake, r.clock.Now())
+	requeue = until(w.plan.RequeueTime, r.clock.Now())
 	if a := w.plan.adoption; a != nil && !a.wake.IsZero() {
 		after := until(a.wake, r.clock.Now())
 		requeue = cmp.Or(min(requeue, after), requeue, after)
@@ -228,7 +229,7 @@ func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	return status.Again(ctx, err)
 }
 
-// outdated says that a write met a newer object, or one that is gone: the plan was
+// outdated reports whether a write met a newer object, or one that is gone: the plan was
 // made on facts that the cache will correct.
 func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // observeCopies finds the copies that are there: ConfigMaps in the cache, Secrets at
-// the server. What only looks like a copy is somebody else's, and not touched.
+// the server. What only looks like a copy is another user's, and not touched.
 func (r *Reconciler) observeCopies(ctx context.Context, o *observed) (readable bool, err error) {
 	var list corev1.ConfigMapList
 	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexCopies: o.ms.Name}); err != nil {
@@ -64,7 +64,7 @@ func (o *observed) isCopy(obj client.Object) bool {
 }
 
 // proveLost asks the server about copies that the cache does not hold: one that lags
-// must not look as if somebody had deleted them.
+// must not look as if a user had deleted them.
 func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	for _, child := range o.children {
 		for _, s := range o.lost(child) {
@@ -159,7 +159,7 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 	case !w.isCopy(there) || hashOf(there) != w.contents[s]:
 		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
 	}
-	// It may be left from a former object of the release, and about to be collected.
+	// It may be left from a previous object of the release, and about to be collected.
 	return r.handOver(ctx, there, owner)
 }
 
@@ -187,7 +187,7 @@ func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	})
 }
 
-// orphanCopies lets the copies of a release stay when the Microservice goes. Nobody
+// orphanCopies lets the copies of a release stay when the Microservice goes. No one
 // owns them then, nor claims them: another Microservice of this name has nothing to
 // do with them.
 func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
@@ -258,9 +258,9 @@ func (r *Reconciler) drop(ctx context.Context, w *pass, obj client.Object) error
 	return nil
 }
 
-// expects says that a release has a row, or is about to be made.
+// expects reports whether a release has a row, or is about to be made.
 func (w *pass) expects(name string) bool {
-	for _, g := range w.plan.Ledger.Groups {
+	for _, g := range w.plan.State.Groups {
 		if g.Row(name) != nil {
 			return true
 		}
@@ -268,7 +268,7 @@ func (w *pass) expects(name string) bool {
 	return planned(w.plan.Result, name)
 }
 
-// present says that a release is of the present configuration.
+// present reports whether a release is of the present configuration.
 func (o *observed) present(child *v1alpha1.VersionedMicroservice) bool {
 	return o.config != "" && child.Annotations[resources.AnnotationConfig] == o.config
 }
@@ -290,7 +290,7 @@ func (o *observed) lost(child *v1alpha1.VersionedMicroservice) []resources.Sourc
 	})
 }
 
-// setConfigurationLost says which releases cannot start pods any more, because their
+// setConfigurationLost reports which releases cannot start pods any more, because their
 // copies were deleted and what they held is not known.
 func setConfigurationLost(w *pass) {
 	var lines []string

@@ -21,12 +21,12 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
 
-// requeueDelete is when to look again at what no watch tells of while a Microservice is
+// requeueDelete is when to reconcile again at what no watch tells of while a Microservice is
 // being deleted.
 const requeueDelete = 2 * time.Second
 
 // ensureFinalizer gives a Microservice the finalizer that its deletionPolicy needs, or takes
-// it off. It says whether it wrote.
+// it off. It reports whether it wrote.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
 	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
@@ -37,7 +37,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microserv
 // namespace that goes as a whole.
 func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
-		return ctrl.Result{}, nil // Owner references collect what is left.
+		return ctrl.Result{}, nil // Owner references collect what remains.
 	}
 	spec, _ := readSpec(ms, r.minDrain, r.clock.Now())
 	late := r.clock.Now().After(ms.DeletionTimestamp.Add(spec.Deadline + spec.Drain))
@@ -161,7 +161,7 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		p := &policies.Items[i]
 		switch {
 		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
-			return requeueDelete, nil // Its routes lead to the releases until it is gone.
+			return requeueDelete, nil // Its routes route to the releases until it is gone.
 		case p.DeletionTimestamp == nil && p.Status.Adopted != nil && p.Status.Adopted.Release != "":
 			return requeueDelete, nil // It is about to lead its Service back.
 		}
@@ -170,7 +170,7 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 }
 
 // replicasBefore gives the replicas that the Deployment of before gets back: those of its
-// annotation, else, where somebody took that off, those of the Microservice's status.
+// annotation, else, where a user took that off, those of the Microservice's status.
 func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
 	had := ms.Status.AdoptedReplicas
 	n, ok := adoptedReplicas(d)
@@ -183,7 +183,7 @@ func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, boo
 	return 0, false
 }
 
-// drained is how long what was under way still has to end, from the first call on.
+// drained is how long what was in progress still has to end, from the first call on.
 // A manager that has just begun gives the whole time again.
 func (r *Reconciler) drained(ms *v1alpha1.Microservice, drain time.Duration) time.Duration {
 	at, _ := r.restored.LoadOrStore(ms.UID, r.clock.Now())

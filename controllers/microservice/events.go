@@ -44,7 +44,7 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 
 // recordDeletionLate records that a Microservice goes before its deletionPolicy was carried out.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
-	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("what deletionPolicy %s says was not done within the progress deadline: the Microservice goes without", ms.Spec.DeletionPolicy))
+	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s was not carried out within the progress deadline: the Microservice goes without", ms.Spec.DeletionPolicy))
 }
 
 // recordNothingToRestore records that the Deployment of before cannot be brought back.

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// requeueMissingSecret is when to look again for a Secret that the release of a fork waits for: no
+// requeueMissingSecret is when to reconcile again for a Secret that the release of a fork waits for: no
 // watch tells of it.
 const requeueMissingSecret = time.Minute
 

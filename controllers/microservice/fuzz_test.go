@@ -40,15 +40,15 @@ func anyLedger(t *rapid.T) {
 	}
 	there := func(l string) time.Time { return time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, l)).UTC() }
 	b := func(l string) bool { return rapid.Bool().Draw(t, l) }
-	l := release.Ledger{Sequence: n64("seq")}
+	l := release.State{Sequence: n64("seq")}
 	for range rapid.IntRange(0, 2).Draw(t, "groups") {
 		g := release.Group{
 			Slug: s("slug"), Name: s("name"), Level: s("level"), PullRequest: n64("pr"), Head: s("head"), HeadTime: at("ht"), Phase: release.Phase(s("phase")),
-			Target: release.Target{Release: s("a"), Reason: release.Reason(s("b")), ResolvedFrom: s("c")}, TrafficRevision: n64("tr"), TrafficTime: at("tt"), SettledRevision: n64("sr"), Overtaken: n("o"),
+			Target: release.Target{Release: s("a"), Reason: release.Reason(s("b")), ResolvedFrom: s("c")}, TrafficRevision: n64("tr"), TrafficTime: at("tt"), SettledRevision: n64("sr"), Superseded: n("o"),
 			Failed: release.Failed{Version: s("fv"), Config: s("fc")},
 		}
 		if b("run") {
-			g.Run = &release.Run{Release: s("r"), Sequence: n64("rs"), Step: n("st"), Started: there("sta"), StepRevision: n64("srr"), StepsHash: s("h"), Waited: time.Duration(n64("w")), WaitingSince: at("ws"), Interrupted: b("i"), Floor: n("f"), Continued: n("c"), Grace: at("g"), Gate: release.Point(s("p")), GateTime: at("gt"), From: s("fr")}
+			g.Rollout = &release.Rollout{Release: s("r"), Sequence: n64("rs"), Step: n("st"), Started: there("sta"), StepRevision: n64("srr"), StepsHash: s("h"), Waited: time.Duration(n64("w")), WaitingSince: at("ws"), Interrupted: b("i"), Floor: n("f"), Continued: n("c"), Grace: at("g"), Gate: release.Point(s("p")), GateTime: at("gt"), From: s("fr")}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "rows") {
 			r := release.Row{Release: s("rr"), Name: s("rn"), Version: s("rv"), Config: s("rc"), Status: release.Status(s("rs")), Weight: n("rw"), Match: b("rm"), Mirror: n("rmi"), Available: b("ra"), Promoted: n64("rp"), Routed: b("rro"), Adopted: b("rad"), Attempt: n("rat"), RetryTime: at("rrt"), Reason: release.Reason(s("rre")), Since: there("rsi")}
@@ -63,7 +63,7 @@ func anyLedger(t *rapid.T) {
 		l.Groups = append(l.Groups, g)
 	}
 	var status v1alpha1.MicroserviceStatus
-	writeLedger(l, &status)
+	writeState(l, &status)
 	raw, err := json.Marshal(status)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func anyLedger(t *rapid.T) {
 	if err := json.Unmarshal(raw, &read); err != nil {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	got := readLedger(&read)
+	got := readState(&read)
 	if diff := gocmp.Diff(l, got, gocmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
@@ -88,9 +88,9 @@ func FuzzStatus(f *testing.F) {
 		if json.Unmarshal(raw, &in) != nil {
 			return
 		}
-		l := readLedger(&in)
+		l := readState(&in)
 		var out v1alpha1.MicroserviceStatus
-		writeLedger(l, &out)
+		writeState(l, &out)
 		text, err := json.Marshal(out)
 		if err != nil {
 			return // a year beyond 9999
@@ -100,13 +100,13 @@ func FuzzStatus(f *testing.F) {
 			t.Fatalf("%v: %s", err, text)
 		}
 		var third v1alpha1.MicroserviceStatus
-		writeLedger(readLedger(&again), &third)
+		writeState(readState(&again), &third)
 		text2, _ := json.Marshal(third)
 		if string(text) != string(text2) {
 			t.Fatalf("%s\n%s", text, text2)
 		}
 		defer await.Quick(t)()
-		release.Plan(release.Observed{Ledger: l, Spec: release.Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute}}, time.Unix(1.8e9, 0))
+		release.Plan(release.Observed{State: l, Spec: release.Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute}}, time.Unix(1.8e9, 0))
 	})
 }
 

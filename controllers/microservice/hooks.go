@@ -17,12 +17,12 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 		return nil
 	}
 	return &release.Verdict{
-		Run: a.Run, Step: int(a.Step), Since: a.Since.Time,
+		Rollout: a.Run, Step: int(a.Step), Since: a.Since.Time,
 		Phase: release.VerdictPhase(a.Phase), Message: a.Message,
 	}
 }
 
-// readMeasured takes back a verdict of an analysis that was edited since: until the
+// readMeasured rolls back a verdict of an analysis that was edited since: until the
 // release is measured by the present one, nothing has passed. A failure stays one.
 func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
 	canary := ms.Spec.UpdateStrategy.Canary
@@ -34,8 +34,8 @@ func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, 
 	}
 }
 
-// readHooks puts into child what the hooks answered in the run of a release, if it
-// is under way.
+// readHooks puts into child what the hooks answered in the rollout of a release, if it
+// is in progress.
 func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
 	group := groupRunning(ms, c.Name)
 	canary := ms.Spec.UpdateStrategy.Canary
@@ -48,7 +48,7 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, chi
 	}
 	for _, h := range c.Status.Hooks {
 		if h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen && h.Run == run.Sequence {
-			child.Rollback = &release.RollbackFact{Run: run.Sequence, Message: answered(h)}
+			child.Rollback = &release.RollbackFact{Rollout: run.Sequence, Message: answered(h)}
 		}
 	}
 }
@@ -68,7 +68,7 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Run, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
-		Run: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
+		Rollout: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
 	}
 	step := "" // whose traffic the hooks decide about
 	if next := int(run.Step); next < len(canary.Steps) {

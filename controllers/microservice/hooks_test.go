@@ -117,7 +117,7 @@ func TestOutcomes(t *testing.T) {
 	atStart := run
 	atStart.Step, atStart.Gate = 0, "PreRollout"
 	gate := func(r v1alpha1.ReleaseRun, open, failed bool, message string) []release.GateFact {
-		return []release.GateFact{{Run: 7, Step: int(r.Step), Point: release.Point(r.Gate), Since: since.Time, Open: open, Failed: failed, Message: message}}
+		return []release.GateFact{{Rollout: 7, Step: int(r.Step), Point: release.Point(r.Gate), Since: since.Time, Open: open, Failed: failed, Message: message}}
 	}
 	free := run
 	free.Gate, free.GateTime = "", nil
@@ -130,29 +130,29 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Child{Gates: gate(early, false, false, "late was not asked yet")}},
 		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Child{}},
-		"nobody answered":     {run, nil, release.Child{Gates: gate(run, false, false, "a was not asked yet, b was not asked yet")}},
+		"no one answered":     {run, nil, release.Child{Gates: gate(run, false, false, "a was not asked yet, b was not asked yet")}},
 		"one agrees": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
 			release.Child{Gates: gate(run, false, false, "b answered: freeze until Monday")}},
 		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Child{Gates: gate(run, true, false, "")}},
-		"another run": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
+		"another rollout": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
 			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
 		"another wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = &before }), more("b", "Open", "")},
 			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
 		"no wait at all": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = nil }), more("b", "Open", "")},
 			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
 		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not asked yet"), Rollback: &release.RollbackFact{Run: 7, Message: "a is open"}}},
+			release.Child{Gates: gate(run, false, false, "a was not asked yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
 		"a check passed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Delivered", "")}, release.Child{Gates: gate(atStart, true, false, "")}},
-		"a check that nobody answered": {atStart, []v1alpha1.HookStatus{with(said("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
-			release.Child{Gates: []release.GateFact{{Run: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre gave no answer: connection refused"}}}},
+		"a check that no one answered": {atStart, []v1alpha1.HookStatus{with(said("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
+			release.Child{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre gave no answer: connection refused"}}}},
 		"a check that is being made": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Waiting", "")}, release.Child{Gates: gate(atStart, false, false, "pre is waiting")}},
 		"a check failed":             {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Child{Gates: gate(atStart, false, true, "pre answered: 2 of 9 tests")}},
 		"one asks to go back": {free, []v1alpha1.HookStatus{said("back", "Rollback", "Open", "orders fall")},
-			release.Child{Rollback: &release.RollbackFact{Run: 7, Message: "back answered: orders fall"}}},
-		"one does not":                {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Child{}},
-		"one asked in the run before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Child{}},
+			release.Child{Rollback: &release.RollbackFact{Rollout: 7, Message: "back answered: orders fall"}}},
+		"one does not":                    {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Child{}},
+		"one asked in the rollout before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Child{}},
 		"a gate whose hooks were removed": {func() v1alpha1.ReleaseRun { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
-			release.Child{Gates: []release.GateFact{{Run: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
+			release.Child{Gates: []release.GateFact{{Rollout: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.UpdateStrategy.Canary = canary
@@ -173,7 +173,7 @@ func TestOutcomes(t *testing.T) {
 		c.Name = "shop-2"
 		got = release.Child{}
 		readHooks(ms, c, &got)
-		same(t, name+": of a release that is not under way", got, release.Child{})
+		same(t, name+": of a release that is not in progress", got, release.Child{})
 	}
 }
 
@@ -185,7 +185,7 @@ func TestReadVerdict(t *testing.T) {
 	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))
 	for _, phase := range []release.VerdictPhase{release.VerdictRunning, release.VerdictPassed, release.VerdictFailed, release.VerdictInconclusive, release.VerdictNoTraffic} {
 		got := readVerdict(&v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Since: since, Phase: v1alpha1.AnalysisPhase(phase), Message: "m", Rounds: 3})
-		same(t, string(phase), got, &release.Verdict{Run: 7, Step: 2, Since: since.Time, Phase: phase, Message: "m"})
+		same(t, string(phase), got, &release.Verdict{Rollout: 7, Step: 2, Since: since.Time, Phase: phase, Message: "m"})
 	}
 }
 

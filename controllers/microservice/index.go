@@ -104,8 +104,8 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 	return requests
 }
 
-// ledgerChanged lets changes pass that another Microservice may wait for.
-func ledgerChanged() predicate.Predicate {
+// stateChanged lets changes pass that another Microservice may wait for.
+func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
 		return before.Generation != after.Generation || before.Status.Sequence != after.Status.Sequence

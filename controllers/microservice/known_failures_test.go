@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Row 38 of the known failures: somebody changes each object just before it is
+// Row 38 of the known failures: a user changes each object just before it is
 // written, so that the server itself answers with a conflict, or the server fails.
 // Nothing is lost, and the story ends the same.
 func TestConflictAtEachWrite(t *testing.T) {
@@ -60,7 +60,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 	})
 }
 
-// meddle changes the object of a write, and says whether there is one.
+// meddle changes the object of a write, and reports whether there is one.
 func (s *story) meddle(what string, n int) bool {
 	s.Helper()
 	var o client.Object = s.ms()
@@ -116,13 +116,13 @@ func TestReadsOfAPass(t *testing.T) {
 		s.pass()
 		s.reconciler = rest
 		if reads["server"] > 0 {
-			t.Errorf("%s: a pass at rest asks the server %d times", version, reads["server"])
+			t.Errorf("%s: a pass stable asks the server %d times", version, reads["server"])
 		}
 		if i == 0 {
 			cached = reads["cache"]
 		}
 		if reads["cache"] > cached || cached > 6 {
-			t.Errorf("%s: a pass at rest reads %d times, the first one %d times", version, reads["cache"], cached)
+			t.Errorf("%s: a pass stable reads %d times, the first one %d times", version, reads["cache"], cached)
 		}
 	}
 }

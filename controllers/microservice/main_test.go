@@ -42,7 +42,7 @@ var errCrash = errors.New("the manager died")
 
 // story is one namespace with the Microservice shop, and with stand-ins for its
 // neighbours: pods are there at once unless a version is broken, and a
-// NetworkPolicy, where there is one, confirms what the ledger says. The reconciler
+// NetworkPolicy, where there is one, confirms what the rollout state says. The reconciler
 // is run by hand over the API server itself, with a clock of the test's own.
 type story struct {
 	testing.TB
@@ -60,7 +60,7 @@ type story struct {
 	passed func()
 	// logger of the passes.
 	logger logr.Logger
-	// newest: the NetworkPolicy has a domain that leads to the newest group.
+	// newest: the NetworkPolicy has a domain that routes to the newest group.
 	newest bool
 
 	writes []string
@@ -128,7 +128,7 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 	return s
 }
 
-// restart makes the reconciler anew, as a manager's restart does.
+// restart makes the reconciler again, as a manager's restart does.
 func (s *story) restart() { s.reconciler = s.make(s.client, s.client) }
 
 func (s *story) make(c client.Client, live client.Reader) *Reconciler {
@@ -217,7 +217,7 @@ func (s *story) route() {
 	s.create(p)
 }
 
-// pass reconciles once. At most one write of it is of the ledger.
+// pass reconciles once. At most one write of it is of the rollout state.
 func (s *story) pass() (ctrl.Result, error) {
 	s.Helper()
 	first := len(s.writes)
@@ -230,7 +230,7 @@ func (s *story) pass() (ctrl.Result, error) {
 		}
 	}
 	if ledgers > 1 {
-		s.Errorf("one pass wrote the ledger %d times", ledgers)
+		s.Errorf("one pass wrote the rollout state %d times", ledgers)
 	}
 	if s.passed != nil {
 		s.passed()
@@ -269,7 +269,7 @@ func (s *story) play(done ...func() bool) {
 	s.Fatalf("the story does not end: %s", s.ledger())
 }
 
-// until is a ledger that shows a line.
+// until is a rollout state that shows a line.
 func (s *story) until(line string) func() bool {
 	return func() bool { return strings.Contains(s.ledger(), line) }
 }
@@ -288,7 +288,7 @@ func (s *story) children() map[string]*v1alpha1.VersionedMicroservice {
 	return children
 }
 
-// kubelet reports the releases' pods, and says whether there was anything to report.
+// kubelet reports the releases' pods, and reports whether there was anything to report.
 func (s *story) kubelet() (acted bool) {
 	s.Helper()
 	for _, c := range s.children() {
@@ -304,7 +304,7 @@ func (s *story) kubelet() (acted bool) {
 	return acted
 }
 
-// gateway confirms what the ledger asks for.
+// gateway confirms what the rollout state asks for.
 func (s *story) gateway() bool {
 	s.Helper()
 	p := &v1alpha1.NetworkPolicy{}

@@ -15,11 +15,11 @@ import (
 //
 //	heighliner_release_events_total{reason}
 //	    what happened to releases, by the reason of the event: Started, Step,
-//	    Promoted, ReleaseFailed, Overtaken, Removed, …
+//	    Promoted, ReleaseFailed, Superseded, Removed, …
 //	heighliner_release_promotion_seconds
 //	    time from a release's creation to its first promotion, pauses included
 //	heighliner_releases{status}
-//	    releases in the ledgers, counted at each scrape
+//	    releases in the rollout states, counted at each scrape
 type metrics struct {
 	events    *prometheus.CounterVec
 	promotion prometheus.Histogram
@@ -51,7 +51,7 @@ func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	if n.Reason != release.Promoted || w.children[n.Release] == nil {
 		return
 	}
-	for _, g := range w.facts.Ledger.Groups {
+	for _, g := range w.facts.State.Groups {
 		if row := g.Row(n.Release); row != nil && row.Promoted > 0 {
 			return // it is back
 		}
@@ -62,7 +62,7 @@ func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 // census counts releases when it is asked.
 type census struct{ cache client.Reader }
 
-var releases = prometheus.NewDesc("heighliner_releases", "Releases in the ledgers, by status.", []string{"status"}, nil)
+var releases = prometheus.NewDesc("heighliner_releases", "Releases in the rollout states, by status.", []string{"status"}, nil)
 
 // statuses of releases, all of which are always counted.
 var statuses = []v1alpha1.ReleaseStatus{

@@ -57,7 +57,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 		children: map[string]*v1alpha1.VersionedMicroservice{},
 		offered:  map[string]*v1alpha1.OfferedRelease{},
 		copies:   map[resources.Source]client.Object{},
-		facts:    release.Observed{Spec: spec, Ledger: readLedger(&ms.Status), Began: r.began.at(r.clock.Now())},
+		facts:    release.Observed{Spec: spec, State: readState(&ms.Status), Began: r.began.at(r.clock.Now())},
 	}
 	if err != nil {
 		o.problem = status.NewTerminal(reasonTimeZoneUnknown, err)
@@ -92,7 +92,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
-	if o.facts.Ledger.Sequence == 0 {
+	if o.facts.State.Sequence == 0 {
 		// The record is new, or lost and rebuilt from what there is: a cache that lags
 		// would leave releases out for ever.
 		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace))
@@ -111,7 +111,7 @@ func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	return r.proveAbsence(ctx, o)
 }
 
-// proveAbsence asks the server about releases of the ledger that the cache does
+// proveAbsence asks the server about releases of the rollout state that the cache does
 // not hold: a cache that lags must not look like an object that is gone.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
@@ -141,7 +141,7 @@ func (o *observed) requeueIn(d time.Duration) {
 	}
 }
 
-// maxBy is the schema's bound on a decision's author in the ledger.
+// maxBy is the schema's bound on a decision's author in the rollout state.
 const maxBy = 253
 
 // readChild gives the planner's view of a release's object.
@@ -158,7 +158,7 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 		Terminating: !c.DeletionTimestamp.IsZero(),
 		Stamp:       stamp,
 		NeverActive: c.Annotations[v1alpha1.AnnotationNeverActive] == "true",
-		Told:        release.Status(c.Status.Release),
+		Reported:    release.Status(c.Status.Release),
 		Replicas:    int(c.Spec.Replicas),
 		Available:   int(c.Status.Available),
 		Unsettled:   c.Status.ObservedGeneration != c.Generation || available == nil || available.ObservedGeneration != c.Generation,
@@ -228,7 +228,7 @@ func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeTemplate reads what every new release is made of besides its images. Without it
+// observeTemplate reads what every new release is made of in addition to its images. Without it
 // there is nothing that could start again.
 func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable bool, err error) {
 	container, err := resources.Container(o.ms)
@@ -254,15 +254,15 @@ func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	return o.ReleaseTime.Time
 }
 
-// stale says that what an ImagePolicy offers was decided by an older specification:
+// stale reports whether what an ImagePolicy offers was decided by an older specification:
 // it has not looked yet, or cannot read the present one.
 func stale(p *v1alpha1.ImagePolicy) bool {
 	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
 }
 
-// concerns says that an offer beyond the limits of the ImagePolicy, which is there
-// because somebody holds or pins it, is there for this Microservice: it has the
+// concerns reports whether an offer beyond the limits of the ImagePolicy, which is there
+// because a user holds or pins it, is there for this Microservice: it has the
 // group, or pins the version. What only others hold starts no group here (rule 17).
 func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 	return slices.ContainsFunc(o.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == offer.Group }) ||

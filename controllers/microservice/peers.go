@@ -38,12 +38,12 @@ func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1
 	return peers, nil
 }
 
-// observePeers reads how far the others are. One that is being deleted holds nobody up.
+// observePeers reads how far the others are. One that is being deleted holds no one up.
 func (r *Reconciler) observePeers(ctx context.Context, o *observed) error {
 	peers, err := r.peers(ctx, o.ms)
 	for i := range peers {
 		if p := &peers[i]; p.DeletionTimestamp.IsZero() {
-			o.facts.Peers = append(o.facts.Peers, release.Peer{Name: p.Name, Groups: readLedger(&p.Status).Groups})
+			o.facts.Peers = append(o.facts.Peers, release.Peer{Name: p.Name, Groups: readState(&p.Status).Groups})
 		}
 	}
 	return err

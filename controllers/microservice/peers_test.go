@@ -11,15 +11,15 @@ import (
 )
 
 // A Microservice passes its steps with the others of its name, of which it reads the
-// ledger, and with nobody else.
+// ledger, and with no one else.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		onFailure v1alpha1.TogetherFailure
 		end       string // of 1.1.0, when it failed at the other one
 	}{
-		"held":       {v1alpha1.TogetherHold, "1.1.0 canary 10%"},
-		"taken back": {v1alpha1.TogetherTakeBack, "1.1.0 error 0% TogetherFailed"},
+		"held":        {v1alpha1.TogetherHold, "1.1.0 canary 10%"},
+		"rolled back": {v1alpha1.TogetherRollBack, "1.1.0 error 0% TogetherFailed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,10 +42,10 @@ func TestTogether(t *testing.T) {
 			if !s.until(test.end)() {
 				t.Errorf("it failed at the other one: %s", s.ledger())
 			}
-			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed at cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherTakeBack) {
+			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed at cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherRollBack) {
 				t.Errorf("Blocked is %q", held)
 			}
-			if test.onFailure == v1alpha1.TogetherTakeBack {
+			if test.onFailure == v1alpha1.TogetherRollBack {
 				return
 			}
 			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.ReleaseRun{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
@@ -77,13 +77,13 @@ func TestForPeers(t *testing.T) {
 	written, touched := cart.DeepCopy(), cart.DeepCopy()
 	written.Status.Sequence++
 	touched.Status.Summary.Active = "1.0.0"
-	if changed := ledgerChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
+	if changed := stateChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
 		changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: touched}) || !changed.Delete(event.DeleteEvent{Object: cart}) {
-		t.Error("not exactly the changes of the ledger are heard of")
+		t.Error("not exactly the changes of the rollout state are heard of")
 	}
 }
 
-// other makes another Microservice, which nobody reconciles.
+// other makes another Microservice, which no one reconciles.
 func (s *story) other(name string, together *v1alpha1.TogetherStrategy) *v1alpha1.Microservice {
 	s.Helper()
 	ms := s.ms()

@@ -26,28 +26,28 @@ func streams(ms *v1alpha1.Microservice) []v1alpha1.ReleaseGroup {
 	return slices.DeleteFunc(slices.Clone(ms.Status.ReleaseGroups), func(g v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
 }
 
-// ofPreview says that a group is a preview.
+// ofPreview reports whether a group is a preview.
 func ofPreview(ms *v1alpha1.Microservice, slug string) bool {
 	return slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 		return g.Slug == slug && g.Level == v1alpha1.LevelPreview
 	})
 }
 
-// ofPullRequests says that an ImagePolicy offers pull requests, of which there may be
+// ofPullRequests reports whether an ImagePolicy offers pull requests, of which there may be
 // none.
 func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
 	return p != nil && p.Spec.Source != nil && p.Spec.Source.GitHub != nil && p.Spec.Source.GitHub.PullRequests != nil
 }
 
-// previewCount says how the previews of a Microservice are.
+// previewCount reports how the previews of a Microservice are.
 type previewCount struct {
-	// groups of all phases; live have a place, and available serve.
+	// groups of all phases; live have a slot, and available serve.
 	groups, live, available int
 	// starting, and turn wait until fewer do.
 	starting, turn int
 	// place: there is none for them; old are expired by age.
 	place, old int
-	// failed as "#12 (CrashLoopBackOff)"; what served before goes on.
+	// failed as "#12 (CrashLoopBackOff)"; what served before continues.
 	failed []string
 }
 
@@ -59,7 +59,7 @@ func countPreviews(w *pass) (p previewCount) {
 		}
 		p.groups++
 		switch {
-		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == string(release.NoPlace):
+		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == string(release.NoSlot):
 			p.place++
 		case g.Phase == v1alpha1.GroupExpired:
 			p.old++
@@ -91,7 +91,7 @@ func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
 	}
 }
 
-// setPreviews says how many previews are available. Ready does not depend on them.
+// setPreviews reports how many previews are available. Ready does not depend on them.
 func setPreviews(w *pass) {
 	ms, p := w.ms, countPreviews(w)
 	if p.groups == 0 {
@@ -113,7 +113,7 @@ func setPreviews(w *pass) {
 	}
 	say(p.starting, "starting")
 	say(p.turn, "waiting for their turn")
-	say(p.place, "without a place (spec.previews.maxGroups)")
+	say(p.place, "without a slot (spec.previews.maxGroups)")
 	say(p.old, "expired (spec.previews.maxAge)")
 	if len(p.failed) > 0 {
 		parts = append(parts, "failed: "+strings.Join(p.failed, ", "))

@@ -22,7 +22,7 @@ func (s *story) pull(number int, sha string) v1alpha1.OfferedRelease {
 	}
 }
 
-// pulls makes the ImagePolicy offer pull requests, and says that others are closed.
+// pulls makes the ImagePolicy offer pull requests, and shows that others are closed.
 func (s *story) pulls(open []v1alpha1.OfferedRelease, closed ...int) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
@@ -43,7 +43,7 @@ func (s *story) pulls(open []v1alpha1.OfferedRelease, closed ...int) {
 	}
 }
 
-// TestLifeOfAPreview plays a pull request from its first image until nothing is left.
+// TestLifeOfAPreview plays a pull request from its first image until nothing remains.
 func TestLifeOfAPreview(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -107,14 +107,14 @@ func TestLifeOfAPreview(t *testing.T) {
 	}
 	same(t, "closing", s.ledger(), lines("feature-7 Closing target ", "  eeeeeee deprecated 0% Closed, 2 replicas"))
 	s.play()
-	same(t, "nothing is left", s.ledger(), "")
-	same(t, "no condition is left", condition(s.ms(), "PreviewsReady"), "")
+	same(t, "nothing remains", s.ledger(), "")
+	same(t, "no condition remains", condition(s.ms(), "PreviewsReady"), "")
 	var told []string
 	for _, e := range s.events {
 		reason, _, _ := strings.Cut(e, ":")
 		told = append(told, reason)
 	}
-	same(t, "events", strings.Join(told, " "), "Started Promoted Started Overtaken Removed Started Overtaken Removed Started ReleaseFailed Started Promoted Removed Closed Removed")
+	same(t, "events", strings.Join(told, " "), "Started Promoted Started Removed Superseded Started Removed Superseded Started ReleaseFailed Started Promoted Removed Closed Removed")
 }
 
 // TestPreviewsWithoutPlace has more pull requests than places, and one that is too old.
@@ -126,8 +126,8 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	one, two := s.pull(1, "aaaaaaa"), s.pull(2, "bbbbbbb")
 	s.pulls([]v1alpha1.OfferedRelease{one, two})
 	s.play(func() bool { return s.ms().Status.Summary.Previews == "1/1" })
-	same(t, "one place", s.ledger(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoPlace"))
-	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a place (spec.previews.maxGroups)")
+	same(t, "one place", s.ledger(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoSlot"))
+	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a slot (spec.previews.maxGroups)")
 	same(t, "expired", s.ms().Status.ReleaseGroups[1].Head, "aaaaaaa")
 	result, err := s.pass()
 	if err != nil {
@@ -146,7 +146,7 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	same(t, "pushed", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Live target Latest", "  ccccccc active 100% First, 2 replicas"))
 }
 
-// TestReleasesAndPreviewsSideBySide has a preview that fails beside a release.
+// TestReleasesAndPreviewsSideBySide has a preview that fails next to a release.
 func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -183,7 +183,7 @@ func TestImagesInStep(t *testing.T) {
 	s.also("worker", "1.1.0")
 	s.play()
 	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or name one of these`)
-	same(t, "what runs goes on", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+	same(t, "what runs continues", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
 // also adds an image for a container to all that is offered.

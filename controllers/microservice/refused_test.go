@@ -33,13 +33,13 @@ func TestRefusedLedger(t *testing.T) {
 	for range 3 {
 		refused = true
 		result, err := s.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())})
-		if err != nil || result.RequeueAfter != afterLedgerRefused {
+		if err != nil || result.RequeueAfter != afterStateRefused {
 			t.Errorf("a refused ledger ends in %v, %v", result, err)
 		}
-		if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False LedgerRefused: ") || !strings.Contains(got, "Too many: 33") {
+		if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False StateRefused: ") || !strings.Contains(got, "Too many: 33") {
 			t.Errorf("Ready is %q", got)
 		}
-		if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True LedgerRefused: ") {
+		if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True StateRefused: ") {
 			t.Errorf("Stalled is %q", got)
 		}
 	}

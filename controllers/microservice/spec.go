@@ -56,7 +56,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	// Hooks that are called in rounds give verdicts too.
 	spec.Analysis = c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
-	spec.TakeBack = c.Together != nil && c.Together.OnFailure == v1alpha1.TogetherTakeBack
+	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {
 		if asks(c, v1alpha1.HookType(p), "") {
 			spec.Gates = append(spec.Gates, p)
@@ -84,7 +84,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	return errors.Join(errs...)
 }
 
-// asks says that there is a hook of a type, and that it is for a step.
+// asks reports whether there is a hook of a type, and that it is for a step.
 func asks(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool {
 	return slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool {
 		return h.Type == kind && covers(h, step)

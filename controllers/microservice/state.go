@@ -1,6 +1,7 @@
 package microservice
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,9 +10,30 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// readLedger gives the planner's view of a status.
-func readLedger(s *v1alpha1.MicroserviceStatus) release.Ledger {
-	l := release.Ledger{Sequence: s.Sequence}
+// renamed are reasons in the status of earlier versions, with those of this one.
+var renamed = map[string]string{
+	"NoPlace":         string(release.NoSlot),
+	"Overtaken":       string(release.Superseded),
+	"TurnedDown":      string(release.Aborted),
+	"RetriedByItself": string(release.RetriedAutomatically),
+}
+
+// convertStatus gives a status that an earlier version wrote the words of this one. It is not
+// written for that alone.
+func convertStatus(s *v1alpha1.MicroserviceStatus) {
+	for i := range s.ReleaseGroups {
+		g := &s.ReleaseGroups[i]
+		g.Target.Reason = cmp.Or(renamed[g.Target.Reason], g.Target.Reason)
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			r.Reason = cmp.Or(renamed[r.Reason], r.Reason)
+		}
+	}
+}
+
+// readState gives the planner's view of a status.
+func readState(s *v1alpha1.MicroserviceStatus) release.State {
+	l := release.State{Sequence: s.Sequence}
 	for _, g := range s.ReleaseGroups {
 		l.Groups = append(l.Groups, release.Group{
 			Slug: g.Slug, Name: g.Name, Level: string(g.Level),
@@ -21,9 +43,9 @@ func readLedger(s *v1alpha1.MicroserviceStatus) release.Ledger {
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     timeOf(g.TrafficTime),
 			SettledRevision: g.SettledRevision,
-			Overtaken:       int(g.Overtaken),
+			Superseded:      int(g.Overtaken),
 			Failed:          readFailed(g.Failed),
-			Run:             readRun(g.Run),
+			Rollout:         readRollout(g.Run),
 			Releases:        readRows(g.Releases),
 		})
 	}
@@ -37,11 +59,11 @@ func readFailed(f *v1alpha1.FailedVersions) release.Failed {
 	return release.Failed(*f)
 }
 
-func readRun(r *v1alpha1.ReleaseRun) *release.Run {
+func readRollout(r *v1alpha1.ReleaseRun) *release.Rollout {
 	if r == nil {
 		return nil
 	}
-	return &release.Run{
+	return &release.Rollout{
 		Release: r.Release, Step: int(r.Step), Started: r.StartedTime.Time,
 		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
 		Waited: r.Waited.Duration, WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
@@ -73,8 +95,8 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 	return out
 }
 
-// writeLedger puts the planner's groups into a status.
-func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
+// writeState puts the planner's groups into a status.
+func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 	s.Sequence = l.Sequence
 	s.ReleaseGroups = nil
 	for _, g := range l.Groups {
@@ -86,9 +108,9 @@ func writeLedger(l release.Ledger, s *v1alpha1.MicroserviceStatus) {
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     microTime(g.TrafficTime),
 			SettledRevision: g.SettledRevision,
-			Overtaken:       int32(g.Overtaken),
+			Overtaken:       int32(g.Superseded),
 			Failed:          writeFailed(g.Failed),
-			Run:             writeRun(g.Run),
+			Run:             writeRollout(g.Rollout),
 		}
 		if a := g.ActiveRow(); a != nil {
 			out.Active = a.Version
@@ -108,7 +130,7 @@ func writeFailed(f release.Failed) *v1alpha1.FailedVersions {
 	return &out
 }
 
-func writeRun(r *release.Run) *v1alpha1.ReleaseRun {
+func writeRollout(r *release.Rollout) *v1alpha1.ReleaseRun {
 	if r == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package microservice
 
 import (
 	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 func TestLedgerIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		want := release.Ledger{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
+		want := release.State{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
 		var status v1alpha1.MicroserviceStatus
-		writeLedger(want, &status)
+		writeState(want, &status)
 		raw, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
@@ -28,20 +29,20 @@ func TestLedgerIsKept(t *testing.T) {
 		if err := json.Unmarshal(raw, &read); err != nil {
 			t.Fatal(err)
 		}
-		got := readLedger(&read)
+		got := readState(&read)
 		// Times are instants: the server gives them back in another zone.
 		instants := gocmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })
 		if diff := gocmp.Diff(want, got, instants, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
 		var again v1alpha1.MicroserviceStatus
-		writeLedger(got, &again)
+		writeState(got, &again)
 		rewritten, err := json.Marshal(again)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if string(rewritten) != string(raw) {
-			t.Fatalf("a ledger that is read and written is another one:\n%s\n%s", raw, rewritten)
+			t.Fatalf("a rollout state that is read and written is another one:\n%s\n%s", raw, rewritten)
 		}
 	})
 }
@@ -92,12 +93,12 @@ func group(t *rapid.T) release.Group {
 		PullRequest: int64(count(t, "number")), Head: word(t, "head"), HeadTime: maybe(t, "pushed"),
 		Target:          release.Target{Release: word(t, "target"), Reason: release.Reason(word(t, "why")), ResolvedFrom: word(t, "from")},
 		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
-		SettledRevision: int64(count(t, "settled")), Overtaken: count(t, "overtaken"),
+		SettledRevision: int64(count(t, "settled")), Superseded: count(t, "overtaken"),
 		Failed:   release.Failed{Version: word(t, "forgotten"), Config: word(t, "forgotten config")},
 		Releases: rapid.SliceOfN(rapid.Custom(row), 0, 3).Draw(t, "rows"),
 	}
 	if flag(t, "runs") {
-		g.Run = &release.Run{
+		g.Rollout = &release.Rollout{
 			Release: word(t, "runner"), Step: count(t, "step"), Started: instant(t, "started"),
 			StepRevision: int64(count(t, "step revision")), StepsHash: word(t, "steps"),
 			Waited:       time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "waited")),
@@ -124,4 +125,36 @@ func row(t *rapid.T) release.Row {
 		r.Decision = &release.Handled{ID: word(t, "id"), Action: release.Action(word(t, "action")), Time: instant(t, "decided at"), By: word(t, "by"), Outcome: word(t, "outcome")}
 	}
 	return r
+}
+
+// A status that an earlier version stored is read with the words of this one, and nothing of
+// it is lost; conditions that no longer exist go.
+func TestStoredStatus(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("testdata/stored-status.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := &v1alpha1.Microservice{}
+	if err := json.Unmarshal(raw, &ms.Status); err != nil {
+		t.Fatal(err)
+	}
+	convertStatus(&ms.Status)
+	var reasons []string
+	for _, g := range ms.Status.ReleaseGroups {
+		reasons = append(reasons, g.Target.Reason)
+		for _, r := range g.Releases {
+			reasons = append(reasons, r.Reason)
+		}
+	}
+	same(t, "reasons", reasons, []string{"Held", "Aborted", "Superseded", "First", "NoSlot"})
+	var written v1alpha1.MicroserviceStatus
+	writeState(readState(&ms.Status), &written)
+	same(t, "rollout state", written.ReleaseGroups, ms.Status.ReleaseGroups)
+	setConditions(&pass{observed: observed{ms: ms}}, nil)
+	for _, c := range ms.Status.Conditions {
+		if c.Type == "NoTraffic" || c.Type == "TogetherHeld" {
+			t.Errorf("condition %s is still there", c.Type)
+		}
+	}
 }

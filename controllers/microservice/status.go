@@ -14,12 +14,12 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// report writes the ledger, the conditions and the summary in one write, and tells
+// report writes the rollout state, the conditions and the summary in one write, and tells
 // of what happened when it holds. refused is a release that could not be made.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
 	if w.plan.Changed {
-		writeLedger(w.plan.Ledger, &w.ms.Status)
+		writeState(w.plan.State, &w.ms.Status)
 	}
 	w.ms.Status.ObservedGeneration = w.ms.Generation
 	problem := w.problem
@@ -30,7 +30,7 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	summarize(w)
 	wrote, err := r.write(ctx, w.ms, before)
 	if err != nil {
-		return r.refusedLedger(ctx, w, before, err)
+		return r.reportStateRefused(ctx, w, before, err)
 	}
 	if wrote {
 		r.recordPins(before, w.ms)
@@ -41,7 +41,7 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	return nil
 }
 
-// reportProblem says what keeps a plan from being carried out. The ledger stays as it is.
+// reportProblem reports what keeps a plan from being carried out. The rollout state stays as it is.
 func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status.Error) error {
 	before := w.ms.DeepCopy()
 	w.ms.Status.ObservedGeneration = w.ms.Generation
@@ -50,12 +50,12 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 	return err
 }
 
-// write is the one status write of a pass. It holds only for the ledger that was
+// write is the one status write of a pass. It holds only for the rollout state that was
 // read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion)
 	if err != nil {
-		return false, fmt.Errorf("write the ledger: %w", err)
+		return false, fmt.Errorf("write the rollout state: %w", err)
 	}
 	if wrote {
 		r.journal.Wrote(before, ms, r.clock.Now())
@@ -63,22 +63,22 @@ func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservic
 	return wrote, nil
 }
 
-// reasonLedgerRefused is for a ledger that the server does not accept.
-const reasonLedgerRefused = "LedgerRefused"
+// reasonStateRefused is for a rollout state that the server does not accept.
+const reasonStateRefused = "StateRefused"
 
-// afterLedgerRefused is when a ledger that was refused is tried again.
-const afterLedgerRefused = time.Minute
+// afterStateRefused is when a rollout state that was refused is tried again.
+const afterStateRefused = time.Minute
 
-// refusedLedger says on Ready that the server refuses the ledger: nothing is done
-// about the Microservice until it is accepted, and nobody would know. The status stays
+// reportStateRefused says on Ready that the server refuses the rollout state: nothing is done
+// about the Microservice until it is accepted, and no one would know. The status stays
 // as it was before. What comes back tells when to try again; other errors of a write
 // come back as they are.
-func (r *Reconciler) refusedLedger(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
+func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
 		return err
 	}
-	problem := status.NewTerminal(reasonLedgerRefused, fmt.Errorf("the server refuses what is to be recorded, and nothing is done until it accepts it; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
-	problem.After = afterLedgerRefused
+	problem := status.NewTerminal(reasonStateRefused, fmt.Errorf("the server refuses what is to be recorded, and nothing is done until it accepts it; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
+	problem.After = afterStateRefused
 	before.DeepCopyInto(w.ms)
 	if err := r.reportProblem(ctx, w, problem); err != nil {
 		return errors.Join(problem.Err, err)
@@ -122,7 +122,7 @@ func summarize(w *pass) {
 	s.Summary = sum
 }
 
-// canary says which release is on its way in a group, and where it is.
+// canary reports which release is in progress in a group, and where it is.
 func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	s := &ms.Status
 	if g.Run == nil {

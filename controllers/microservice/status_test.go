@@ -17,7 +17,7 @@ import (
 )
 
 // shown is what a person reads: conditions by type, but for those that are as they
-// are at rest, and the columns.
+// are stable, and the columns.
 type shown struct {
 	Conditions                     []string
 	Active, Canary, Groups, Failed string
@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting lets the run of a group wait for a cause outside of its release.
+// waiting lets the rollout of a group wait for a cause outside of its release.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Run.WaitsFor = cause
 	return g
@@ -87,19 +87,19 @@ func TestConditions(t *testing.T) {
 			`Ready False NoVersions: ImagePolicy "shop" offers no version yet`,
 			`Reconciling True NoVersions: ImagePolicy "shop" offers no version yet`,
 		}}},
-		"at rest": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+		"stable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"two groups": {[]v1alpha1.ReleaseGroup{live("2.x", "2.0.0 active 100"), live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
 			"Ready True Succeeded: active: 2.0.0 in group 2.x, 1.0.0 in group 1.x",
 		}, Active: "2.0.0 +1", Groups: "2/2"}},
 		"a new group starts": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 pending 0"), "2.0.0", 0), live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Canary: 2.0.0 of group 2.x is on its way",
+			"Progressing True Canary: 2.0.0 of group 2.x is in progress",
 			"Ready False NoActiveRelease: group 2.x has no active release yet",
 			"Reconciling True NoActiveRelease: group 2.x has no active release yet",
 		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
 		"the newest domains move to a new group": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 canary 10"), "2.0.0", 1), live("1.x", "1.0.0 active 100")}, nil, nil, newest, shown{Conditions: []string{
-			"Progressing True Canary: 2.0.0 of group 2.x is on its way",
+			"Progressing True Canary: 2.0.0 of group 2.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "2.0.0 10% step 1/2", Groups: "1/2"}},
 		"a new group waits for another": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 pending 0"), "2.0.0", 0), live("1.x", "1.0.0 active 100")}, []release.Note{state("AwaitingGroup", "2.0.0 waits for 3.0.0")}, nil, newest, shown{Conditions: []string{
@@ -107,7 +107,7 @@ func TestConditions(t *testing.T) {
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
 		"canary": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Canary: 1.1.0 of group 1.x is on its way",
+			"Progressing True Canary: 1.1.0 of group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
 		"a first release finds no room": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 waits at 0% for room in the cluster", Warning: true}}, nil, nil, shown{Conditions: []string{
@@ -162,11 +162,11 @@ func TestConditions(t *testing.T) {
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"behind the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Canary: 1.1.0 of group 1.x is on its way",
+			"Progressing True Canary: 1.1.0 of group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 50% step 2/2", Groups: "1/1"}},
 		"overtaken": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 deprecated 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Draining: 1.1.0 of group 1.x is on its way out",
+			"Progressing True Draining: 1.1.0 of group 1.x is draining",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"a newer one failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 error 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
@@ -199,8 +199,8 @@ func TestConditions(t *testing.T) {
 		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.SourceStale = true
 		}, shown{Conditions: []string{
-			"Ready False SourcePending: the ImagePolicy has not looked at its present specification yet",
-			"Reconciling True SourcePending: the ImagePolicy has not looked at its present specification yet",
+			"Ready False SourcePending: the ImagePolicy has not scanned with its present specification yet",
+			"Reconciling True SourcePending: the ImagePolicy has not scanned with its present specification yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"terminal": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewTerminal("NameConflict", errors.New("rename it")), nil, shown{Conditions: []string{
 			"Ready False NameConflict: rename it",
@@ -210,7 +210,7 @@ func TestConditions(t *testing.T) {
 			"Ready False Terminating: it is going",
 			"Reconciling True Terminating: it is going",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"pins that do not hold, beside one that does": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
+		"pins that do not hold, next to one that does": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("Pinned", "group 1.x is pinned to 1.0.0"), {Reason: "PinsConflict", Message: "both name 3.x", Warning: true},
 			{Reason: "PinnedVersionMissing", Message: "there is no group 2.X", Warning: true},
 		}, nil, nil, shown{Conditions: []string{
@@ -226,7 +226,7 @@ func TestConditions(t *testing.T) {
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"states of several groups": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("Pinned", "group 1.x is pinned to 1.0.0"), state("Pinned", "group 2.x is pinned to 2.0.0"),
-			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Overtaken", Message: "this happened", Event: true},
+			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Superseded", Message: "this happened", Event: true},
 		}, nil, nil, shown{Conditions: []string{
 			"Pinned True Pinned: group 1.x is pinned to 1.0.0; group 2.x is pinned to 2.0.0",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -263,7 +263,7 @@ func TestConditions(t *testing.T) {
 			w.plan, w.facts, w.children = plan{}, release.Observed{Policies: carried}, nil
 			setConditions(w, nil)
 			summarize(&pass{observed: observed{ms: ms}})
-			same(t, "at rest again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
+			same(t, "stable again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
 			if p := meta.FindStatusCondition(ms.Status.Conditions, "Progressing"); p == nil || p.Reason != "Idle" || p.Status != "False" {
 				t.Errorf("Progressing is %v", p)
 			}
@@ -271,7 +271,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// Metrics count what happened; the census counts what the ledgers hold.
+// Metrics count what happened; the census counts what the rollout states hold.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

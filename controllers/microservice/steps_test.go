@@ -18,7 +18,7 @@ func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = &c }
 }
 
-// underWay is the run of the one group; nil: nothing is under way.
+// underWay is the rollout of the one group; nil: no rollout is in progress.
 func (s *story) underWay() *v1alpha1.ReleaseRun {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
@@ -58,7 +58,7 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.ReleaseRun) {
 		if run.WaitingSince == nil {
-			s.Fatalf("the ledger says no time from which step %d is measured", run.Step)
+			s.Fatalf("the rollout state says no time from which step %d is measured", run.Step)
 		}
 		st.Analysis = &v1alpha1.ReleaseAnalysis{Run: run.Sequence, Step: run.Step, Since: *run.WaitingSince, Phase: phase, Message: message, SpecHash: analysis.SpecHash(s.ms().Spec.UpdateStrategy.Canary.Analysis)}
 	})
@@ -82,7 +82,7 @@ func (s *story) rest() {
 	s.Fatalf("it does not rest: %s", s.ledger())
 }
 
-// Each gate holds the run at its point until its hooks agree, and says so.
+// Each gate holds the rollout at its point until its hooks agree, and says so.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	hook := func(kind v1alpha1.HookType) v1alpha1.Hook {
@@ -174,7 +174,7 @@ func TestVerdicts(t *testing.T) {
 	s.verdict("1.1.0", v1alpha1.AnalysisPassed, "")
 	s.rest()
 	if !s.until("1.1.0 canary 50%")() {
-		t.Fatalf("it does not go on: %s", s.ledger())
+		t.Fatalf("it does not continue: %s", s.ledger())
 	}
 	first := s.underWay().Sequence
 	s.verdict("1.1.0", v1alpha1.AnalysisFailed, "rate is 94")
@@ -187,7 +187,7 @@ func TestVerdicts(t *testing.T) {
 	s.clock.Step(24 * time.Hour)
 	s.play()
 	if !s.until("1.1.0 error 0% AnalysisFailed, 0 replicas")() {
-		t.Errorf("it starts again by itself: %s", s.ledger())
+		t.Errorf("it starts again automatically: %s", s.ledger())
 	}
 	c := s.release("1.1.0")
 	c.Spec.Decision = &v1alpha1.Decision{Action: v1alpha1.DecisionRetry, ID: "1"}
@@ -196,7 +196,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	s.rest()
 	if run := s.underWay(); run == nil || run.Sequence <= first || !s.until("1.1.0 canary 10%")() {
-		t.Errorf("a verdict of the run before counts for a retry: %+v %s", run, s.ledger())
+		t.Errorf("a verdict of the rollout before counts for a retry: %+v %s", run, s.ledger())
 	}
 }
 
@@ -298,7 +298,7 @@ func TestRollbackHook(t *testing.T) {
 	}
 	asks(s.underWay().Sequence)
 	if !s.until("1.1.0 error 0% RollbackRequested")() {
-		t.Errorf("it is not taken back: %s", s.ledger())
+		t.Errorf("it is not rolled back: %s", s.ledger())
 	}
 }
 
@@ -339,7 +339,7 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	}
 }
 
-// A release that failed takes its steps anew when the status of the Microservice is lost, and
+// A release that failed takes its steps again when the status of the Microservice is lost, and
 // is not taken for one that was active: its own status tells.
 func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	t.Parallel()

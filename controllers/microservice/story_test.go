@@ -34,7 +34,7 @@ func (s *story) upgrade(check func(version, ledger string)) {
 	rest("1.1.1", "1.2.0", "1.1.1", "1.1.0", "1.0.0")
 }
 
-// rests are the ledgers at the rests of the upgrade.
+// rests are the rollout states at the rests of the upgrade.
 var rests = map[string]string{
 	"1.0.0": lines(
 		"release Live target Latest",
@@ -75,7 +75,7 @@ func TestUpgrades(t *testing.T) {
 	ms := s.ms()
 	same(t, "Ready", condition(ms, "Ready"), "True Succeeded: active: 1.1.1 in group release")
 	same(t, "ReleaseFailed", condition(ms, "ReleaseFailed"), "True ReleaseFailed: 1.2.0 (CrashLoopBackOff)")
-	same(t, "Progressing", condition(ms, "Progressing"), "False Idle: nothing is under way")
+	same(t, "Progressing", condition(ms, "Progressing"), "False Idle: no rollout is in progress")
 	same(t, "summary", ms.Status.Summary, v1alpha1.MicroserviceSummary{Active: "1.1.1", Groups: "1/1", Failed: "1.2.0 (CrashLoopBackOff)"})
 
 	t.Run("steady", func(t *testing.T) {
@@ -87,10 +87,10 @@ func TestUpgrades(t *testing.T) {
 		s.clock.Step(time.Hour)
 		s.pass()
 		if len(s.writes) != writes || s.ms().ResourceVersion != before {
-			t.Errorf("a service at rest makes writes: %q", s.writes[writes:])
+			t.Errorf("a service stable makes writes: %q", s.writes[writes:])
 		}
 	})
-	t.Run("another generation leaves the ledger alone", func(t *testing.T) {
+	t.Run("another generation leaves the rollout state alone", func(t *testing.T) {
 		groups, sequence, writes := s.ms().Status.ReleaseGroups, s.ms().Status.Sequence, len(s.writes)
 		s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.ProgressDeadlineSeconds = 700 })
 		s.pass()
@@ -186,8 +186,8 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.play()
 	decide("1.2.0", v1alpha1.Decision{Action: "Deprecate", ID: "3"}, "bob")
 	s.play()
-	same(t, "turned down", decision("1.2.0"), v1alpha1.HandledDecision{ID: "3", Action: "Deprecate", By: "bob", Outcome: "Applied"})
-	same(t, "ReleaseFailed", condition(s.ms(), "ReleaseFailed"), "True ReleaseFailed: 1.2.0 (TurnedDown)")
+	same(t, "aborted", decision("1.2.0"), v1alpha1.HandledDecision{ID: "3", Action: "Deprecate", By: "bob", Outcome: "Applied"})
+	same(t, "ReleaseFailed", condition(s.ms(), "ReleaseFailed"), "True ReleaseFailed: 1.2.0 (Aborted)")
 	decide("1.2.0", v1alpha1.Decision{Action: "Retry", ID: "4"}, "bob")
 	s.play(s.until("1.2.0 canary"))
 	decide("1.2.0", v1alpha1.Decision{Action: "Adopt", ID: "5"}, "bob")
@@ -269,7 +269,7 @@ func TestProblems(t *testing.T) {
 			if err := env.Client.Update(s.Context(), p); err != nil {
 				s.Fatal(err)
 			}
-		}, "False SourcePending: the ImagePolicy has not looked at its present specification yet", 0},
+		}, "False SourcePending: the ImagePolicy has not scanned with its present specification yet", 0},
 		"the ImagePolicy cannot be read": {func(s *story) {
 			s.offer("1.1.0", "1.0.0")
 			p := &v1alpha1.ImagePolicy{}
@@ -279,7 +279,7 @@ func TestProblems(t *testing.T) {
 			if err := env.Client.Status().Update(s.Context(), p); err != nil {
 				s.Fatal(err)
 			}
-		}, "False SourcePending: the ImagePolicy has not looked at its present specification yet", 0},
+		}, "False SourcePending: the ImagePolicy has not scanned with its present specification yet", 0},
 		"the release is refused": {func(s *story) {
 			s.before = func(what string) error {
 				if strings.HasPrefix(what, "create") {
@@ -340,7 +340,7 @@ func TestRefusedSuccessorHoldsNothingUp(t *testing.T) {
 		return nil
 	}
 	s.pass()
-	if !s.until("1.1.0 deprecated 0% Overtaken")() || !s.until("1.0.0 active 100%")() {
+	if !s.until("1.1.0 deprecated 0% Superseded")() || !s.until("1.0.0 active 100%")() {
 		t.Errorf("the canary still has weight: %s", s.ledger())
 	}
 	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True Forbidden") {
@@ -386,7 +386,7 @@ func TestNameConflict(t *testing.T) {
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 }
 
-// A ledger that somebody else wrote meanwhile drops the whole plan.
+// A ledger that another user wrote meanwhile drops the whole plan.
 func TestConcurrentLedgerWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -416,8 +416,8 @@ func TestConcurrentLedgerWrite(t *testing.T) {
 	}
 }
 
-// A pass on a ledger that is older than our own last write does nothing; one on a
-// ledger that somebody reset does.
+// A pass on a rollout state that is older than our own last write does nothing; one on a
+// ledger that a user reset does.
 func TestOwnLastWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -497,7 +497,7 @@ func (f *frozen) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-// An old leader that lost its Lease goes on from what it saw some passes ago. It
+// An old leader that lost its Lease continues from what it saw some passes ago. It
 // shrinks and deletes nothing that serves, and the story ends the same.
 func TestOldLeader(t *testing.T) {
 	t.Parallel()
@@ -526,7 +526,7 @@ func TestOldLeader(t *testing.T) {
 	}
 }
 
-// serving gives the replicas of releases that are active, canary or on their way.
+// serving gives the replicas of releases that are active, canary or in progress.
 func (s *story) serving() map[string]int32 {
 	s.Helper()
 	serving, children := map[string]int32{}, s.children()

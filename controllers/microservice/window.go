@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// resolveWindow says whether a window is open now, and when that changes. It goes by
+// resolveWindow reports whether a window is open now, and when that changes. It goes by
 // what a clock in the zone shows, summer time included. A window of an unknown zone is
 // closed for good.
 func resolveWindow(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {

@@ -110,7 +110,7 @@ func verdict(row mirror, old hlnr.VersionedMicroserviceStatus) string {
 	switch {
 	case row.reason == "AnalysisFailed" && old.Analysis != nil && old.Analysis.Phase == hlnr.AnalysisFailed:
 		return old.Analysis.Message
-	case row.reason == "TurnedDown" && row.decision != nil && row.decision.By != "":
+	case (row.reason == "Aborted" || row.reason == "TurnedDown") && row.decision != nil && row.decision.By != "":
 		return fmt.Sprintf("%s decided %s", row.decision.By, row.decision.Action)
 	}
 	return ""

@@ -130,9 +130,9 @@ func TestReport(t *testing.T) {
 			want: "3: canary 0/0 " + isZero + " CrashLoopBackOff"},
 		"turned down": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "TurnedDown"}, nil)
+				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "Aborted"}, nil)
 			}),
-			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/TurnedDown Stalled=True/TurnedDown TurnedDown"},
+			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/Aborted Stalled=True/Aborted Aborted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -362,8 +362,8 @@ func TestVerdict(t *testing.T) {
 		analysis *hlnr.ReleaseAnalysis
 		want     string
 	}{
-		"turned down":             {row: mirror{reason: "TurnedDown", decision: turned}, want: "alice decided Deprecate"},
-		"turned down, by nobody":  {row: mirror{reason: "TurnedDown", decision: &hlnr.HandledDecision{}}},
+		"turned down":             {row: mirror{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
+		"turned down, by nobody":  {row: mirror{reason: "Aborted", decision: &hlnr.HandledDecision{}}},
 		"measured":                {row: mirror{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
 		"measured, not the cause": {row: mirror{reason: "ProgressDeadlineExceeded"}, analysis: measured},
 		"measured well":           {row: mirror{reason: "AnalysisFailed"}, analysis: &hlnr.ReleaseAnalysis{Phase: hlnr.AnalysisPassed, Message: "good"}},

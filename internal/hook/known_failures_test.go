@@ -34,7 +34,7 @@ func TestToldHoweverItEnds(t *testing.T) {
 		"the first one":      {hlnr.ReleaseActive, "First", "1.4.3", hlnr.ReleasePending, true},
 		"rolled back to":     {hlnr.ReleaseActive, "RolledBack", "1.4.3", hlnr.ReleaseDeprecated, true},
 		"failed":             {hlnr.ReleaseError, "AnalysisFailed", "1.4.2", hlnr.ReleaseCanary, true},
-		"turned down":        {hlnr.ReleaseError, "TurnedDown", "1.4.2", hlnr.ReleasePending, true},
+		"turned down":        {hlnr.ReleaseError, "Aborted", "1.4.2", hlnr.ReleasePending, true},
 		"never was up":       {hlnr.ReleaseError, "CrashLoopBackOff", "1.4.2", hlnr.ReleasePending, true},
 		"told already":       {hlnr.ReleaseActive, "Promoted", "1.4.3", hlnr.ReleaseActive, false},
 		"under way":          {hlnr.ReleaseCanary, "Step", "1.4.2", hlnr.ReleasePending, false},

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A manager that was away for longer than the deadline has seen nothing of a release that it left on its way: it gives
+// A manager that was away for longer than the deadline has seen nothing of a release that it left in progress: it gives
 // what it finds a moment to report before it calls the deadline passed.
 func TestDeadlineAfterAnAbsence(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		deadline time.Duration
-		// began is when the manager began to look, now the time of the plan: both after the start of the run; 0: always.
+		// began is when the manager began to look, now the time of the plan: both after the start of the rollout; 0: always.
 		began, now time.Duration
 		// grace is the end of the moment that was given before.
 		grace  time.Duration
@@ -39,8 +39,8 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 					{Release: "old", Slug: "release", Name: "release", Version: "1.0.0", Config: "c", Replicas: 1, Available: 1},
 					{Release: "new", Slug: "release", Name: "release", Version: "1.1.0", Config: "c", Replicas: 1},
 				},
-				Ledger: Ledger{Sequence: 5, Groups: []Group{{
-					Slug: "release", Name: "release", Phase: Live, Target: Target{Release: "new", Reason: "Latest"}, Run: &Run{Release: "new", Started: started, StepsHash: stepsHash(nil), Floor: 1},
+				State: State{Sequence: 5, Groups: []Group{{
+					Slug: "release", Name: "release", Phase: Live, Target: Target{Release: "new", Reason: "Latest"}, Rollout: &Rollout{Release: "new", Started: started, StepsHash: stepsHash(nil), Floor: 1},
 					Releases: []Row{
 						{Release: "new", Name: "release", Version: "1.1.0", Config: "c", Status: Pending, Since: started},
 						{Release: "old", Name: "release", Version: "1.0.0", Config: "c", Status: Active, Weight: 100, Available: true, Promoted: 1, Since: started},
@@ -51,14 +51,14 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 				o.Began = started.Add(test.began)
 			}
 			if test.grace > 0 {
-				o.Ledger.Groups[0].Run.Grace = started.Add(test.grace)
+				o.State.Groups[0].Rollout.Grace = started.Add(test.grace)
 			}
 			plan := Plan(o, started.Add(test.now))
-			row := plan.Ledger.Groups[0].Row("new")
+			row := plan.State.Groups[0].Row("new")
 			if failed := row.Status == Error; failed != test.failed {
 				t.Errorf("failed: got %t, want %t (%s)", failed, test.failed, row.Reason)
 			}
-			if wake := plan.Wake.Sub(started); !test.failed && wake != test.wake {
+			if wake := plan.RequeueTime.Sub(started); !test.failed && wake != test.wake {
 				t.Errorf("wake: got %s after the start, want %s", wake, test.wake)
 			}
 		})
@@ -79,8 +79,8 @@ func TestDeadlineUnderRestarts(t *testing.T) {
 		now := started.Add(at)
 		o.Began = now
 		plan := Plan(o, now)
-		o.Ledger = plan.Ledger
-		if o.Ledger.Groups[0].Row("new").Status != Error {
+		o.State = plan.State
+		if o.State.Groups[0].Row("new").Status != Error {
 			continue
 		}
 		if at > 75*time.Second {

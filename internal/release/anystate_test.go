@@ -31,13 +31,13 @@ func planOf(d draws, consistent bool) {
 	o := d.observed(consistent)
 	defer func() {
 		if d.Failed() {
-			d.Logf("of %s", describe(o, Result{Ledger: o.Ledger}))
+			d.Logf("of %s", describe(o, Result{State: o.State}))
 		}
 	}()
 	before := o
-	before.Ledger.Groups = slices.Clone(o.Ledger.Groups)
-	for i, g := range o.Ledger.Groups {
-		before.Ledger.Groups[i] = g.copied()
+	before.State.Groups = slices.Clone(o.State.Groups)
+	for i, g := range o.State.Groups {
+		before.State.Groups[i] = g.copied()
 	}
 	before.Children, before.Candidates, before.Withdrawn, before.Policies = slices.Clone(o.Children), slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Policies)
 	p := Plan(o, t0)
@@ -47,10 +47,10 @@ func planOf(d draws, consistent bool) {
 	if q := Plan(o, t0); !reflect.DeepEqual(p, q) {
 		d.Fatalf("the same facts give another plan:\n%s\n%s", render(p), render(q))
 	}
-	if !p.Wake.IsZero() && !p.Wake.After(t0) {
-		d.Fatalf("the plan wants to be woken at %s, which is past", p.Wake)
+	if !p.RequeueTime.IsZero() && !p.RequeueTime.After(t0) {
+		d.Fatalf("the plan wants to be requeued at %s, which is past", p.RequeueTime)
 	}
-	if p.Changed && p.Ledger.Sequence <= o.Ledger.Sequence {
+	if p.Changed && p.State.Sequence <= o.State.Sequence {
 		d.Fatalf("the sequence does not grow")
 	}
 	for _, e := range p.Ensure {
@@ -59,7 +59,7 @@ func planOf(d draws, consistent bool) {
 		}
 	}
 	again := o
-	again.Ledger = p.Ledger
+	again.State = p.State
 	if q := Plan(again, t0); q.Changed {
 		d.Fatalf("the second plan changes the record:\n%s\n%s", render(p), render(q))
 	}
@@ -74,8 +74,8 @@ func planOf(d draws, consistent bool) {
 // checkRecord holds the record of a plan against invariants 1 and 2.
 func checkRecord(d draws, p Result) {
 	w := newWorld()
-	for i := range p.Ledger.Groups {
-		g := &p.Ledger.Groups[i]
+	for i := range p.State.Groups {
+		g := &p.State.Groups[i]
 		if w.checkGroup(g); w.err != nil {
 			d.Fatalf("%v:\n%s", w.err, render(p))
 		}
@@ -103,8 +103,8 @@ func describe(o Observed, p Result) string {
 
 // copied is a group with memory of its own.
 func (g Group) copied() Group {
-	if g.Run != nil {
-		g.Run = new(*g.Run)
+	if g.Rollout != nil {
+		g.Rollout = new(*g.Rollout)
 	}
 	g.Releases = slices.Clone(g.Releases)
 	for i := range g.Releases {
@@ -210,8 +210,8 @@ func (d draws) amend(g *Group) {
 	}
 }
 
-func (d draws) run(release string) *Run {
-	return &Run{
+func (d draws) run(release string) *Rollout {
+	return &Rollout{
 		Release: release, Sequence: int64(d.number(0, 20, "run")), Step: d.number(0, 4, "step"), Started: d.time("started"), StepRevision: int64(d.number(0, 20, "revision of the step")),
 		StepsHash: oneOf(d, "steps", "", "x"), Waited: d.seconds(0, 1000, "waited"), WaitingSince: d.time("waiting"), Interrupted: d.yes("interrupted"),
 		Floor: d.number(0, 5, "floor"), Continued: d.number(0, 4, "continued"), Grace: d.time("grace"),
@@ -223,7 +223,7 @@ func (d draws) run(release string) *Run {
 func (d draws) group(slug string, consistent bool) Group {
 	g := Group{
 		Slug: slug, Name: oneOf(d, "name", "1.x", "2.x", "release", "main"), Level: oneOf(d, "level", "Release", "Candidate", preview), Phase: Live,
-		TrafficRevision: int64(d.number(0, 20, "revision")), TrafficTime: d.time("traffic"), SettledRevision: int64(d.number(0, 20, "settled")), Overtaken: d.number(0, 4, "overtaken"),
+		TrafficRevision: int64(d.number(0, 20, "revision")), TrafficTime: d.time("traffic"), SettledRevision: int64(d.number(0, 20, "settled")), Superseded: d.number(0, 4, "overtaken"),
 	}
 	if g.Level == preview {
 		g.PullRequest, g.Head, g.HeadTime = int64(d.number(0, 9, "pull request")), d.version("head"), d.time("head pushed")
@@ -247,7 +247,7 @@ func (d draws) group(slug string, consistent bool) Group {
 	}
 	if !consistent {
 		if d.yes("runs") {
-			g.Run = d.run(drawnName(slug, d.version("runs"), "c1"))
+			g.Rollout = d.run(drawnName(slug, d.version("runs"), "c1"))
 		}
 		return g
 	}
@@ -257,7 +257,7 @@ func (d draws) group(slug string, consistent bool) Group {
 		under = slices.IndexFunc(g.Releases, func(r Row) bool { return r.Status == Pending || r.Status == Deprecated })
 	}
 	if under >= 0 {
-		g.Run = d.run(g.Releases[under].Release)
+		g.Rollout = d.run(g.Releases[under].Release)
 	}
 	return g
 }
@@ -265,7 +265,7 @@ func (d draws) group(slug string, consistent bool) Group {
 func (d draws) spec() Spec {
 	s := Spec{
 		Paused: d.rarely(7, "paused"), Replicas: d.number(1, 5, "replicas"), Standby: d.number(0, 3, "standby"), StandbyFull: d.yes("full standby"), MinimumAvailable: d.number(1, 4, "minimum"),
-		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"), TakeBack: d.yes("take back"),
+		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"), RollBack: d.yes("roll back"),
 		Previews: Previews{MaxGroups: d.number(0, 3, "previews"), MaxAge: d.seconds(0, 7200, "age of previews"), KeepAfterClose: d.seconds(0, 120, "keep after close")},
 	}
 	for range d.number(0, 4, "steps") {
@@ -286,11 +286,11 @@ func (d draws) spec() Spec {
 
 func (d draws) observed(consistent bool) Observed {
 	o := Observed{Spec: d.spec(), Config: oneOf(d, "present config", "c1", "c1", "c2", ""), SourceStale: d.rarely(7, "stale"), PullRequests: d.rarely(4, "pull requests")}
-	o.Ledger.Sequence = int64(d.number(0, 30, "sequence"))
+	o.State.Sequence = int64(d.number(0, 30, "sequence"))
 	var releases []string
 	for _, slug := range drawnSlugs[:d.number(0, 4, "groups")] {
 		g := d.group(slug, consistent)
-		o.Ledger.Groups = append(o.Ledger.Groups, g)
+		o.State.Groups = append(o.State.Groups, g)
 		for _, r := range g.Releases {
 			releases = append(releases, r.Release)
 			if !d.rarely(6, "no child") {
@@ -355,20 +355,20 @@ func (d draws) policy(name string, releases []string) Policy {
 func (d draws) child(c Child) Child {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
-	c.Told = oneOf(d, "told", "", Pending, Canary, Active, Error, Deprecated)
+	c.Reported = oneOf(d, "told", "", Pending, Canary, Active, Error, Deprecated)
 	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "child's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
 	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf[Reason](d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {
 		c.Decision = &Decision{Action: oneOf(d, "asked", Continue, Adopt, Deprecate, Retry, "Explode", ""), ID: oneOf(d, "asked as", "a", "b", ""), Step: oneOf(d, "asked in", "", "1", "one", "99")}
 	}
 	if d.rarely(3, "verdict") {
-		c.Analysis = &Verdict{Run: int64(d.number(0, 20, "judged run")), Step: d.number(0, 4, "judged step"), Since: d.time("judged since"), Phase: oneOf(d, "judged as", VerdictRunning, VerdictPassed, VerdictFailed, VerdictInconclusive, VerdictNoTraffic, "")}
+		c.Analysis = &Verdict{Rollout: int64(d.number(0, 20, "judged run")), Step: d.number(0, 4, "judged step"), Since: d.time("judged since"), Phase: oneOf(d, "judged as", VerdictRunning, VerdictPassed, VerdictFailed, VerdictInconclusive, VerdictNoTraffic, "")}
 	}
 	if d.rarely(3, "answer") {
-		c.Gates = []GateFact{{Run: int64(d.number(0, 20, "answered run")), Step: d.number(0, 4, "answered step"), Point: oneOf(d, "answered point", ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion), Since: d.time("answered since"), Open: d.yes("agreed"), Failed: d.yes("refused"), Unanswered: d.yes("unanswered")}}
+		c.Gates = []GateFact{{Rollout: int64(d.number(0, 20, "answered run")), Step: d.number(0, 4, "answered step"), Point: oneOf(d, "answered point", ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion), Since: d.time("answered since"), Open: d.yes("agreed"), Failed: d.yes("refused"), Unanswered: d.yes("unanswered")}}
 	}
 	if d.rarely(5, "hook goes back") {
-		c.Rollback = &RollbackFact{Run: int64(d.number(0, 20, "run to go back from"))}
+		c.Rollback = &RollbackFact{Rollout: int64(d.number(0, 20, "run to go back from"))}
 	}
 	return c
 }

@@ -3,11 +3,11 @@ package release
 import "slices"
 
 // full is the number of replicas of a release with all the traffic: what the
-// user asks for, and during a run not less than the active one had (rule 6).
+// user asks for, and during a rollout not less than the active one had (rule 6).
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
-	if s.g.Run != nil {
-		n = max(n, s.g.Run.Floor)
+	if s.g.Rollout != nil {
+		n = max(n, s.g.Rollout.Floor)
 	}
 	return n
 }
@@ -23,48 +23,48 @@ func (s *scope) serving(r *Row) int {
 	return max(c.Replicas, c.Current)
 }
 
-// raiseFloor notes that the active release was made larger since the run began: what
+// raiseFloor notes that the active release was made larger since the rollout began: what
 // follows it needs as much.
-func (s *scope) raiseFloor(run *Run, active *Row) { run.Floor = max(run.Floor, s.serving(active)) }
+func (s *scope) raiseFloor(run *Rollout, active *Row) { run.Floor = max(run.Floor, s.serving(active)) }
 
 // nextSize is what a release needs before it may have what comes next.
-func (s *scope) nextSize(run *Run) int {
+func (s *scope) nextSize(run *Rollout) int {
 	if steps := s.steps(); run.Step < len(steps) {
 		return s.portion(steps[run.Step].Weight + steps[run.Step].Mirror)
 	}
 	return s.full()
 }
 
-// grows says that a release is a canary that gets its pods with its weight.
+// grows reports whether a release is a canary that gets its pods with its weight.
 func (s *scope) grows(r Row) bool {
-	return s.o.Spec.MatchWeight && s.g.Run != nil && s.g.Run.Release == r.Release && s.judged(&r) && !r.Adopted
+	return s.o.Spec.MatchWeight && s.g.Rollout != nil && s.g.Rollout.Release == r.Release && s.judged(&r) && !r.Adopted
 }
 
-// available says that a release has the replicas that it is to have; a canary that
+// available reports whether a release has the replicas that it is to have; a canary that
 // grows, those that its present weight needs, and before its first step, that one's.
 func (s *scope) available(r Row, c Child) bool {
 	if !s.grows(r) {
 		return c.ok()
 	}
 	need := s.portion(r.Weight + r.Mirror)
-	if s.g.Run.Step == 0 {
-		need = s.nextSize(s.g.Run)
+	if s.g.Rollout.Step == 0 {
+		need = s.nextSize(s.g.Rollout)
 	}
 	return c.Replicas > 0 && c.has(min(c.Replicas, need))
 }
 
-// runSize is the number of replicas that the release that is under way is to have.
+// runSize is the number of replicas that the release that is being rolled out is to have.
 func (s *scope) runSize(r Row, c Child) int {
 	switch {
-	case s.g.Run.Gate == ConfirmRollout:
+	case s.g.Rollout.Gate == ConfirmRollout:
 		return c.Replicas
 	case s.grows(r):
-		return min(s.full(), max(c.Replicas, s.nextSize(s.g.Run)))
+		return min(s.full(), max(c.Replicas, s.nextSize(s.g.Rollout)))
 	}
 	return s.full()
 }
 
-// size says which objects are to be made, revived, resized and deleted.
+// size reports which objects are to be made, revived, resized and deleted.
 func (s *scope) size(p *Result) {
 	for _, r := range s.g.Releases {
 		s.sizeRow(p, r)
@@ -76,14 +76,14 @@ func (s *scope) size(p *Result) {
 	}
 }
 
-// sizeRow says what is to become of the object of a row.
+// sizeRow reports what is to become of the object of a row.
 func (s *scope) sizeRow(p *Result, r Row) {
 	c, there := s.child(r.Release)
 	if c.Terminating {
 		return
 	}
 	if !there {
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && (r.Status == Active || running) {
 			want, w := s.want(r, Child{})
 			s.record(w)
@@ -115,7 +115,7 @@ func (s *scope) sizeRow(p *Result, r Row) {
 	}
 }
 
-// sizeStray says what is to become of an object without a row.
+// sizeStray reports what is to become of an object without a row.
 func (s *scope) sizeStray(p *Result, c Child) {
 	if c.NeverActive {
 		p.NeverActive = append(p.NeverActive, c.Release)
@@ -134,10 +134,10 @@ func (s *scope) sizeStray(p *Result, c Child) {
 	p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 }
 
-// strayDraining is the drain of a child of which the ledger knows nothing: a route may have
+// strayDraining is the drain of a child of which the rollout state knows nothing: a route may have
 // named it until the policy's last change.
 func (s *scope) strayDraining(c Child) *wait {
-	for _, g := range s.o.Ledger.Groups {
+	for _, g := range s.o.State.Groups {
 		if g.Slug == c.Slug && g.Row(c.Release) != nil {
 			return nil // its row waited for that
 		}
@@ -151,13 +151,13 @@ func (s *scope) strayDraining(c Child) *wait {
 }
 
 // mayRetire keeps a plan that was made on an older ledger from destroying what a
-// newer one made or revived (rule 2): the ledger is written first.
-func (s *scope) mayRetire(c Child) bool { return c.Stamp <= s.o.Ledger.Sequence }
+// newer one made or revived (rule 2): the rollout state is written first.
+func (s *scope) mayRetire(c Child) bool { return c.Stamp <= s.o.State.Sequence }
 
 // want is the number of replicas that a release is to have, and what it waits for until it
 // is to have another one.
 func (s *scope) want(r Row, c Child) (int, *wait) {
-	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
 	case s.g.Phase != Live:
 		return c.Replicas, nil // the object goes with its row
@@ -166,7 +166,7 @@ func (s *scope) want(r Row, c Child) (int, *wait) {
 		if !pressed {
 			return s.full(), w
 		}
-		// It answers nothing, and keeps its mend from finding room.
+		// It answers nothing, and keeps its fix from finding room.
 		if c.Unsettled {
 			return min(c.Replicas, s.full()), w
 		}
@@ -187,7 +187,7 @@ func (s *scope) want(r Row, c Child) (int, *wait) {
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w
 	}
-	if r.Status == Error || r.Promoted == 0 || !r.Routed || !slices.Contains(s.kept(), r.Release) {
+	if r.Status == Error || r.Promoted == 0 || !r.Routed || !slices.Contains(s.retained(), r.Release) {
 		return 0, nil
 	}
 	pressed, w := s.pressed()
@@ -200,20 +200,20 @@ func (s *scope) want(r Row, c Child) (int, *wait) {
 	return min(s.o.Spec.Standby, s.full()), w
 }
 
-// unused says that a release is out of the routes for good, for what the ledger that the
+// unused reports whether a release is out of the routes for good, for what the rollout state that the
 // plan was made on says.
 func (s *scope) unused(r Row, c Child) bool {
-	running := s.g.Run != nil && s.g.Run.Release == r.Release
-	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.Ledger.Sequence {
+	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
+	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.State.Sequence {
 		return false
 	}
 	return !s.pinnedByDomain(r.Release) && s.undrained(r) == nil
 }
 
-// pressed says that a run waits for room in the cluster: kept releases give
+// pressed reports whether a run waits for room in the cluster: retained releases give
 // theirs up after half the deadline (rule 35), for which it may wait yet.
 func (s *scope) pressed() (bool, *wait) {
-	run, _, _ := s.running()
+	run, _, _ := s.rollout()
 	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
 		return false, nil
 	}

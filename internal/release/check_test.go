@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// transitions that a row may make (rule 40), besides the end of its group, where
+// transitions that a row may make (rule 40), in addition to the end of its group, where
 // everything becomes deprecated (rule 14). A deprecated row becomes error when a
 // rollback to it does not come up (rule 27).
 var transitions = map[Status][]Status{
@@ -81,7 +81,7 @@ func (w *world) checkGroup(g *Group) {
 	if active > 1 || canaries > 1 {
 		w.fail("invariant 1: group %s has %d active and %d canary releases", g.Slug, active, canaries)
 	}
-	if g.Phase != Live && (active > 0 || sum > 0 || g.Run != nil) {
+	if g.Phase != Live && (active > 0 || sum > 0 || g.Rollout != nil) {
 		w.fail("group %s is %s with an active release, weight or run", g.Slug, g.Phase)
 	}
 	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && canaries == 0 && sum != 0 {
@@ -95,8 +95,8 @@ func (w *world) checkGroup(g *Group) {
 	} else if g.Phase == Live && w.begun[g.Slug] && !w.lost[g.Slug] && len(g.Releases) > 0 {
 		w.fail("invariant 1: group %s has no active release any more", g.Slug)
 	}
-	if g.Run != nil && g.Row(g.Run.Release) == nil {
-		w.fail("group %s runs %s, which has no row", g.Slug, g.Run.Release)
+	if g.Rollout != nil && g.Row(g.Rollout.Release) == nil {
+		w.fail("group %s runs %s, which has no row", g.Slug, g.Rollout.Release)
 	}
 }
 
@@ -111,11 +111,11 @@ func (w *world) checkPlan(o Observed, p Result) {
 	if p.Changed { // else these are the same facts
 		w.checkSecond(o, p)
 	}
-	if p.Changed && p.Ledger.Sequence <= o.Ledger.Sequence {
+	if p.Changed && p.State.Sequence <= o.State.Sequence {
 		w.fail("the sequence does not grow")
 	}
-	if !p.Wake.IsZero() && !p.Wake.After(w.now) {
-		w.fail("the plan wants to be woken at %s, which is past", p.Wake)
+	if !p.RequeueTime.IsZero() && !p.RequeueTime.After(w.now) {
+		w.fail("the plan wants to be requeued at %s, which is past", p.RequeueTime)
 	}
 	for _, e := range p.Ensure {
 		if e.Replicas < 0 {
@@ -128,10 +128,10 @@ func (w *world) checkPlan(o Observed, p Result) {
 }
 
 // checkSecond plans again on the same facts with the plan's ledger, and with its stamps
-// as well: nothing is left to change.
+// as well: nothing remains to change.
 func (w *world) checkSecond(o Observed, p Result) {
 	again := o
-	again.Ledger = p.Ledger
+	again.State = p.State
 	if q := planWith(again, w.now, w.rules); q.Changed {
 		w.fail("invariant 6: the second plan differs:\n%s\n%s", render(p), render(q))
 	}
@@ -152,25 +152,25 @@ func (w *world) checkSecond(o Observed, p Result) {
 }
 
 // checkEmpty plans the same without any candidate: nothing may close, and no active
-// or kept release may go (9).
+// or retained release may go (9).
 func (w *world) checkEmpty(o Observed) {
 	o.Candidates, o.Withdrawn, o.Spec.Ended = nil, nil, nil // which is a user's word
 	p := planWith(o, w.now, w.rules)
-	for i := range o.Ledger.Groups {
-		g := &o.Ledger.Groups[i]
+	for i := range o.State.Groups {
+		g := &o.State.Groups[i]
 		a := g.ActiveRow()
 		if a == nil || !hasChild(o, a.Release) {
 			continue
 		}
-		h := p.Ledger.group(g.Slug)
-		if h != nil && h.Phase == Expired && h.Target.Reason == NoPlace && placed(o.Ledger) > max(1, o.Spec.Previews.MaxGroups) {
+		h := p.State.group(g.Slug)
+		if h != nil && h.Phase == Expired && h.Target.Reason == NoSlot && placed(o.State) > max(1, o.Spec.Previews.MaxGroups) {
 			continue // the user took its place away
 		}
 		if h == nil || h.Phase != Live || h.Row(a.Release) == nil || h.ActiveRow() == nil {
 			w.fail("invariant 9: without a source group %s loses %s", g.Slug, a.Release)
 			continue
 		}
-		if row := h.Row(a.Release); row.Status != Active && h.Target.Reason != "Pinned" && (g.Run == nil || h.ActiveRow().Release != g.Run.Release) {
+		if row := h.Row(a.Release); row.Status != Active && h.Target.Reason != "Pinned" && (g.Rollout == nil || h.ActiveRow().Release != g.Rollout.Release) {
 			w.fail("invariant 9: without a source %s is %s", a.Release, row.Status)
 		}
 	}
@@ -189,12 +189,12 @@ func childOf(o Observed, release string) Child {
 	return Child{}
 }
 
-// forgot says that the mark of forgotten failures covers a version.
+// forgot reports whether the mark of forgotten failures covers a version.
 func (g *Group) forgot(version, config string) bool {
 	return g.Failed.Version != "" && g.Failed.Config == config && compare(version, g.Failed.Version) <= 0
 }
 
-func (l *Ledger) group(slug string) *Group {
+func (l *State) group(slug string) *Group {
 	for i := range l.Groups {
 		if l.Groups[i].Slug == slug {
 			return &l.Groups[i]
@@ -221,13 +221,13 @@ func shuffled(o Observed) Observed {
 	slices.Reverse(o.Policies)
 	o.Peers = slices.Clone(o.Peers)
 	slices.Reverse(o.Peers)
-	o.Ledger.Groups = slices.Clone(o.Ledger.Groups)
-	for i := range o.Ledger.Groups {
-		rows := slices.Clone(o.Ledger.Groups[i].Releases)
+	o.State.Groups = slices.Clone(o.State.Groups)
+	for i := range o.State.Groups {
+		rows := slices.Clone(o.State.Groups[i].Releases)
 		slices.Reverse(rows)
-		o.Ledger.Groups[i].Releases = rows
+		o.State.Groups[i].Releases = rows
 	}
-	slices.Reverse(o.Ledger.Groups)
+	slices.Reverse(o.State.Groups)
 	return o
 }
 
@@ -237,9 +237,9 @@ func reversed(s []string) []string {
 	return s
 }
 
-// checkLedger holds one write of the ledger against the invariants that speak of
+// checkLedger holds one write of the rollout state against the invariants that speak of
 // changes.
-func (w *world) checkLedger(o Observed, old, next Ledger) {
+func (w *world) checkLedger(o Observed, old, next State) {
 	if next.Sequence <= old.Sequence {
 		w.fail("the sequence goes from %d to %d", old.Sequence, next.Sequence)
 	}
@@ -272,7 +272,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 		was := g.Row(r.Release)
 		if was == nil {
 			if g.forgot(r.Version, r.Config) && r.Status == Pending && h.Target.Reason != "Pinned" {
-				w.fail("rule 3: %s, which may have failed before, starts by itself", r.Release)
+				w.fail("rule 3: %s, which may have failed before, starts automatically", r.Release)
 			}
 			if r.Status != Pending && !hasChild(o, r.Release) || r.Reason == leftover && r.Status != Deprecated {
 				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
@@ -294,7 +294,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	if !changed && h.TrafficRevision != g.TrafficRevision && len(g.Releases) > 0 {
 		w.fail("group %s: revision %d for the same traffic", g.Slug, h.TrafficRevision)
 	}
-	// 5: kept releases.
+	// 5: retained releases.
 	if h.Phase == Live && g.Phase == Live {
 		before, after, vanished := 0, 0, 0
 		for _, r := range g.Releases {
@@ -329,7 +329,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 // checkJudged holds the way of a canary against the answers of hooks, the verdicts of
 // measurements, and windows, as the plan saw them.
 func (w *world) checkJudged(o Observed, g, h *Group) {
-	run, a := g.Run, g.ActiveRow()
+	run, a := g.Rollout, g.ActiveRow()
 	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasChild(o, a.Release) || h.Phase != Live {
 		return
 	}
@@ -337,29 +337,29 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 	if was == nil || r == nil || was.Promoted > 0 {
 		return
 	}
-	on := h.Run != nil && h.Run.Sequence == run.Sequence
-	if v := c.Analysis; v != nil && v.Run == run.Sequence && v.Phase == VerdictFailed && (on || r.Status == Active) {
+	on := h.Rollout != nil && h.Rollout.Sequence == run.Sequence
+	if v := c.Analysis; v != nil && v.Rollout == run.Sequence && v.Phase == VerdictFailed && (on || r.Status == Active) {
 		w.fail("analysis: %s failed its measurements, and is %s", r.Release, r.Status)
 	}
-	if c.Rollback != nil && c.Rollback.Run == run.Sequence && (on || r.Status == Active) {
+	if c.Rollback != nil && c.Rollback.Rollout == run.Sequence && (on || r.Status == Active) {
 		w.fail("hooks: %s is to go back, and is %s", r.Release, r.Status)
 	}
 	steps, end := o.Spec.Steps, run.Step
 	switch {
-	case on && h.Run.StepsHash == run.StepsHash:
-		end = h.Run.Step
+	case on && h.Rollout.StepsHash == run.StepsHash:
+		end = h.Rollout.Step
 	case !on && r.Status == Active && r.Reason == "Promoted" && run.StepsHash == stepsHash(steps):
 		end = len(steps) + 1
 	}
 	open := func(p Point) bool {
 		return run.Gate == p && slices.ContainsFunc(c.Gates, func(f GateFact) bool {
-			return f.Run == run.Sequence && f.Point == p && f.Open && f.Since.Equal(run.GateTime)
+			return f.Rollout == run.Sequence && f.Point == p && f.Open && f.Since.Equal(run.GateTime)
 		})
 	}
 	word := r.Decision != nil && r.Decision.Action == Continue && r.Decision.Outcome == DecisionApplied && (was.Decision == nil || was.Decision.ID != r.Decision.ID)
-	for k := run.Step; k < end; k++ { // the step that is left
+	for k := run.Step; k < end; k++ { // the step that remains
 		v := c.Analysis
-		passed := k == run.Step && (word || run.Continued == k || v != nil && v.Run == run.Sequence && v.Step == k && v.Phase == VerdictPassed && v.Since.Equal(run.WaitingSince))
+		passed := k == run.Step && (word || run.Continued == k || v != nil && v.Rollout == run.Sequence && v.Step == k && v.Phase == VerdictPassed && v.Since.Equal(run.WaitingSince))
 		if o.Spec.Analysis && k >= 1 && steps[k-1].traffic() && !passed {
 			w.fail("analysis: %s leaves step %d, which it has not passed", r.Release, k)
 		}
@@ -391,7 +391,7 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {
 		return
 	}
-	g := o.Ledger.group(e.Slug)
+	g := o.State.group(e.Slug)
 	if g == nil || g.Level == preview || g.Phase != Live || g.ActiveRow() == nil || g.ActiveRow().Release == e.Release || !hasChild(o, g.ActiveRow().Release) {
 		return
 	}
@@ -399,8 +399,8 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if r != nil && (r.Promoted > 0 || r.Adopted) || c.Decision != nil && c.Decision.Action == Adopt {
 		return
 	}
-	if run := g.Run; run != nil && run.Release == e.Release && (run.Gate != ConfirmRollout || slices.ContainsFunc(c.Gates, func(f GateFact) bool {
-		return f.Run == run.Sequence && f.Point == ConfirmRollout && f.Open && f.Since.Equal(run.GateTime)
+	if run := g.Rollout; run != nil && run.Release == e.Release && (run.Gate != ConfirmRollout || slices.ContainsFunc(c.Gates, func(f GateFact) bool {
+		return f.Rollout == run.Sequence && f.Point == ConfirmRollout && f.Open && f.Since.Equal(run.GateTime)
 	})) {
 		return
 	}
@@ -432,14 +432,14 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 		if r.Status == Error {
 			w.stats.failures++
 			// 8: an error touches only what it names.
-			if g.Run == nil || g.Run.Release != r.Release {
-				if r.Reason != "TurnedDown" {
-					w.fail("invariant 8: %s fails (%s) while %v runs", r.Release, r.Reason, g.Run)
+			if g.Rollout == nil || g.Rollout.Release != r.Release {
+				if r.Reason != "Aborted" {
+					w.fail("invariant 8: %s fails (%s) while %v runs", r.Release, r.Reason, g.Rollout)
 				}
 			}
 		}
 	}
-	if r.Promoted < was.Promoted && hasChild(o, r.Release) && r.Status != Pending { // else let go and started anew
+	if r.Promoted < was.Promoted && hasChild(o, r.Release) && r.Status != Pending { // else let go and started again
 		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasChild(o, r.Release) {
@@ -463,7 +463,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	case r.Status == Error:
 		c := childOf(o, r.Release)
 		if h.Phase != Live || c.Decision != nil && c.Decision.Action == Retry {
-			return // the end, or retried by a person and overtaken at once
+			return // the end, or retried by a person and superseded at once
 		}
 		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })
 		a := h.ActiveRow()
@@ -471,7 +471,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 		if offered && !withdrawn && r.Config == o.Config && !h.forgot(r.Version, r.Config) && (a == nil || compare(r.Version, a.Version) > 0) {
 			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
-	case r.Status == Pending: // overtaken, and as it never had traffic gone at once
+	case r.Status == Pending: // superseded, and as it never had traffic gone at once
 	case r.Status != Deprecated:
 		w.fail("rule 40: %s is gone from %s", r.Release, r.Status)
 	}
@@ -486,8 +486,8 @@ func sortedOffers(o Observed) []Candidate {
 // checkCapacity holds a rise of weight against rule 6: the pods come first.
 func (w *world) checkCapacity(o Observed, g, h *Group) {
 	a := g.ActiveRow()
-	for i := range o.Ledger.Groups { // the newest domains move from the newest group that serves, and does not end in the same write
-		if x := &o.Ledger.Groups[i]; a == nil && g.Run != nil && g.Run.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
+	for i := range o.State.Groups { // the newest domains move from the newest group that serves, and does not end in the same write
+		if x := &o.State.Groups[i]; a == nil && g.Rollout != nil && g.Rollout.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
 			if y := w.next.group(x.Slug); y != nil && y.ActiveRow() != nil {
 				a = x.ActiveRow()
 			}
@@ -503,8 +503,8 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 		}
 		c, ac := childOf(o, r.Release), childOf(o, a.Release)
 		need := 1
-		if r.Status == Canary && g.Run != nil {
-			need = max(1, (r.Weight*max(g.Run.Floor, ac.Current)+99)/100)
+		if r.Status == Canary && g.Rollout != nil {
+			need = max(1, (r.Weight*max(g.Rollout.Floor, ac.Current)+99)/100)
 		}
 		alive := ac.Available > 0 && !ac.Terminating && !ac.Unsettled
 		if r.Status == Active && alive && r.Reason != "ActiveLost" && !maskedIn(o, a.Release) {
@@ -528,7 +528,7 @@ func maskedIn(o Observed, release string) bool {
 }
 
 // checkRetire holds a destruction against invariant 4, at the moment at which it is
-// done, with the ledger and the routes as they are now.
+// done, with the rollout state and the routes as they are now.
 func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	asked := max(1, min(w.spec.Replicas, seen.Spec.Replicas))
 	what := fmt.Sprintf("%s to %d", o.Release, r.Replicas)
@@ -537,9 +537,9 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	}
 	if g := w.ledger.group(o.Slug); g != nil && g.Phase == Live {
 		if row := g.Row(o.Release); row != nil {
-			run := g.Run != nil && g.Run.Release == o.Release
+			run := g.Rollout != nil && g.Rollout.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
-			// One that answers nothing makes room for its mend, and keeps a pod.
+			// One that answers nothing makes room for its fix, and keeps a pod.
 			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && slices.ContainsFunc(seen.Children, func(c Child) bool {
 				return c.Release == o.Release && (c.Available == 0 || maskedIn(seen, c.Release))
 			})
@@ -554,9 +554,9 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			}
 		}
 	}
-	if g := seen.Ledger.group(o.Slug); g != nil && !r.Delete && r.Replicas >= seen.Spec.Replicas {
+	if g := seen.State.group(o.Slug); g != nil && !r.Delete && r.Replicas >= seen.Spec.Replicas {
 		// What served, or was promoted by that plan.
-		if row := g.Row(o.Release); row != nil && (row.Status == Active || g.Run != nil && g.Run.Release == o.Release) {
+		if row := g.Row(o.Release); row != nil && (row.Status == Active || g.Rollout != nil && g.Rollout.Release == o.Release) {
 			return // the user asked for fewer, and it was closed or replaced since
 		}
 	}

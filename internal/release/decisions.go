@@ -37,29 +37,29 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	refuse := func(format string, args ...any) string {
 		return DecisionNotApplicable + ": " + fmt.Sprintf(format, args...)
 	}
-	running := s.g.Run != nil && s.g.Run.Release == r.Release
+	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	if s.g.Phase != Live {
 		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
 	}
 	switch d.Action {
 	case Continue:
-		if !running || r.Status != Canary || s.g.Run.Step == 0 {
+		if !running || r.Status != Canary || s.g.Rollout.Step == 0 {
 			return refuse("the release is %s, and only a canary is in a step", r.Status)
 		}
-		if name, number := s.stepName(s.g.Run.Step), strconv.Itoa(s.g.Run.Step); d.Step != name && d.Step != number {
+		if name, number := s.stepName(s.g.Rollout.Step), strconv.Itoa(s.g.Rollout.Step); d.Step != name && d.Step != number {
 			return refuse("the canary is in step %q and not in %q", name, d.Step)
 		}
-		s.g.Run.Continued = s.g.Run.Step
+		s.g.Rollout.Continued = s.g.Rollout.Step
 	case Adopt:
 		if !running || r.Status != Canary && r.Status != Pending {
-			return refuse("the release is %s; Adopt is for the pending or canary release that is under way", r.Status)
+			return refuse("the release is %s; Adopt is for the pending or canary release that is being rolled out", r.Status)
 		}
 		r.Adopted = true
 	case Deprecate:
 		if r.Status != Canary && r.Status != Pending {
 			return refuse("the release is %s; Deprecate is for pending and canary: to leave an active release, pin another version", r.Status)
 		}
-		s.failRow(r, TurnedDown)
+		s.failRow(r, Aborted)
 	case Retry:
 		if r.Status != Error {
 			return refuse("the release is %s; Retry is for error", r.Status)
@@ -92,7 +92,7 @@ func (s *scope) passedOver(r *Row) *Target {
 	}
 	next, _ := again.choose()
 	if again.finishes(next) {
-		next = Target{Release: g.Run.Release, Reason: FinishFirst}
+		next = Target{Release: g.Rollout.Release, Reason: FinishFirst}
 	}
 	if next.Release == r.Release {
 		return nil

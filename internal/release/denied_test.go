@@ -41,19 +41,19 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.says("denied", "PinnedVersionMissing", "version 1.0.0 that group 1.x is pinned to is withdrawn (Denied), and makes room for 1.1.0; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "version 1.0.0 that group 1.x is pinned to is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 04: a pinned active version that is denied serves on where nothing else is left", func(h tale) {
+	{"rule 04: a pinned active version that is denied keeps serving where nothing else remains", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
-		h.says("denied", "PinnedVersionMissing", "version 1.0.0 that group 1.x is pinned to is withdrawn (Denied), and serves on: nothing is left in its place; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "version 1.0.0 that group 1.x is pinned to is withdrawn (Denied), and keeps serving: nothing else can serve; offer it again, or remove the pin")
 	}},
-	{"rule 04: a pinned active version that the registry has no more stays, as nobody denied it", func(h tale) {
+	{"rule 04: a pinned active version that the registry has no more stays, as no one denied it", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -73,7 +73,7 @@ var denials = []scene{
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.state("denied", "PinnedVersionMissing", true)
 	}},
-	{"rule 04: a denied active version makes room for one that is kept and not offered any more", func(h tale) {
+	{"rule 04: a denied active version makes room for one that is retained and not offered any more", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -82,7 +82,7 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"rule 31: a lost active release is not followed by one that is denied, while another one is on its way", func(h tale) {
+	{"rule 31: a lost active release is not followed by one that is denied, while another one is in progress", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -101,7 +101,7 @@ var denials = []scene{
 		h.want("mended", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"rule 31: a lost active release is followed by the one before the one that is denied", func(h tale) {
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
 			h.push(v)
@@ -115,7 +115,7 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("lost", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"rule 31: a lost active release is followed by the canary, and not by a kept one that is denied", func(h tale) {
+	{"rule 31: a lost active release is followed by the canary, and not by a retained one that is denied", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -144,7 +144,7 @@ var denials = []scene{
 		h.want("lost", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"rule 31: a lost active release is followed by what a pin wants", func(h tale) {
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		first := h.release("1.0.0")
 		h.configure("c2")
@@ -186,7 +186,7 @@ var denials = []scene{
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": ""})
 		h.state("denied", "Paused", true)
 	}},
-	{"rule 22: a canary that a newer version overtakes waits while paused", func(h tale) {
+	{"rule 22: a canary that a newer version supersedes waits while paused", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
 		h.push("1.1.0")
@@ -196,7 +196,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("paused", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
 	}},
-	{"rule 22: a denied active version makes room for a kept one while paused, and for no new one", func(h tale) {
+	{"rule 22: a denied active version makes room for a retained one while paused, and for no new one", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -206,7 +206,7 @@ var denials = []scene{
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": ""})
-		h.edit("go on", func(s *Spec) { s.Paused = false })
+		h.edit("continue", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
 		h.want("not paused any more", map[string]string{"1.2.0": "active 100"})
 	}},
@@ -219,7 +219,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
-	{"rule 22: a denied active version serves on while paused where nothing was kept", func(h tale) {
+	{"rule 22: a denied active version keeps serving while paused where nothing was retained", func(h tale) {
 		h.live()
 		h.edit("pause", func(s *Spec) { s.Paused = true })
 		h.push("1.1.0")

@@ -69,13 +69,13 @@ var named = []scene{
 		h.push("1.1.0")
 		h.run(30 * time.Minute)
 		h.want("it does not end yet, and starts nothing", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "canary 10"})
-		h.carries("the steps go on", "1.0.0=90 2.0.0=10")
-		h.says("the steps go on", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet; name both in spec.endedGroups to end both")
+		h.carries("the steps continue", "1.0.0=90 2.0.0=10")
+		h.says("the steps continue", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet; name both in spec.endedGroups to end both")
 		h.run(time.Hour)
 		h.want("moved", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 		h.state("moved", "GroupExcluded", false)
 	}},
-	{"a group that a user ends serves on when the release fails to which its domains move", func(h tale) {
+	{"a group that a user ends keeps serving when the release fails to which its domains move", func(h tale) {
 		h.newest(Step{Weight: 10, Pause: time.Hour})
 		h.push("2.0.0")
 		h.run(time.Minute)

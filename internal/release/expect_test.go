@@ -9,14 +9,14 @@ import (
 // outsideCauses are the failures that the world plays of which no release is the cause.
 var outsideCauses = []Reason{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
-// denied says that a version of a group is withdrawn, as a plan saw it.
+// denied reports whether a version of a group is withdrawn, as a plan saw it.
 func denied(o Observed, slug, version string) bool {
 	return slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool {
 		return x.Slug == slug && (x.Version == version || x.Version == "") && (x.Reason == Denied || x.Reason == Gone)
 	})
 }
 
-// checkOlder holds a write of the ledger against what a user expects of versions: no older
+// checkOlder holds a write of the rollout state against what a user expects of versions: no older
 // one starts, or becomes active, for a cause outside of the newer one. Only a pin, the
 // withdrawal of the newer one, its loss, or a fault of its own does that.
 func (w *world) checkOlder(o Observed, g, h *Group) {
@@ -29,15 +29,15 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		if was != nil && was.Status != Error && r.Status == Error && slices.Contains(outsideCauses, r.Reason) {
 			w.fail("older: %s fails for %s, which is not its own", r.Release, r.Reason)
 		}
-		ran := g.Run != nil && g.Run.Release == r.Release
-		starts := h.Run != nil && h.Run.Release == r.Release && !ran
+		ran := g.Rollout != nil && g.Rollout.Release == r.Release
+		starts := h.Rollout != nil && h.Rollout.Release == r.Release && !ran
 		active := r.Status == Active && !ran && (was == nil || was.Status != Active)
 		if !starts && !active || r.Reason == "Rebuilt" || h.Target.Reason == "Pinned" && h.Target.Release == r.Release {
 			continue
 		}
 		names := func(p Pin) bool { return p.names(g.Slug, g.Name, g.PullRequest) }
 		if a := g.ActiveRow(); (o.Spec.Paused || slices.ContainsFunc(o.Spec.Pins, names)) && was != nil && was.Promoted > 0 && a != nil && denied(o, g.Slug, a.Version) {
-			continue // what is denied makes room for what is kept, and nothing that is new or that a pin left starts
+			continue // what is denied makes room for what is retained, and nothing that is new or that a pin left starts
 		}
 		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
 			w.fail("older: %s starts or becomes active (%s), and %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))
@@ -46,7 +46,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 }
 
 // newerThan finds a release of a group above a version that could serve: one that is offered or
-// under way, is not withdrawn, and has not failed for a cause of its own.
+// in progress, is not withdrawn, and has not failed for a cause of its own.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {
 		r := h.Row(release)
@@ -59,7 +59,7 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		}
 	}
 	for _, r := range g.Releases {
-		serves := r.Status == Active || g.Run != nil && g.Run.Release == r.Release
+		serves := r.Status == Active || g.Rollout != nil && g.Rollout.Release == r.Release
 		if h.Row(r.Release) == nil && r.Config != o.Config {
 			continue // it failed, and with another template that is forgotten at once
 		}
@@ -70,7 +70,7 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	return ""
 }
 
-// checkDenied holds a write of the ledger against what a user expects of a version that is
+// checkDenied holds a write of the rollout state against what a user expects of a version that is
 // withdrawn: it is not promoted, gets no more weight than it has, and as a canary none.
 // The active release keeps its traffic until another one has it. Where that is lost, and
 // nothing else has an object, what is denied serves.
@@ -98,16 +98,16 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 	}
 }
 
-// othersLeft reports whether a group has a release besides one that could follow the active one, and
+// othersLeft reports whether a group has a release in addition to one that could follow the active one, and
 // is not withdrawn.
 func othersLeft(o Observed, g *Group, release string) bool {
 	return slices.ContainsFunc(g.Releases, func(x Row) bool {
-		runs := g.Run != nil && g.Run.Release == x.Release
+		runs := g.Rollout != nil && g.Rollout.Release == x.Release
 		return x.Release != release && hasChild(o, x.Release) && (runs || x.Promoted > 0 && x.Status == Deprecated) && !denied(o, g.Slug, x.Version)
 	})
 }
 
-// checkNewest asks of a group at rest, with everything outside healed, that its newest good
+// checkNewest asks of a group stable, with everything outside healed, that its newest good
 // version is active, as pins say, or that it reports what it waits for.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	said := func(reasons ...Reason) bool {
@@ -116,7 +116,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	if g.Phase != Live || said("Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", PinsConflict, "TooManyReleases", "TooManyGroups", "GroupExcluded") {
 		return
 	}
-	if g.Run != nil && said("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
+	if g.Rollout != nil && said("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
 		return
 	}
 	wanted := ""
@@ -126,7 +126,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 		case c.Slug != g.Slug || denied(o, g.Slug, c.Version) || g.forgot(c.Version, o.Config):
 		case r != nil && r.Status == Error:
 			if slices.Contains(outsideCauses, r.Reason) {
-				w.fail("newest: at rest %s is in error for %s, which is not its own", r.Release, r.Reason)
+				w.fail("newest: stable %s is in error for %s, which is not its own", r.Release, r.Reason)
 			}
 		case wanted == "" || g.Level != preview && compare(c.Version, wanted) > 0:
 			wanted = c.Version
@@ -136,21 +136,21 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	switch {
 	case wanted == "":
 	case a == nil:
-		w.fail("newest: at rest group %s has nothing active, and %s is offered\n%s%v", g.Slug, wanted, renderGroup(g), notes)
+		w.fail("newest: stable group %s has nothing active, and %s is offered\n%s%v", g.Slug, wanted, renderGroup(g), notes)
 	case g.Level == preview && a.Version != wanted, g.Level != preview && compare(a.Version, wanted) < 0, a.Version != wanted && denied(o, g.Slug, a.Version):
-		w.fail("newest: at rest group %s is at %s, and %s is offered\n%s%v", g.Slug, a.Version, wanted, renderGroup(g), notes)
+		w.fail("newest: stable group %s is at %s, and %s is offered\n%s%v", g.Slug, a.Version, wanted, renderGroup(g), notes)
 	}
 }
 
-// checkGroups asks at rest that each group that is offered is there, or that it is reported
+// checkGroups asks stable that each group that is offered is there, or that it is reported
 // why not.
 func (w *world) checkGroups(o Observed, p Result) {
 	for _, c := range o.Candidates {
-		if p.Ledger.group(c.Slug) == nil && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
+		if p.State.group(c.Slug) == nil && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
 			!slices.ContainsFunc(p.Notes, func(n Note) bool {
 				return n.Slug == c.Slug && n.Reason == "OlderGroup" || slices.Contains([]Reason{"PinnedVersionMissing", PinsConflict, "TooManyGroups"}, n.Reason)
 			}) {
-			w.fail("newest: at rest group %s is not there, and %s is offered", c.Slug, c.Version)
+			w.fail("newest: stable group %s is not there, and %s is offered", c.Slug, c.Version)
 		}
 	}
 }
@@ -171,8 +171,8 @@ func TestExpectationsCanFail(t *testing.T) {
 		rules      []rule
 	}{
 		{"a release that waits for something outside of it fails at its deadline", "older:", instead("Fail", func(s *scope) {
-			if fail(s); s.g.Run != nil && s.g.Run.WaitsFor != "" && !s.now.Before(s.ends(s.g.Run)) {
-				s.failRow(s.g.Row(s.g.Run.Release), s.g.Run.WaitsFor)
+			if fail(s); s.g.Rollout != nil && s.g.Rollout.WaitsFor != "" && !s.now.Before(s.ends(s.g.Rollout)) {
+				s.failRow(s.g.Row(s.g.Rollout.Release), s.g.Rollout.WaitsFor)
 			}
 		})},
 		{"denials are not known when the target is chosen", "denied:", instead("Aim", func(s *scope) {
@@ -181,9 +181,9 @@ func TestExpectationsCanFail(t *testing.T) {
 			aim(s)
 			s.o.Withdrawn = withdrawn
 		})},
-		{"a group whose releases were overtaken stays where it is", "newest:", instead("Aim", func(s *scope) {
+		{"a group whose releases were superseded stays where it is", "newest:", instead("Aim", func(s *scope) {
 			aim(s)
-			if a := s.g.ActiveRow(); a != nil && s.g.Run == nil && s.g.Overtaken > 0 && s.g.Target.Reason == "Latest" {
+			if a := s.g.ActiveRow(); a != nil && s.g.Rollout == nil && s.g.Superseded > 0 && s.g.Target.Reason == "Latest" {
 				s.g.Target = Target{Release: a.Release, Reason: "Held"}
 			}
 		})},

@@ -24,9 +24,9 @@ func (s *scope) asks(p Point, r *Row) bool {
 }
 
 // answer is what the hooks say to the gate at which the run waits.
-func (s *scope) answer(run *Run, c Child) GateFact {
+func (s *scope) answer(run *Rollout, c Child) GateFact {
 	for _, f := range c.Gates {
-		if f.Run == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
+		if f.Rollout == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
 			return f
 		}
 	}
@@ -34,7 +34,7 @@ func (s *scope) answer(run *Run, c Child) GateFact {
 }
 
 // points are the gates before what comes next, in order.
-func (s *scope) points(run *Run, r *Row) []Point {
+func (s *scope) points(run *Rollout, r *Row) []Point {
 	var points []Point
 	if r.Status == Pending && s.asks(PreRollout, r) {
 		points = append(points, PreRollout)
@@ -58,7 +58,7 @@ func (s *scope) points(run *Run, r *Row) []Point {
 }
 
 // podsWait is what a release waits for before it has its pods.
-func (s *scope) podsWait(run *Run, r *Row, c Child) *wait {
+func (s *scope) podsWait(run *Rollout, r *Row, c Child) *wait {
 	if s.asks(ConfirmRollout, r) {
 		if f := s.answer(run, c); !f.Open {
 			return s.gateWait(run, r, f)
@@ -73,7 +73,7 @@ func (s *scope) podsWait(run *Run, r *Row, c Child) *wait {
 // nextGate is the gate at which a run waits before what comes next, since when hooks are
 // asked there, and what they have yet to agree to; nil: all agree. Several points follow each
 // other; the last one stays set until the step begins.
-func (s *scope) nextGate(run Run, r *Row, c Child) (Point, time.Time, *wait) {
+func (s *scope) nextGate(run Rollout, r *Row, c Child) (Point, time.Time, *wait) {
 	points := s.points(&run, r)
 	for _, p := range points[max(0, slices.Index(points, run.Gate)):] {
 		if run.Gate != p {
@@ -96,9 +96,9 @@ func (s *scope) nextGate(run Run, r *Row, c Child) (Point, time.Time, *wait) {
 	return run.Gate, run.GateTime, nil
 }
 
-// passGates brings a run to the gate before what comes next, and reports whether it is
+// passGates brings a rollout to the gate before what comes next, and reports whether it is
 // through.
-func (s *scope) passGates(run *Run, r *Row, c Child) bool {
+func (s *scope) passGates(run *Rollout, r *Row, c Child) bool {
 	gate, since, w := s.nextGate(*run, r, c)
 	run.Gate, run.GateTime = gate, since
 	s.record(w)
@@ -107,24 +107,24 @@ func (s *scope) passGates(run *Run, r *Row, c Child) bool {
 
 // untried reports whether hooks that are to try a release do not come to it yet, so that they are
 // not asked.
-func (s *scope) untried(run *Run, r *Row) bool {
+func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
 }
 
 // unheard reports whether a hook that is to judge a release was asked, and no one answered.
-func (s *scope) unheard(run *Run, r *Row, c Child) bool {
+func (s *scope) unheard(run *Rollout, r *Row, c Child) bool {
 	f := s.answer(run, c)
 	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }
 
 // domainsWait is that hooks do not come to a release.
-func (s *scope) domainsWait(run *Run, r *Row) *wait {
+func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 	return newWait(r, false, AwaitingGate, "%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
 
-// unreachable says which policy has domains of the canary that do not route to a release
+// unreachable reports which policy has domains of the canary that do not route to a release
 // yet; "": none. Hooks that try a release come to it by them, and must not meet another one.
-// A policy that does not count holds nothing up (rule 10).
+// A policy that does not count blocks nothing (rule 10).
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
@@ -150,6 +150,6 @@ func (s *scope) reaches(rep Report) bool {
 }
 
 // gateWait is that hooks do not agree.
-func (s *scope) gateWait(run *Run, r *Row, f GateFact) *wait {
+func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
 	return newWait(r, false, AwaitingGate, "%s waits at %d%% for the hooks of %s: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no answer yet"))
 }

@@ -83,7 +83,7 @@ var gated = []scene{
 		h.run(time.Minute)
 		h.want("a no", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"hooks: a person adopts, or turns down, what waits for an answer of PreRollout", func(h tale) {
+	{"hooks: a person adopts, or aborts, what waits for an answer of PreRollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)
@@ -92,7 +92,7 @@ var gated = []scene{
 		h.run(24 * time.Hour)
 		h.word("1.1.0", Deprecate, "")
 		h.run(time.Minute)
-		h.want("turned down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.push("1.2.0")
 		h.run(24 * time.Hour)
 		h.word("1.2.0", Adopt, "")
@@ -146,7 +146,7 @@ var gated = []scene{
 		h.push("pr-7-b")
 		h.push("pr-8-a")
 		h.run(time.Hour)
-		h.want("both wait, and what serves goes on", map[string]string{"pr-7-a": "active 100", "pr-7-b": "pending 0", "pr-8-a": "pending 0"})
+		h.want("both wait, and what serves continues", map[string]string{"pr-7-a": "active 100", "pr-7-b": "pending 0", "pr-8-a": "pending 0"})
 		h.hooks[PreRollout] = ""
 		h.run(time.Minute)
 		h.want("end", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
@@ -177,7 +177,7 @@ var gated = []scene{
 		h.run(time.Minute)
 		h.loseRecord()
 		h.run(time.Hour)
-		h.want("the record is lost beside another one", map[string]string{"1.1.0": "pending 0"})
+		h.want("the record is lost next to another one", map[string]string{"1.1.0": "pending 0"})
 		h.hooks[PreRollout] = ""
 		h.run(time.Hour)
 		h.want("let through", map[string]string{"1.1.0": "active 100"})
@@ -247,20 +247,20 @@ var gated = []scene{
 
 func init() { histories = append(histories, gated...) }
 
-// TestAnswers asks that hooks and measurements of another run, step, point or wait
+// TestAnswers asks that hooks and measurements of another rollout, step, point or wait
 // answer nothing.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
 	wait := t0.Add(-time.Hour)
-	observe := func(run Run, spec Spec, c Child) Observed {
+	observe := func(run Rollout, spec Spec, c Child) Observed {
 		spec.Replicas, spec.MinimumAvailable, spec.Deadline = 1, 2, time.Minute
 		run.Release, run.Sequence, run.Step, run.Started, run.WaitingSince, run.StepsHash, run.Floor = "new", 7, 1, wait, wait, stepsHash(spec.Steps), 1
 		c.Release, c.Slug, c.Name, c.Version, c.Replicas, c.Available = "new", slug, "1.x", "1.1.0", 1, 1
 		return Observed{
 			Spec: spec, Children: []Child{c, {Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1}},
-			Ledger: Ledger{Sequence: 9, Groups: []Group{{
-				Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"}, Run: &run,
+			State: State{Sequence: 9, Groups: []Group{{
+				Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"}, Rollout: &run,
 				Releases: []Row{
 					{Release: "new", Version: "1.1.0", Status: Canary, Weight: 10, Available: true},
 					{Release: "old", Version: "1.0.0", Status: Active, Weight: 90, Available: true, Promoted: 1},
@@ -268,52 +268,52 @@ func TestAnswers(t *testing.T) {
 			}}},
 		}
 	}
-	stands := func(o Observed) Status { return Plan(o, t0).Ledger.Groups[0].Row("new").Status }
+	stands := func(o Observed) Status { return Plan(o, t0).State.Groups[0].Row("new").Status }
 
-	agree := GateFact{Run: 7, Step: 1, Point: ConfirmPromotion, Since: wait, Open: true}
+	agree := GateFact{Rollout: 7, Step: 1, Point: ConfirmPromotion, Since: wait, Open: true}
 	for name, test := range map[string]struct {
 		change func(*GateFact)
 		want   Status
 	}{
-		"its own":       {func(*GateFact) {}, Active},
-		"another run":   {func(f *GateFact) { f.Run = 6 }, Canary},
-		"another step":  {func(f *GateFact) { f.Step = 2 }, Canary},
-		"another point": {func(f *GateFact) { f.Point = ConfirmTrafficIncrease }, Canary},
-		"another wait":  {func(f *GateFact) { f.Since = t0 }, Canary},
-		"no":            {func(f *GateFact) { f.Open = false }, Canary},
-		"no, for good":  {func(f *GateFact) { f.Open, f.Failed = false, true }, Error},
+		"its own":         {func(*GateFact) {}, Active},
+		"another rollout": {func(f *GateFact) { f.Rollout = 6 }, Canary},
+		"another step":    {func(f *GateFact) { f.Step = 2 }, Canary},
+		"another point":   {func(f *GateFact) { f.Point = ConfirmTrafficIncrease }, Canary},
+		"another wait":    {func(f *GateFact) { f.Since = t0 }, Canary},
+		"no":              {func(f *GateFact) { f.Open = false }, Canary},
+		"no, for good":    {func(f *GateFact) { f.Open, f.Failed = false, true }, Error},
 	} {
 		t.Run("gate: "+name, func(t *testing.T) {
 			t.Parallel()
 			f := agree
 			test.change(&f)
-			o := observe(Run{Gate: ConfirmPromotion, GateTime: wait}, Spec{Steps: []Step{{Weight: 10}}, Gates: []Point{ConfirmPromotion}}, Child{Gates: []GateFact{f}})
+			o := observe(Rollout{Gate: ConfirmPromotion, GateTime: wait}, Spec{Steps: []Step{{Weight: 10}}, Gates: []Point{ConfirmPromotion}}, Child{Gates: []GateFact{f}})
 			if got := stands(o); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})
 	}
 
-	passed := Verdict{Run: 7, Step: 1, Since: wait, Phase: VerdictPassed}
+	passed := Verdict{Rollout: 7, Step: 1, Since: wait, Phase: VerdictPassed}
 	for name, test := range map[string]struct {
 		change func(*Verdict)
 		want   Status
 	}{
 		"its own":                    {func(*Verdict) {}, Active},
-		"another run":                {func(v *Verdict) { v.Run = 6 }, Canary},
+		"another rollout":            {func(v *Verdict) { v.Rollout = 6 }, Canary},
 		"another step":               {func(v *Verdict) { v.Step = 2 }, Canary},
 		"another wait":               {func(v *Verdict) { v.Since = t0 }, Canary},
 		"inconclusive":               {func(v *Verdict) { v.Phase = VerdictInconclusive }, Canary},
 		"a phase that is new":        {func(v *Verdict) { v.Phase = "Splendid" }, Canary},
 		"failed":                     {func(v *Verdict) { v.Phase = VerdictFailed }, Error},
 		"failed, in an earlier step": {func(v *Verdict) { v.Phase, v.Step, v.Since = VerdictFailed, 0, time.Time{} }, Error},
-		"failed, in another run":     {func(v *Verdict) { v.Phase, v.Run = VerdictFailed, 6 }, Canary},
+		"failed, in another rollout": {func(v *Verdict) { v.Phase, v.Rollout = VerdictFailed, 6 }, Canary},
 	} {
 		t.Run("verdict: "+name, func(t *testing.T) {
 			t.Parallel()
 			v := passed
 			test.change(&v)
-			if got := stands(observe(Run{}, Spec{Steps: []Step{{Weight: 10}}, Analysis: true}, Child{Analysis: &v})); got != test.want {
+			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}, Analysis: true}, Child{Analysis: &v})); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})
@@ -322,10 +322,10 @@ func TestAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		run  int64
 		want Status
-	}{"its own": {7, Error}, "another run": {6, Active}} {
+	}{"its own": {7, Error}, "another rollout": {6, Active}} {
 		t.Run("rollback: "+name, func(t *testing.T) {
 			t.Parallel()
-			if got := stands(observe(Run{}, Spec{Steps: []Step{{Weight: 10}}}, Child{Rollback: &RollbackFact{Run: test.run}})); got != test.want {
+			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}}, Child{Rollback: &RollbackFact{Rollout: test.run}})); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})
@@ -345,9 +345,9 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 				{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1},
 				{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
 			},
-			Ledger: Ledger{Sequence: 9, Groups: []Group{{
+			State: State{Sequence: 9, Groups: []Group{{
 				Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, SettledRevision: settled, Target: Target{Release: "new", Reason: "Latest"},
-				Run: &Run{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1},
+				Rollout: &Rollout{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1},
 				Releases: []Row{
 					{Release: "new", Version: "1.1.0", Status: Pending},
 					{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
@@ -379,11 +379,11 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := plan(test.settled, test.reports...)
-			g := p.Ledger.Groups[0]
-			if g.Run == nil || g.Run.Gate != PreRollout || g.Row("new").Status != Pending {
-				t.Fatalf("run %+v", g.Run)
+			g := p.State.Groups[0]
+			if g.Rollout == nil || g.Rollout.Gate != PreRollout || g.Row("new").Status != Pending {
+				t.Fatalf("run %+v", g.Rollout)
 			}
-			if got := !g.Run.GateTime.IsZero(); got != test.asked {
+			if got := !g.Rollout.GateTime.IsZero(); got != test.asked {
 				t.Errorf("hooks are asked: %t, want %t", got, test.asked)
 			}
 			said := false
@@ -391,7 +391,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 				said = said || n.Reason == "AwaitingGate" && strings.Contains(n.Message, "do not route to it yet")
 			}
 			if said == test.asked {
-				t.Errorf("it says that it waits to be reached: %t", said)
+				t.Errorf("it shows that it waits to be reached: %t", said)
 			}
 		})
 	}
@@ -399,7 +399,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 
 // Domains of the canary that a gateway does not take are a cause outside of the release: its hooks
 // are not asked, since they would try another one, and from the deadline on the run says what it
-// waits for, holds no newer version up, and goes on when the cause is gone.
+// waits for, holds no newer version up, and continues when the cause is gone.
 func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -415,14 +415,14 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 				{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Config: "c1", Replicas: 1, Available: 1},
 				{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Config: "c1", Replicas: 1, Available: 1},
 			},
-			Ledger: Ledger{Sequence: 9, Groups: []Group{{
+			State: State{Sequence: 9, Groups: []Group{{
 				Slug: slug, Name: "1.x", Level: "Release", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
-				Run:      &Run{Release: "new", Sequence: 7, Started: t0, StepsHash: stepsHash(spec.Steps), Floor: 1},
+				Rollout:  &Rollout{Release: "new", Sequence: 7, Started: t0, StepsHash: stepsHash(spec.Steps), Floor: 1},
 				Releases: []Row{row("new", "1.1.0", Pending, 0), row("old", "1.0.0", Active, 100)},
 			}}},
 			Policies: []Policy{{Name: "colleague", Groups: []Report{{Slug: slug, Revision: 8, Active: "old", CanaryDomains: true, Message: "domain \"try.shop.example\": the Gateway is away"}}}},
 		}
-		o.Ledger.Groups[0].Releases[1].Promoted = 1
+		o.State.Groups[0].Releases[1].Promoted = 1
 		return o
 	}
 	plan := func(o *Observed, now time.Time) (p Result) {
@@ -431,7 +431,7 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 			if !p.Changed {
 				break
 			}
-			o.Ledger = p.Ledger
+			o.State = p.State
 		}
 		return p
 	}
@@ -445,37 +445,37 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	}
 	o := start()
 	p := Plan(o, t0.Add(time.Minute))
-	o.Ledger = p.Ledger
+	o.State = p.State
 	if got := message(p, "AwaitingGate", false); !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
-		t.Errorf("within the deadline it says that it waits for the domains: %q", got)
+		t.Errorf("within the deadline it shows that it waits for the domains: %q", got)
 	}
 	p = Plan(o, t0.Add(9*time.Minute))
-	if got := message(p, Blocked, false); got != "" || p.Wake.IsZero() {
-		t.Errorf("before the deadline it is blocked (%q), and looks again at %s", got, p.Wake)
+	if got := message(p, Blocked, false); got != "" || p.RequeueTime.IsZero() {
+		t.Errorf("before the deadline it is blocked (%q), and looks again at %s", got, p.RequeueTime)
 	}
-	p = Plan(o, p.Wake)
-	o.Ledger = p.Ledger
+	p = Plan(o, p.RequeueTime)
+	o.State = p.State
 	for _, event := range []bool{true, false} {
 		if got := message(p, Blocked, event); !strings.Contains(got, string(noDomains)) || !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
 			t.Errorf("at the deadline, event %t: %q", event, got)
 		}
 	}
 	p = plan(&o, t0.Add(48*time.Hour))
-	if run := p.Ledger.Groups[0].Run; run == nil || run.WaitsFor != noDomains || !run.GateTime.IsZero() {
+	if run := p.State.Groups[0].Rollout; run == nil || run.WaitsFor != noDomains || !run.GateTime.IsZero() {
 		t.Fatalf("after two days: %+v", run)
 	}
 
 	newer := o
 	newer.Candidates = append([]Candidate{{Slug: slug, Name: "1.x", Level: "Release", Version: "1.2.0", Release: "newer"}}, o.Candidates...)
-	newer.Ledger.Groups = []Group{o.Ledger.Groups[0].copied()}
-	newer.Ledger.Groups[0].Overtaken = maxOvertaken
-	if p := plan(&newer, t0.Add(49*time.Hour)); p.Ledger.Groups[0].Run == nil || p.Ledger.Groups[0].Run.Release != "newer" {
-		t.Errorf("a newer version waits for it: %+v", p.Ledger.Groups[0].Run)
+	newer.State.Groups = []Group{o.State.Groups[0].copied()}
+	newer.State.Groups[0].Superseded = maxSuperseded
+	if p := plan(&newer, t0.Add(49*time.Hour)); p.State.Groups[0].Rollout == nil || p.State.Groups[0].Rollout.Release != "newer" {
+		t.Errorf("a newer version waits for it: %+v", p.State.Groups[0].Rollout)
 	}
 
 	o.Policies[0].Groups[0].Canary, o.Policies[0].Groups[0].Message = "new", ""
 	p = plan(&o, t0.Add(50*time.Hour))
-	if run := p.Ledger.Groups[0].Run; run == nil || run.WaitsFor != "" || run.GateTime.IsZero() {
+	if run := p.State.Groups[0].Rollout; run == nil || run.WaitsFor != "" || run.GateTime.IsZero() {
 		t.Errorf("the gateway is back, and hooks are not asked: %+v", run)
 	}
 }
@@ -494,10 +494,10 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 				{Release: "new", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},
 				{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
 			},
-			Ledger: Ledger{Sequence: 9, Groups: []Group{
+			State: State{Sequence: 9, Groups: []Group{
 				{
 					Slug: "2-x", Name: "2.x", Phase: Live, Target: Target{Release: "new", Reason: "Latest"},
-					Run:      &Run{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1, From: "1-x"},
+					Rollout:  &Rollout{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1, From: "1-x"},
 					Releases: []Row{{Release: "new", Version: "2.0.0", Status: Pending}},
 				},
 				{
@@ -506,11 +506,11 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 				},
 			}},
 			Policies: []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 8, Newest: true, Active: "old", References: []string{"old"}}, r}}},
-		}, t0).Ledger.Groups[0]
-		if g.Slug != "2-x" || g.Run == nil || g.Run.Gate != PreRollout {
+		}, t0).State.Groups[0]
+		if g.Slug != "2-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
 			t.Fatalf("it does not come to its hooks: %+v", g)
 		}
-		return !g.Run.GateTime.IsZero()
+		return !g.Rollout.GateTime.IsZero()
 	}
 	if asked(report) {
 		t.Error("hooks are asked while the domain of the canary routes to the older group")

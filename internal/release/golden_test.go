@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stories whose plans are kept in testdata, as they follow each other.
+// stories whose plans are retained in testdata, as they follow each other.
 var stories = map[string]func(tale){
 	"first-release": func(h tale) {
 		h.startup = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 // open adds the groups that are to start: those of children without a record, and
 // those that are offered and not older than the oldest live one (rule 17). Previews
 // are in no order with other groups.
-func (b *book) open() {
+func (b *planner) open() {
 	known := map[string]bool{}
 	var beyond []string
 	add := func(g Group) {
@@ -42,8 +42,8 @@ func (b *book) open() {
 		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
 			continue
 		}
-		if c.Level == preview { // places gives it one
-			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoPlace}})
+		if c.Level == preview { // assignSlots gives it one
+			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoSlot}})
 			continue
 		}
 		if !asked {
@@ -61,7 +61,7 @@ func (b *book) open() {
 
 // oldest of the versions that the live groups serve, or, before they do, have or are
 // offered; "" without one.
-func (b *book) oldest() string {
+func (b *planner) oldest() string {
 	oldest := ""
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -80,7 +80,7 @@ func (b *book) oldest() string {
 }
 
 // newest version that a group has or is offered.
-func (b *book) newest(g *Group) string {
+func (b *planner) newest(g *Group) string {
 	var vs []string
 	for _, r := range g.Releases {
 		vs = append(vs, r.Version)
@@ -100,7 +100,7 @@ func (b *book) newest(g *Group) string {
 }
 
 // servingGroup finds the newest group that serves; nil: there is none.
-func (b *book) servingGroup() *Group {
+func (b *planner) servingGroup() *Group {
 	var newest *Group
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -111,7 +111,7 @@ func (b *book) servingGroup() *Group {
 	return newest
 }
 
-// withdrawn says why a version is taken back, alone or with its group.
+// withdrawn reports why a version is withdrawn, alone or with its group.
 func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	for _, w := range s.o.Withdrawn {
 		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "" && (w.Reason == Denied || w.Reason == Gone)) {
@@ -121,49 +121,49 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	return "", false
 }
 
-// denied says that a person took a version back: it gets no traffic while another release
+// denied reports whether a person took a version back: it gets no traffic while another release
 // can have it, and neither a pin nor a pause protects it.
 func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
 
-// withdrawnFor says that a version is withdrawn for a reason, alone or with its group.
+// withdrawnFor reports whether a version is withdrawn for a reason, alone or with its group.
 func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
 	return slices.ContainsFunc(s.o.Withdrawn, func(w Withdrawal) bool {
 		return w.Slug == s.g.Slug && w.Reason == reason && (w.Version == version || w.Version == "")
 	})
 }
 
-// activeDenied says that what is active is to make room for another release.
+// activeDenied reports whether what is active is to be replaced by another release.
 func (s *scope) activeDenied() bool {
 	a := s.g.ActiveRow()
 	return a != nil && s.denied(a.Version)
 }
 
-// free says that the target may be below a release, which is withdrawn.
+// free reports whether the target may be below a release, which is withdrawn.
 func (s *scope) free(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
 }
 
-// withdrawnGroup says that nothing of a group is to start.
-func (b *book) withdrawnGroup(slug string) bool {
+// withdrawnGroup reports whether nothing of a group is to start.
+func (b *planner) withdrawnGroup(slug string) bool {
 	return b.groupWithdrawn(slug, Closed) || b.groupWithdrawn(slug, Excluded)
 }
 
-func (b *book) groupWithdrawn(slug string, reason WithdrawReason) bool {
+func (b *planner) groupWithdrawn(slug string, reason WithdrawReason) bool {
 	return slices.ContainsFunc(b.o.Withdrawn, func(w Withdrawal) bool {
 		return w.Slug == slug && w.Version == "" && w.Reason == reason
 	})
 }
 
-// closed says that the source of a group is closed, and that what is left of it has
+// closed reports whether the source of a group is closed, and that what remains of it has
 // been kept for long enough.
-func (b *book) closed(slug string) bool {
+func (b *planner) closed(slug string) bool {
 	end, closed := b.keptUntil(slug)
 	return closed && !b.now.Before(end)
 }
 
 // keptUntil is until when a group stays whose source is closed.
-func (b *book) keptUntil(slug string) (end time.Time, closed bool) {
+func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
 	var last time.Time
 	for _, w := range b.o.Withdrawn {
 		if w.Slug != slug || w.Version != "" || w.Reason != Closed {
@@ -177,19 +177,19 @@ func (b *book) keptUntil(slug string) (end time.Time, closed bool) {
 }
 
 // ended reports whether a user ends a group on purpose.
-func (b *book) ended(slug, name string, pullRequest int64) bool {
+func (b *planner) ended(slug, name string, pullRequest int64) bool {
 	return slices.ContainsFunc(b.o.Spec.Ended, func(group string) bool { return Pin{Group: group}.names(slug, name, pullRequest) })
 }
 
-// excluded says that the specification no longer makes a group; what is closed is not
+// excluded reports whether the specification no longer makes a group; what is closed is not
 // merely excluded.
-func (b *book) excluded(slug string) bool {
+func (b *planner) excluded(slug string) bool {
 	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
 }
 
 // heirOf is the slug of the group that is to take an excluded one over: the one that is
 // offered the active version, else the lowest version above it; "": any.
-func (b *book) heirOf(g *Group) string {
+func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // highest version first
 		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && !b.ended(c.Slug, c.Name, c.PullRequest) && compare(c.Version, a.Version) >= 0 {
@@ -203,7 +203,7 @@ func (b *book) heirOf(g *Group) string {
 // once another group holds the same or a higher version (rule 38). Without a template
 // nothing is offered, and no heir is known. A pull request that is not chosen any more has
 // no heir.
-func (b *book) closeExcluded(g *Group) {
+func (b *planner) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
 		return
@@ -259,11 +259,11 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 
 // standing is what keeps a group from having an active release, where that is known.
 func (g *Group) standing() string {
-	if g.Run == nil {
-		return " and nothing on its way"
+	if g.Rollout == nil {
+		return " and nothing in progress"
 	}
-	if r := g.Row(g.Run.Release); r != nil && g.Run.WaitsFor != "" {
-		return fmt.Sprintf(" (%s waits: %s)", r.Version, g.Run.WaitsFor)
+	if r := g.Row(g.Rollout.Release); r != nil && g.Rollout.WaitsFor != "" {
+		return fmt.Sprintf(" (%s waits: %s)", r.Version, g.Rollout.WaitsFor)
 	}
 	return ""
 }

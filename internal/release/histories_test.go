@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// tale is a named history under way: a world, and the first thing that did not come
+// tale is a named history in progress: a world, and the first thing that did not come
 // about.
 type tale struct{ *world }
 
@@ -16,7 +16,7 @@ type scene struct {
 	play func(tale)
 }
 
-// want says how a version stands, as "active 100"; "" where it has no row.
+// want reports how a version stands, as "active 100"; "" where it has no row.
 func (h tale) want(when string, versions map[string]string) {
 	for version, stand := range versions {
 		got := ""
@@ -49,10 +49,10 @@ func (h tale) state(when string, reason Reason, there bool) {
 	}
 }
 
-// wakes says that the next plan is asked for within a time.
+// wakes reports whether the next plan is asked for within a time.
 func (h tale) wakes(what string, within time.Duration) {
 	if at := h.wake(); at.IsZero() || at.Sub(h.now) > within {
-		h.fail("nobody looks again at %s, but at %s", what, at)
+		h.fail("no one looks again at %s, but at %s", what, at)
 	}
 }
 
@@ -141,7 +141,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.run(time.Hour)
-		h.want("only one is kept", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+		h.want("only one is retained", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
 		h.broken["1.0.0"] = "CrashLoopBackOff"
 		h.withdraw("1.1.0", Denied)
 		h.run(24 * time.Hour)
@@ -166,7 +166,7 @@ var histories = []scene{
 		h.run(5 * time.Minute)
 		h.want("with pods", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
-	{"a dead first release does not keep its mend from going live", func(h tale) {
+	{"a dead first release does not keep its fix from going live", func(h tale) {
 		h.policy("web")
 		h.push("1.0.0")
 		h.nets["web"].stuck = true
@@ -178,7 +178,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("mended", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a dead first release whose policy comes later does not keep its mend from going live", func(h tale) {
+	{"a dead first release whose policy comes later does not keep its fix from going live", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
@@ -219,7 +219,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": ""})
 		if len(h.objects) > 0 {
-			h.fail("its object is left")
+			h.fail("its object remains")
 		}
 	}},
 	{"rule 12: the gateway never programs", func(h tale) {
@@ -245,7 +245,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"pr-7-a": ""})
 		if len(h.ledger.Groups)+len(h.objects) > 0 {
-			h.fail("something of the closed group is left")
+			h.fail("something of the closed group remains")
 		}
 	}},
 	{"rule 14: a group that is offered again before it is gone", func(h tale) {
@@ -270,7 +270,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"rule 16: pin to a kept release and back, without steps", func(h tale) {
+	{"rule 16: pin to a retained release and back, without steps", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -286,7 +286,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("unpinned", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
-	{"a pin ends by itself", func(h tale) {
+	{"a pin ends automatically", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Expire: h.now.Add(time.Hour)})
 		h.push("1.1.0")
@@ -295,14 +295,14 @@ var histories = []scene{
 		h.run(2 * time.Hour)
 		h.want("expired", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 18: without traffic nothing is kept warm", func(h tale) {
+	{"rule 18: without traffic nothing is retained warm", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.push("1.1.0")
 		h.run(time.Hour)
 		h.want("kept", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		if n := h.object("1.0.0").Replicas; n != 0 {
-			h.fail("the kept release that never had traffic has %d replicas", n)
+			h.fail("the retained release that never had traffic has %d replicas", n)
 		}
 	}},
 	{"rule 18: without a policy steps only wait", func(h tale) {
@@ -316,7 +316,7 @@ var histories = []scene{
 		h.run(2 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 10: a canary that loses its last policy waits for one, and its pause begins anew", func(h tale) {
+	{"rule 10: a canary that loses its last policy waits for one, and its pause begins again", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.push("1.1.0")
@@ -326,7 +326,7 @@ var histories = []scene{
 		h.state("lost", "TrafficLost", true)
 		h.policy("web")
 		h.run(9 * time.Minute)
-		h.want("the pause begins anew", map[string]string{"1.1.0": "canary 10"})
+		h.want("the pause begins again", map[string]string{"1.1.0": "canary 10"})
 		h.run(2 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 		h.push("1.2.0")
@@ -336,16 +336,16 @@ var histories = []scene{
 		h.want("it waits", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
 		h.policy("web").stuck = true
 		h.run(9 * time.Minute)
-		h.want("its deadline begins anew", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
+		h.want("its deadline begins again", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
 		h.run(2 * time.Minute)
 		h.want("and ends: it gives its traffic back", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
 	}},
-	{"a kept release that had traffic stands by", func(h tale) {
+	{"a retained release that had traffic stands by", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
 		if n := h.object("1.0.0").Replicas; n != 1 {
-			h.fail("the kept release has %d replicas, want 1", n)
+			h.fail("the retained release has %d replicas, want 1", n)
 		}
 	}},
 	{"rule 21: Continue passes an approval", func(h tale) {
@@ -370,19 +370,19 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("adopted", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 21: Deprecate turns down, Retry starts again", func(h tale) {
+	{"rule 21: Deprecate aborts, Retry starts again", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
 		h.word("1.1.0", Deprecate, "")
 		h.run(time.Minute)
-		h.want("turned down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.word("1.1.0", Retry, "")
 		h.run(time.Second)
 		h.want("again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"rule 22: paused stops steps, not a pin to a kept release", func(h tale) {
+	{"rule 22: paused stops steps, not a pin to a retained release", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -418,7 +418,7 @@ var histories = []scene{
 		h.run(2 * time.Minute)
 		h.want("well for ten minutes", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 24: an overtaken canary goes, the newest takes all steps", func(h tale) {
+	{"rule 24: an superseded canary goes, the newest takes all steps", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -460,11 +460,11 @@ var histories = []scene{
 		h.push("1.1.0")
 		h.run(90 * time.Minute)
 		h.want("last step", map[string]string{"1.1.0": "canary 50"})
-		h.state("nothing newer", "Overtaken", false)
+		h.state("nothing newer", "Superseded", false)
 		h.push("1.1.1")
 		h.run(time.Minute)
-		h.want("goes on", map[string]string{"1.1.0": "canary 50", "1.1.1": ""})
-		h.state("something newer", "Overtaken", true)
+		h.want("continues", map[string]string{"1.1.0": "canary 50", "1.1.1": ""})
+		h.state("something newer", "Superseded", true)
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Second)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "deprecated 0", "1.1.1": "canary 10"})
@@ -482,7 +482,7 @@ var histories = []scene{
 		h.word("1.2.0", Retry, "")
 		h.run(time.Hour)
 		h.want("old", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
-		if h.ledger.Groups[0].Run != nil {
+		if h.ledger.Groups[0].Rollout != nil {
 			h.fail("something runs")
 		}
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -502,7 +502,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 22: a pin to a kept release takes a paused canary back", func(h tale) {
+	{"rule 22: a pin to a retained release takes a paused canary back", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -631,7 +631,7 @@ var histories = []scene{
 		h.run(11 * time.Minute)
 		h.want("it gave its traffic back", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.run(15 * time.Minute)
-		h.want("the other one is left behind", map[string]string{"1.1.0": "active 100"})
+		h.want("the other one remains behind", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 31: the record is lost", func(h tale) {
 		h.live()
@@ -658,7 +658,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 	}},
-	{"rule 31: a route names a release that the ledger does not have", func(h tale) {
+	{"rule 31: a route names a release that the rollout state does not have", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -667,7 +667,7 @@ var histories = []scene{
 		h.nets["web"].stuck = true
 		h.drop("1.1.0")
 		g := h.ledger.Groups[0].clone()
-		g.Releases, g.Run = g.Releases[1:], nil
+		g.Releases, g.Rollout = g.Releases[1:], nil
 		g.Releases[0].Weight = 100
 		h.ledger.Groups, h.version = []Group{g}, h.version+1
 		h.run(time.Hour)
@@ -682,7 +682,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"rule 31: the drain of an object that the ledger does not have", func(h tale) {
+	{"rule 31: the drain of an object that the rollout state does not have", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -690,7 +690,7 @@ var histories = []scene{
 		h.want("canary", map[string]string{"1.1.0": "canary 50"})
 		h.drop("1.1.0")
 		g := h.ledger.Groups[0].clone()
-		g.Releases, g.Run, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
+		g.Releases, g.Rollout, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
 		g.Releases[0].Weight = 100
 		h.ledger.Groups, h.version = []Group{g}, h.version+1
 		h.neighbours() // No route names it any more when the manager looks.
@@ -721,9 +721,9 @@ var histories = []scene{
 		h.drop("1.1.0")
 		h.remove(h.object("1.1.0"))
 		h.run(time.Minute)
-		h.want("the kept one serves", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.want("the retained one serves", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"a kept object is deleted by hand", func(h tale) {
+	{"a retained object is deleted by hand", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -743,7 +743,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("no steps left", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 10: a policy that stays behind at rest holds nothing up", func(h tale) {
+	{"rule 10: a policy that stays behind while stable blocks nothing", func(h tale) {
 		h.live()
 		slow := h.policy("slow")
 		h.run(time.Minute)
@@ -753,7 +753,7 @@ var histories = []scene{
 		h.run(24 * time.Hour)
 		h.push("1.2.0")
 		h.run(24 * time.Hour)
-		h.want("goes on", map[string]string{"1.2.0": "active 100"})
+		h.want("continues", map[string]string{"1.2.0": "active 100"})
 	}},
 	{"rule 38: a group that the specification no longer makes", func(h tale) {
 		h.live()
@@ -775,7 +775,7 @@ var histories = []scene{
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Hour)
 		if len(h.ledger.Groups)+len(h.objects) > 0 {
-			h.fail("something of the closed group is left")
+			h.fail("something of the closed group remains")
 		}
 	}},
 	{"rule 24: what a failure makes the latest again is not let go in the same pass", func(h tale) {
@@ -784,7 +784,7 @@ var histories = []scene{
 		h.edit("a drain as long as the deadline", func(s *Spec) { s.Drain = s.Deadline })
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.want("under way", map[string]string{"1.1.0": "canary 10"})
+		h.want("in progress", map[string]string{"1.1.0": "canary 10"})
 		before := h.object("1.1.0").uid
 		h.broken["1.2.0"] = "CrashLoopBackOff"
 		h.push("1.2.0")
@@ -805,7 +805,7 @@ var histories = []scene{
 		h.pin(Pin{Group: "1.x", Version: "1.2.0"})
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100", "1.2.0": "error 0"})
-		h.edit("fewer are kept", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.edit("fewer are retained", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.run(time.Hour)
 		h.want("fewer", map[string]string{"1.0.0": "", "1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
@@ -826,7 +826,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("routes follow", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0", "1.2.0": ""})
 	}},
-	{"rule 22: a pause keeps what was active, and no canary that was overtaken", func(h tale) {
+	{"rule 22: a pause keeps what was active, and no canary that was superseded", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -836,12 +836,12 @@ var histories = []scene{
 		h.push("1.3.0")
 		h.run(time.Second)
 		h.want("overtaken", map[string]string{"1.2.0": "deprecated 0", "1.3.0": "canary 10"})
-		h.edit("paused, and fewer are kept", func(s *Spec) { s.Paused, s.MinimumAvailable = true, 1 })
+		h.edit("paused, and fewer are retained", func(s *Spec) { s.Paused, s.MinimumAvailable = true, 1 })
 		h.run(time.Hour)
 		h.want("paused", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 90", "1.2.0": "", "1.3.0": "canary 10"})
-		h.edit("goes on", func(s *Spec) { s.Paused = false })
+		h.edit("continues", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
-		h.want("goes on", map[string]string{"1.0.0": "", "1.1.0": "", "1.3.0": "active 100"})
+		h.want("continues", map[string]string{"1.0.0": "", "1.1.0": "", "1.3.0": "active 100"})
 	}},
 	{"rule 22: a pause keeps no group that is closed", func(h tale) {
 		h.policy("web")
@@ -886,7 +886,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"analysis: a bad canary is turned down in its first step, and stays so", func(h tale) {
+	{"analysis: a bad canary is aborted in its first step, and stays so", func(h tale) {
 		h.analysed(twoSteps...)
 		h.quality["1.1.0"] = VerdictFailed
 		h.push("1.1.0")
@@ -897,7 +897,7 @@ var histories = []scene{
 		delete(h.quality, "1.1.0")
 		h.word("1.1.0", Retry, "")
 		h.run(time.Hour)
-		h.want("another run is measured anew", map[string]string{"1.1.0": "active 100"})
+		h.want("another run is measured again", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"analysis: what proves nothing waits for a person", func(h tale) {
 		h.analysed(Step{Name: "few", Weight: 10}, Step{Weight: 50})
@@ -911,7 +911,7 @@ var histories = []scene{
 		h.state("silent", "AnalysisNoTraffic", true)
 		h.word("1.1.0", Continue, "few")
 		h.run(time.Second)
-		h.want("goes on", map[string]string{"1.1.0": "canary 50"})
+		h.want("continues", map[string]string{"1.1.0": "canary 50"})
 		h.quality["1.1.0"] = VerdictPassed
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
@@ -932,7 +932,7 @@ var histories = []scene{
 		h.run(30 * time.Minute)
 		h.want("trial", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
 		if n := h.object("1.0.0").ready; n != 2 {
-			h.fail("the former release has %d pods", n)
+			h.fail("the previous release has %d pods", n)
 		}
 		h.quality["1.1.0"] = VerdictFailed
 		h.run(time.Second)
@@ -949,7 +949,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"analysis: a break starts the measurements anew", func(h tale) {
+	{"analysis: a break starts the measurements again", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: 2 * interval})
 		h.push("1.1.0")
 		h.run(interval + time.Second)
@@ -1092,7 +1092,7 @@ var histories = []scene{
 			h.hooks = map[Point]string{p: "no"}
 			h.push(version)
 			h.run(24 * time.Hour)
-			if r := h.ledger.Groups[0].Run; r == nil || r.Gate != p {
+			if r := h.ledger.Groups[0].Rollout; r == nil || r.Gate != p {
 				h.fail("%s: it does not wait: %+v", p, r)
 			}
 			h.hooks[p] = "fail"
@@ -1106,13 +1106,13 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("tried again by a person", map[string]string{"1.3.0": "active 100"})
 	}},
-	{"hooks: a step that gives no more traffic asks nobody", func(h tale) {
+	{"hooks: a step that gives no more traffic asks no one", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Match: true, Mirror: 20}, Step{Weight: 10, Mirror: 10, Confirm: true, Pause: time.Minute})
 		h.hooks[ConfirmTrafficIncrease] = "no"
 		h.push("1.1.0")
 		h.run(time.Second)
-		if step := h.ledger.Groups[0].Run.Step; step != 2 {
+		if step := h.ledger.Groups[0].Rollout.Step; step != 2 {
 			h.fail("it is in step %d", step)
 		}
 		h.steps(Step{Weight: 10, Mirror: 10, Pause: time.Minute}, Step{Weight: 10, Match: true, Confirm: true})
@@ -1160,7 +1160,7 @@ var histories = []scene{
 		delete(h.back, "1.1.0")
 		h.word("1.1.0", Retry, "")
 		h.run(time.Hour)
-		h.want("another run", map[string]string{"1.1.0": "active 100"})
+		h.want("another rollout", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"hooks: Adopt passes gates", func(h tale) {
 		h.live()

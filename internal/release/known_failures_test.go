@@ -12,7 +12,7 @@ import (
 // knownFailures are histories that other controllers of progressive delivery got
 // wrong. Names begin with the row of docs/design/known-failures.md.
 var knownFailures = []scene{
-	{"06 weights that lead to no round sum", func(h tale) {
+	{"06 weights without a round sum", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 30}, Step{Weight: 60}, Step{Weight: 97, Pause: time.Minute})
 		h.push("1.1.0")
@@ -76,7 +76,7 @@ var knownFailures = []scene{
 			h.fail("edits that change no traffic raised its revision from %d to %d", revision, now)
 		}
 	}},
-	{"16 kept releases make room for one that finds none", func(h tale) {
+	{"16 retained releases make room for one that finds none", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -92,7 +92,7 @@ var knownFailures = []scene{
 		h.run(time.Minute)
 		h.want("there is room", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"16 a dead active release makes room for its mend", func(h tale) {
+	{"16 a dead active release makes room for its fix", func(h tale) {
 		h.live()
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
@@ -111,7 +111,7 @@ var knownFailures = []scene{
 		h.run(time.Hour)
 		h.want("there is room", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"17 a drain that a rollback cuts short begins anew", func(h tale) {
+	{"17 a drain that a rollback cuts short begins again", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(20 * time.Second)
@@ -176,7 +176,7 @@ var knownFailures = []scene{
 		}
 		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"30 a dead active release does not hold up its mend", func(h tale) {
+	{"30 a dead active release does not hold up its fix", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
@@ -212,7 +212,7 @@ var knownFailures = []scene{
 		h.want("draining", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.push("1.2.0")
 		h.run(time.Hour)
-		h.want("another beside it", map[string]string{"1.2.0": "active 100"})
+		h.want("another next to it", map[string]string{"1.2.0": "active 100"})
 		if n := h.stats.failures; n > 0 {
 			h.fail("%d releases failed", n)
 		}
@@ -226,7 +226,7 @@ var knownFailures = []scene{
 			h.word("1.1.0", a, "1")
 			h.run(time.Second)
 		}
-		h.rest("a promoted one that is to be taken back")
+		h.rest("a promoted one that is to be rolled back")
 		h.push("1.2.0")
 		h.run(time.Minute)
 		h.word("1.2.0", Adopt, "")
@@ -254,11 +254,11 @@ var knownFailures = []scene{
 		h.configure("c2")
 		h.run(time.Second)
 		h.want("another template", map[string]string{"1.0.0": "active 90"})
-		if run := h.ledger.Groups[0].Run; run == nil || run.Release != h.release("1.1.1") {
-			h.fail("the mended configuration of the aborted version does not run")
+		if run := h.ledger.Groups[0].Rollout; run == nil || run.Release != h.release("1.1.1") {
+			h.fail("the fixed configuration of the aborted version does not run")
 		}
 	}},
-	{"36 no deadline outside of a run", func(h tale) {
+	{"36 no deadline outside of a rollout", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -314,7 +314,7 @@ var knownFailures = []scene{
 			h.run(time.Hour)
 			h.ready("another size", "1.0.0", size)
 		}
-		if g = h.ledger.Groups[0]; g.TrafficRevision != revision || h.stats.promotions != promotions || g.Run != nil {
+		if g = h.ledger.Groups[0]; g.TrafficRevision != revision || h.stats.promotions != promotions || g.Rollout != nil {
 			h.fail("scaling is taken for a release: %s", renderGroup(&g))
 		}
 	}},
@@ -322,11 +322,11 @@ var knownFailures = []scene{
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
-		run := h.ledger.Groups[0].Run
+		run := h.ledger.Groups[0].Rollout
 		for _, late := range []VerdictPhase{VerdictPassed, VerdictFailed} {
 			h.word("1.1.0", Deprecate, "")
 			h.run(time.Minute)
-			h.object("1.1.0").Analysis = &Verdict{Run: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: late}
+			h.object("1.1.0").Analysis = &Verdict{Rollout: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: late}
 			h.word("1.1.0", Retry, "")
 			h.run(interval - time.Second)
 			h.want("late "+string(late), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
@@ -338,11 +338,11 @@ var knownFailures = []scene{
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
-		run := *h.ledger.Groups[0].Run
+		run := *h.ledger.Groups[0].Rollout
 		h.push("1.2.0")
 		h.run(time.Second)
-		h.object("1.1.0").Analysis = &Verdict{Run: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: VerdictFailed}
-		h.object("1.1.0").Rollback = &RollbackFact{Run: run.Sequence}
+		h.object("1.1.0").Analysis = &Verdict{Rollout: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: VerdictFailed}
+		h.object("1.1.0").Rollback = &RollbackFact{Rollout: run.Sequence}
 		h.run(5 * interval)
 		h.want("the end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.2.0": "active 100"})
 	}},
@@ -400,7 +400,7 @@ var knownFailures = []scene{
 	}},
 }
 
-// ready says how many pods of a version with the present template are ready.
+// ready reports how many pods of a version with the present template are ready.
 func (h tale) ready(when, version string, want int) {
 	if o := h.object(version); o.ready != want || o.Replicas != want {
 		h.fail("%s: %s has %d ready pods and is to have %d, want %d", when, version, o.ready, o.Replicas, want)
@@ -439,7 +439,7 @@ var aborts = []struct {
 	do   func(tale)
 	row  string
 }{
-	{"turned down", func(h tale) { h.word("1.1.0", Deprecate, "") }, "error 0"},
+	{"aborted", func(h tale) { h.word("1.1.0", Deprecate, "") }, "error 0"},
 	{"crashes", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, "error 0"},
 	{"pinned away", func(h tale) { h.pin(Pin{Group: "1.x", Version: "1.0.0"}) }, ""},
 	{"withdrawn", func(h tale) { h.withdraw("1.1.0", Denied) }, ""},
@@ -470,8 +470,8 @@ func TestAbortsAtEachStep(t *testing.T) {
 					h.run(time.Second)
 					h.ready("at the abort", "1.0.0", 3)
 					h.run(30 * time.Minute)
-					h.want("taken back", map[string]string{"1.0.0": "active 100", "1.1.0": abort.row})
-					h.ready("taken back", "1.0.0", 3)
+					h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": abort.row})
+					h.ready("rolled back", "1.0.0", 3)
 					if o := h.objects[h.release("1.1.0")]; o != nil && (o.Replicas > 0 || o.ready > 0) {
 						h.fail("the canary still has %d of %d pods", o.ready, o.Replicas)
 					}
@@ -538,7 +538,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 		}, m{}},
 		"overtaken": {func(h tale) {
 			canary(h)
-			h.steps(step, Step{Weight: 50}) // from the last step on nothing overtakes
+			h.steps(step, Step{Weight: 50}) // from the last step on nothing supersedes
 			h.push("1.2.0")
 			h.run(time.Second)
 		}, m{}},
@@ -604,7 +604,7 @@ func TestAnySizesEnd(t *testing.T) {
 			h.live()
 			h.push("1.1.0")
 			h.run(20 * time.Second)
-			h.edit("scaled in the run", func(s *Spec) { s.Replicas = later })
+			h.edit("scaled in the rollout", func(s *Spec) { s.Replicas = later })
 			h.run(2 * time.Hour)
 			h.want("the end", map[string]string{"1.1.0": "active 100"})
 			h.ready("the end", "1.1.0", later)
@@ -617,7 +617,7 @@ func TestAnySizesEnd(t *testing.T) {
 }
 
 // TestStepListsAreSwitched (row 70) changes one way of upgrading for another in the
-// middle of a run, in each of its steps. The run ends, and no pods stay behind.
+// middle of a rollout, in each of its steps. The run ends, and no pods stay behind.
 func TestStepListsAreSwitched(t *testing.T) {
 	lists := map[string][]Step{
 		"at once":    nil,
@@ -654,8 +654,8 @@ func TestStepListsAreSwitched(t *testing.T) {
 	}
 }
 
-// TestKeptAtTheBounds (row 71) promotes one release fewer than are kept, as many, and
-// one and two more; a release that a domain names is kept beyond them.
+// TestKeptAtTheBounds (row 71) promotes one release fewer than are retained, as many, and
+// one and two more; a release that a domain names is retained beyond them.
 func TestKeptAtTheBounds(t *testing.T) {
 	all := []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0"}
 	for limit := 1; limit <= 3; limit++ {

@@ -96,7 +96,7 @@ var limits = []scene{
 		if n := h.stats.failures - failures; n != 0 {
 			h.fail("%d failed again", n)
 		}
-		h.want("the kept one serves", map[string]string{"1.0.0": "active 100"})
+		h.want("the retained one serves", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"commits of a pull request that fail", func(h tale) {
 		h.policy("web")
@@ -199,7 +199,7 @@ var limits = []scene{
 			h.run(2 * time.Minute)
 		}
 		active := h.object("1.29.0")
-		for i := 1; i <= 9; i++ { // somebody brings old ones back
+		for i := 1; i <= 9; i++ { // a user brings old ones back
 			o := *active
 			o.Version, o.Release = fmt.Sprintf("0.%d.0", i), fmt.Sprintf("0.%d.0-c1", i)
 			o.uid, o.rv, o.Stamp = h.id(), h.id(), active.Stamp
@@ -243,7 +243,7 @@ func TestLimits(t *testing.T) {
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	for n := range maxGroups + 1 {
-		b := book{groups: slices.Repeat([]Group{{}}, n)}
+		b := planner{groups: slices.Repeat([]Group{{}}, n)}
 		if q := b.quota(); q < 2 || q > maxRows || q*n > maxAllRows {
 			t.Errorf("%d groups may have %d rows each", n, q)
 		}

@@ -2,15 +2,15 @@ package release
 
 import "slices"
 
-// follows says that a policy has domains that lead to the newest group.
-func (b *book) follows(policy string) bool {
+// follows reports whether a policy has domains that route to the newest group.
+func (b *planner) follows(policy string) bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool {
 		return p.Name == policy && slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Newest })
 	})
 }
 
-// followed says that some policy has such domains.
-func (b *book) followed() bool {
+// followed reports whether some policy has such domains.
+func (b *planner) followed() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return b.follows(p.Name) })
 }
 
@@ -18,10 +18,10 @@ func (b *book) followed() bool {
 // one, step by step; nil: they do not. Where all policies are gone a canary waits for one
 // (rule 10).
 func (s *scope) older() *scope {
-	if s.g.Run == nil {
+	if s.g.Rollout == nil {
 		return nil
 	}
-	r := s.g.Row(s.g.Run.Release)
+	r := s.g.Row(s.g.Rollout.Release)
 	if r == nil {
 		return nil
 	}
@@ -40,16 +40,16 @@ func (s *scope) olderThan(r Row) *scope {
 	if g == nil || byNewest(g, s.g) < 0 {
 		return nil
 	}
-	return s.book.scope(g)
+	return s.planner.scope(g)
 }
 
 // rival is the active release that has the traffic which the running one has not, with
 // its group: this one, or the one from which the newest domains move. nil: there is none.
 func (s *scope) rival() (*scope, *Row) {
-	if s.g.Run == nil {
+	if s.g.Rollout == nil {
 		return s, s.g.ActiveRow()
 	}
-	r := s.g.Row(s.g.Run.Release)
+	r := s.g.Row(s.g.Rollout.Release)
 	if r == nil {
 		return s, s.g.ActiveRow()
 	}
@@ -68,7 +68,7 @@ func (s *scope) rivalOf(r Row) (*scope, *Row) {
 }
 
 // successorGroup is the newer group to which the newest domains are to move from this one, as
-// long as nothing of it is active, whether its first release is on its way or failed. nil:
+// long as nothing of it is active, whether its first release is in progress or failed. nil:
 // there is none.
 func (s *scope) successorGroup() *Group {
 	if s.servingGroup() != s.g {
@@ -79,19 +79,19 @@ func (s *scope) successorGroup() *Group {
 		if g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || byNewest(g, s.g) >= 0 || s.ended(g.Slug, g.Name, g.PullRequest) {
 			continue
 		}
-		if s.followed() || s.book.scope(g).older() != nil {
+		if s.followed() || s.planner.scope(g).older() != nil {
 			return g
 		}
 	}
 	return nil
 }
 
-// arrives says that the newest domains lead to an older group, from which they move by
-// steps. It asks policies alone, and so does without the ledger.
+// arrives reports whether the newest domains route to an older group, from which they move by
+// steps. It asks policies alone, and so does without the rollout state.
 func (s *scope) arrives() bool {
 	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
 		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 &&
-			slices.ContainsFunc(s.book.reportsOf(g.Slug), func(r Report) bool { return r.Newest && r.Active != "" })
+			slices.ContainsFunc(s.planner.reportsOf(g.Slug), func(r Report) bool { return r.Newest && r.Active != "" })
 	})
 }
 
@@ -106,7 +106,7 @@ func (s *scope) crossedWait(r *Row) *wait {
 	if x == nil {
 		return nil
 	}
-	return newWait(r, false, AwaitingGroup, "%s waits: it gave its traffic back, and has domains in common with %s in group %s, which is on its way", r.Version, x.Version, g.Name)
+	return newWait(r, false, AwaitingGroup, "%s waits: it gave its traffic back, and has domains in common with %s in group %s, which is in progress", r.Version, x.Version, g.Name)
 }
 
 // crossing is a canary of another group that shares domains with what runs in this one.
@@ -114,30 +114,30 @@ func (s *scope) crossing() (*Row, *Group) {
 	from := s.older()
 	for i := range s.groups {
 		g := &s.groups[i]
-		if g.Slug == s.g.Slug || g.Run == nil {
+		if g.Slug == s.g.Slug || g.Rollout == nil {
 			continue
 		}
-		x := g.Row(g.Run.Release)
+		x := g.Row(g.Rollout.Release)
 		if x == nil || x.Status != Canary {
 			continue
 		}
-		if from != nil && from.g.Slug == g.Slug || g.Run.From == s.g.Slug {
+		if from != nil && from.g.Slug == g.Slug || g.Rollout.From == s.g.Slug {
 			return x, g
 		}
 	}
 	return nil, nil
 }
 
-// queueWait is that the newest domains are on their way to another group: one that comes
+// queueWait is that the newest domains are moving to another group: one that comes
 // meanwhile waits.
 func (s *scope) queueWait(r *Row) *wait {
 	for i := range s.groups {
 		g := &s.groups[i]
-		if g.Slug == s.g.Slug || g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || g.Run == nil {
+		if g.Slug == s.g.Slug || g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || g.Rollout == nil {
 			continue
 		}
-		if x := g.Row(g.Run.Release); x != nil && x.Status == Canary {
-			return newWait(r, false, AwaitingGroup, "%s waits: the newest domains are on their way to %s in group %s", r.Version, x.Version, g.Name)
+		if x := g.Row(g.Rollout.Release); x != nil && x.Status == Canary {
+			return newWait(r, false, AwaitingGroup, "%s waits: the newest domains are moving to %s in group %s", r.Version, x.Version, g.Name)
 		}
 	}
 	return nil

@@ -23,9 +23,9 @@ const (
 	// releases: nothing of it starts.
 	PinsConflict Reason = "PinsConflict"
 	PinExpired   Reason = "PinExpired"
-	// NoPlace: there is no place for the preview among Spec.Previews.MaxGroups. It starts
+	// NoSlot: there is no slot for the preview among Spec.Previews.MaxGroups. It starts
 	// when one comes free.
-	NoPlace Reason = "NoPlace"
+	NoSlot Reason = "NoSlot"
 	// MaxAge: the last push is too long ago. Only another head commit starts it again.
 	MaxAge Reason = "MaxAge"
 
@@ -40,7 +40,7 @@ const (
 	AwaitingTurn     Reason = "AwaitingTurn"
 	AwaitingWindow   Reason = "AwaitingWindow"
 	AnalysisRunning  Reason = "AnalysisRunning"
-	// Blocked is the reason of a run that waits for a cause outside of its release.
+	// Blocked is the reason of a rollout that waits for a cause outside of its release.
 	Blocked              Reason = "Blocked"
 	AnalysisInconclusive Reason = "AnalysisInconclusive"
 	AnalysisNoTraffic    Reason = "AnalysisNoTraffic"
@@ -49,7 +49,7 @@ const (
 
 	// What is the matter with traffic, or with the record.
 	// TrafficLost is the reason of a canary that had traffic and has no NetworkPolicy any
-	// more: it waits for one without limit, measured by nobody, and with its clock stopped.
+	// more: it waits for one without limit, measured by no one, and with its clock stopped.
 	TrafficLost         Reason = "TrafficLost"
 	TrafficUnconfirmed  Reason = "TrafficUnconfirmed"
 	PolicyNotProgrammed Reason = "PolicyNotProgrammed"
@@ -64,28 +64,28 @@ const (
 	OlderGroup        Reason = "OlderGroup"
 
 	// Why a release has its status, and what happened to it.
-	Started         Reason = "Started"
-	StepBegan       Reason = "Step"
-	StepsEdited     Reason = "StepsEdited"
-	First           Reason = "First"
-	RolledBack      Reason = "RolledBack"
-	Adopted         Reason = "Adopted"
-	Promoted        Reason = "Promoted"
-	Replaced        Reason = "Replaced"
-	Rebuilt         Reason = "Rebuilt"
-	ActiveLost      Reason = "ActiveLost"
-	Overtaken       Reason = "Overtaken"
-	TurnedDown      Reason = "TurnedDown"
-	Retried         Reason = "Retried"
-	RetriedByItself Reason = "RetriedByItself"
-	Retrying        Reason = "Retry"
+	Started              Reason = "Started"
+	StepBegan            Reason = "Step"
+	StepsEdited          Reason = "StepsEdited"
+	First                Reason = "First"
+	RolledBack           Reason = "RolledBack"
+	Adopted              Reason = "Adopted"
+	Promoted             Reason = "Promoted"
+	Replaced             Reason = "Replaced"
+	Rebuilt              Reason = "Rebuilt"
+	ActiveLost           Reason = "ActiveLost"
+	Superseded           Reason = "Superseded"
+	Aborted              Reason = "Aborted"
+	Retried              Reason = "Retried"
+	RetriedAutomatically Reason = "RetriedAutomatically"
+	Retrying             Reason = "Retry"
 	// leftover is the reason of a row that leftovers made.
 	leftover          Reason = "Leftover"
 	ReleaseFailed     Reason = "ReleaseFailed"
 	HookFailed        Reason = "HookFailed"
 	AnalysisFailed    Reason = "AnalysisFailed"
 	RollbackRequested Reason = "RollbackRequested"
-	// togetherFailed is the reason of a release that is taken back because another failed.
+	// togetherFailed is the reason of a release that is rolled back because another failed.
 	togetherFailed   Reason = "TogetherFailed"
 	TrafficGivenBack Reason = "TrafficGivenBack"
 	Unblocked        Reason = "Unblocked"
@@ -99,7 +99,7 @@ const (
 	GroupExpired  Reason = "Expired"
 	GroupReopened Reason = "Reopened"
 
-	// Causes of a run that is not healthy, besides status.failure of its release.
+	// Causes of a rollout that is not healthy, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	availabilityLost         Reason = "AvailabilityLost"
 	// notProgrammed is the cause of a run whose weight, or the change of traffic before it,
@@ -108,10 +108,10 @@ const (
 	// notCreated is the cause of a run whose release has no object, because the server
 	// refuses it.
 	notCreated Reason = "NotCreated"
-	// noDomains is the cause of a run about which no hook of PreRollout is asked, because
+	// noDomains is the cause of a rollout about which no hook of PreRollout is asked, because
 	// domains of the canary do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
-	// noAnswer is the cause of a run at which no one answers a hook of PreRollout. Only what
+	// noAnswer is the cause of a rollout at which no one answers a hook of PreRollout. Only what
 	// its receiver says counts for or against a release.
 	noAnswer Reason = "HookUnanswered"
 )
@@ -138,7 +138,7 @@ const (
 // gravest first.
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
-	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, Overtaken},
+	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, Superseded},
 	ConditionAnalysisInconclusive: {AnalysisInconclusive, AnalysisNoTraffic},
 	ConditionReleaseFailed:        {FailuresForgotten},
 	ConditionTrafficDegraded:      {TrafficLost, DeniedServes, TrafficUnconfirmed, PolicyNotProgrammed, OrphanReferenced},
@@ -164,7 +164,7 @@ type Note struct {
 	Message                string
 	// Event: this happened in this plan; else it is a state that lasts.
 	Event bool
-	// Warning: somebody may have to do something.
+	// Warning: a user may have to do something.
 	Warning bool
 }
 
@@ -197,7 +197,7 @@ func (s *scope) record(ws ...*wait) {
 		if w == nil {
 			continue
 		}
-		s.wakeAt(w.Until)
+		s.requeueAt(w.Until)
 		if w.Reason != "" {
 			s.note(Note{Slug: s.g.Slug, Release: w.Release, Version: w.Version, Warning: w.Warning, Reason: w.Reason, Message: w.Message})
 		}
@@ -227,11 +227,11 @@ func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
 	s.note(n)
 }
 
-func (b *book) note(n Note) { b.notes = append(b.notes, n) }
+func (b *planner) note(n Note) { b.notes = append(b.notes, n) }
 
-// wakeAt asks for another plan at t.
-func (b *book) wakeAt(t time.Time) {
-	if t.After(b.now) && (b.wake.IsZero() || t.Before(b.wake)) {
-		b.wake = t
+// requeueAt asks for another plan at t.
+func (b *planner) requeueAt(t time.Time) {
+	if t.After(b.now) && (b.requeue.IsZero() || t.Before(b.requeue)) {
+		b.requeue = t
 	}
 }

@@ -2,7 +2,7 @@ package release
 
 import "time"
 
-// Observed is all that a plan is made from, besides the time.
+// Observed is all that a plan is made from, in addition to the time.
 type Observed struct {
 	// Spec is what the user asks for.
 	Spec Spec
@@ -15,7 +15,7 @@ type Observed struct {
 	PullRequests bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
-	// Withdrawn are the versions that are taken back, with proof. A version that is
+	// Withdrawn are the versions that are withdrawn, with proof. A version that is
 	// merely absent from Candidates is unknown, not gone (rule 4).
 	Withdrawn []Withdrawal
 	// Children are the releases' objects that exist.
@@ -26,8 +26,8 @@ type Observed struct {
 	// Peers are the Microservices whose releases go through their steps together with
 	// this one's.
 	Peers []Peer
-	// Ledger is the persisted record.
-	Ledger Ledger
+	// State is the persisted record.
+	State State
 	// Began is when this manager began to look. What became of the releases before
 	// is not known until they have had a moment to report. Zero: always.
 	Began time.Time
@@ -35,15 +35,15 @@ type Observed struct {
 
 // Spec holds the facts of a Microservice's specification, with all defaults.
 type Spec struct {
-	// Paused stops what starts by itself (rule 22).
+	// Paused stops what starts automatically (rule 22).
 	Paused bool
 	// Replicas of a release that serves or is about to; at least 1.
 	Replicas int
-	// Standby replicas of a kept release; StandbyFull overrides it.
+	// Standby replicas of a retained release; StandbyFull overrides it.
 	Standby int
-	// StandbyFull keeps kept releases at full size.
+	// StandbyFull keeps retained releases at full size.
 	StandbyFull bool
-	// MinimumAvailable is the number of kept releases, the active one included; at
+	// MinimumAvailable is the number of retained releases, the active one included; at
 	// least 1.
 	MinimumAvailable int
 	// Deadline for a release to become available, and for a step to be healthy.
@@ -61,23 +61,23 @@ type Spec struct {
 	Previews Previews
 	// Analysis must pass each step in which the canary can get traffic.
 	Analysis bool
-	// Gates are the points of a rollout, besides ConfirmTrafficIncrease, at which hooks
+	// Gates are the points of a rollout, in addition to ConfirmTrafficIncrease, at which hooks
 	// have to agree. ConfirmRollout and PreRollout hold the first release of a group too.
 	Gates []Point
 	// PreviewGates are those of ConfirmRollout and PreRollout at which hooks have to agree
 	// to a preview.
 	PreviewGates []Point
-	// TakeBack takes a canary back when its version fails at a peer. Else it waits.
-	TakeBack bool
+	// RollBack takes a canary back when its version fails at a peer. Else it waits.
+	RollBack bool
 	// MatchWeight gives a canary as many replicas as its next weight needs, instead of
 	// all from the start.
 	MatchWeight bool
 }
 
-// Point of a run at which hooks are asked.
+// Point of a rollout at which hooks are asked.
 type Point string
 
-// The points of a run. A hook of another type is called, and not waited for.
+// The points of a rollout. A hook of another type is called, and not waited for.
 const (
 	// ConfirmRollout is before the release gets its pods.
 	ConfirmRollout Point = "ConfirmRollout"
@@ -112,17 +112,17 @@ type Step struct {
 	Window *Window
 }
 
-// traffic says that the canary can get requests in a step.
+// traffic reports whether the canary can get requests in a step.
 func (st Step) traffic() bool { return st.Weight > 0 || st.Match || st.Mirror > 0 }
 
-// more says that a step gives a release more traffic than it has.
+// more reports whether a step gives a release more traffic than it has.
 func (st Step) more(r Row) bool {
 	return st.Weight > r.Weight || st.Match && !r.Match || st.Mirror > r.Mirror
 }
 
 // Window is a time in which traffic may be moved, as it is now.
 type Window struct {
-	// Open says that it is such a time.
+	// Open reports whether it is such a time.
 	Open bool
 	// Next is when that changes; zero: never.
 	Next time.Time
@@ -163,10 +163,10 @@ type Candidate struct {
 	Release string
 }
 
-// WithdrawReason says why a version is taken back.
+// WithdrawReason reports why a version is withdrawn.
 type WithdrawReason string
 
-// The reasons for which a version is taken back.
+// The reasons for which a version is withdrawn.
 const (
 	Denied   WithdrawReason = "Denied"
 	Excluded WithdrawReason = "Excluded"
@@ -199,13 +199,13 @@ type Child struct {
 	// Refused: the server refuses that the object is changed, which is as it was read. It
 	// gets no stamp, and is not revived; nothing else waits for it.
 	Refused bool
-	// Stamp is the ledger sequence for which it was made or revived (rule 2).
+	// Stamp is the rollout state sequence for which it was made or revived (rule 2).
 	Stamp int64
 	// NeverActive: its object carries the mark of [Plan.NeverActive].
 	NeverActive bool
-	// Told is the status that its object had from the ledger last; "": none yet. It may be
-	// older than the ledger, and counts only where that is lost.
-	Told Status
+	// Reported is the status that its object had from the rollout state last; "": none yet. It may be
+	// older than the rollout state, and counts only where that is lost.
+	Reported Status
 	// Replicas that its specification asks for.
 	Replicas int
 	// Available replicas, as last reported.
@@ -229,7 +229,7 @@ type Child struct {
 	Rollback *RollbackFact
 }
 
-// VerdictPhase says what the measurements of a step gave.
+// VerdictPhase reports what the measurements of a step gave.
 type VerdictPhase string
 
 // The phases of a verdict.
@@ -241,14 +241,14 @@ const (
 	VerdictNoTraffic    VerdictPhase = "NoTraffic"
 )
 
-// Verdict of the measurements of a step. Failed is about the whole run; any other
+// Verdict of the measurements of a step. Failed is about the whole rollout; any other
 // phase counts only for the step of that run, and for the wait, in which it was
 // measured.
 type Verdict struct {
-	// Run is the run's Sequence, Step its Step.
-	Run  int64
-	Step int
-	// Since is the run's WaitingSince from which it was measured.
+	// Rollout is the rollout's Sequence, Step its Step.
+	Rollout int64
+	Step    int
+	// Since is the rollout's WaitingSince from which it was measured.
 	Since time.Time
 	Phase VerdictPhase
 	// Message says more.
@@ -257,11 +257,11 @@ type Verdict struct {
 
 // GateFact is what the hooks of one point answer, all together.
 type GateFact struct {
-	// Run is the run's Sequence, Step the Step in which it waits.
-	Run   int64
-	Step  int
-	Point Point
-	// Since is the run's GateTime that they answer.
+	// Rollout is the rollout's Sequence, Step the Step in which it waits.
+	Rollout int64
+	Step    int
+	Point   Point
+	// Since is the rollout's GateTime that they answer.
 	Since time.Time
 	// Open: all agree. Failed: one said no for good, and the rollout ends.
 	Open, Failed bool
@@ -273,16 +273,16 @@ type GateFact struct {
 
 // RollbackFact is the wish of a hook to go back.
 type RollbackFact struct {
-	// Run is the Sequence of the run that it is about.
-	Run int64
-	// Message says why.
+	// Rollout is the Sequence of the rollout that it is about.
+	Rollout int64
+	// Message reports why.
 	Message string
 }
 
-// ok says that the child has all the replicas that it is to have.
+// ok reports whether the child has all the replicas that it is to have.
 func (c Child) ok() bool { return c.has(c.Replicas) && c.Replicas > 0 }
 
-// has says that at least n replicas are available for sure.
+// has reports whether at least n replicas are available for sure.
 func (c Child) has(n int) bool { return !c.Terminating && !c.Unsettled && c.Available >= n }
 
 // Action is what a person decides.
@@ -326,7 +326,7 @@ type Report struct {
 	Pinned []string
 	// Active is the release that the group's Service selects.
 	Active string
-	// Newest: domains of the policy that lead to the newest group lead to this one.
+	// Newest: domains of the policy that route to the newest group route to this one.
 	Newest bool
 	// CanaryDomains: there are domains of the canary of this group, and Canary is the release
 	// to which all of them route, as accepted.

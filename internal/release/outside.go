@@ -25,10 +25,10 @@ const (
 	retryMost  = 360 * time.Minute
 )
 
-// obstacle is the cause outside of a release that keeps its run from what comes next; "":
+// obstacle is the cause outside of a release that keeps its rollout from what comes next; "":
 // none, or the wait for one that is given a while. A release that has traffic and lacks what
 // it needs for that does not wait: at its deadline it gives the traffic back.
-func (s *scope) obstacle(run *Run, r *Row, c Child) (Reason, *wait) {
+func (s *scope) obstacle(run *Rollout, r *Row, c Child) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	_, there := s.child(r.Release)
 	switch {
@@ -55,8 +55,8 @@ func (s *scope) obstacle(run *Run, r *Row, c Child) (Reason, *wait) {
 	return cause, nil
 }
 
-// block lets a run wait for a cause outside of its release; "": for none.
-func (s *scope) block(run *Run, r *Row, cause Reason, c Child) {
+// block lets a rollout wait for a cause outside of its release; "": for none.
+func (s *scope) block(run *Rollout, r *Row, cause Reason, c Child) {
 	was := run.WaitsFor
 	run.WaitsFor = cause
 	if cause == "" {
@@ -72,7 +72,7 @@ func (s *scope) block(run *Run, r *Row, cause Reason, c Child) {
 	s.state(r, true, Blocked, message)
 }
 
-// inWords says what is known of a cause.
+// inWords reports what is known of a cause.
 func (s *scope) inWords(cause Reason, c Child) string {
 	more := c.Message
 	switch cause {
@@ -80,11 +80,11 @@ func (s *scope) inWords(cause Reason, c Child) string {
 		from, _ := s.rival()
 		more = or(s.unconfirmed(), from.unconfirmed())
 	case noAnswer:
-		if run := s.g.Run; run != nil {
+		if run := s.g.Rollout; run != nil {
 			more = s.answer(run, c).Message
 		}
 	case noDomains:
-		if run := s.g.Run; run != nil && s.g.Row(run.Release) != nil {
+		if run := s.g.Rollout; run != nil && s.g.Row(run.Release) != nil {
 			more = s.unreachable(s.g.Row(run.Release))
 		}
 	}
@@ -97,10 +97,10 @@ func (s *scope) inWords(cause Reason, c Child) string {
 // giveBack takes the traffic of a canary away that lacks something for a cause outside of
 // it. It stays the target, keeps its pods, and begins its steps again: the first time as
 // soon as the cause is gone, later after a wait.
-func (s *scope) giveBack(run *Run, r *Row, cause Reason, message string) {
+func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
 		// That one may lack its routes for the same cause: it gets the time to have them.
-		g.Run.Grace = stored(s.now.Add(s.o.Spec.Deadline))
+		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
 	adopted := r.Adopted
 	s.endRun()
@@ -110,8 +110,8 @@ func (s *scope) giveBack(run *Run, r *Row, cause Reason, message string) {
 		r.RetryTime = stored(s.now.Add(min(retryMost, retryFirst<<min(r.Attempt-1, 8))))
 	}
 	r.Attempt++
-	s.g.Run = s.newRun(r.Release)
-	s.g.Run.Floor = run.Floor
+	s.g.Rollout = s.newRollout(r.Release)
+	s.g.Rollout.Floor = run.Floor
 	s.event(r, true, TrafficGivenBack, message+"; it begins its steps again when that is over")
 }
 

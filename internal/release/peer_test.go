@@ -8,31 +8,31 @@ func TestPeer(t *testing.T) {
 	row := func(version string, status Status, reason Reason) Row {
 		return Row{Release: "r-" + version, Version: version, Status: status, Reason: reason}
 	}
-	under := func(version string, step int, gate Point) *Run {
-		return &Run{Release: "r-" + version, Step: step, Gate: gate}
+	under := func(version string, step int, gate Point) *Rollout {
+		return &Rollout{Release: "r-" + version, Step: step, Gate: gate}
 	}
 	for name, test := range map[string]struct {
 		group   Group
 		failure Reason
 		passed  bool // step 2
 	}{
-		"nothing is known":                    {Group{}, "", false},
-		"active":                              {Group{Releases: []Row{row("1.1.0", Active, "")}}, "", true},
-		"kept":                                {Group{Releases: []Row{row("1.1.0", Deprecated, "Overtaken")}}, "", false},
-		"failed":                              {Group{Releases: []Row{row("1.1.0", Error, "CrashLoopBackOff")}}, "CrashLoopBackOff", false},
-		"failed, and another is under way":    {Group{Run: under("1.2.0", 2, Together), Releases: []Row{row("1.2.0", Canary, ""), row("1.1.0", Error, "CrashLoopBackOff")}}, "CrashLoopBackOff", false},
-		"failed once, and is under way again": {Group{Run: under("1.1.0", 1, ""), Releases: []Row{row("1.1.0", Error, "CrashLoopBackOff")}}, "", false},
-		"another one failed":                  {Group{Releases: []Row{row("1.2.0", Error, "CrashLoopBackOff")}}, "", false},
-		"taken back with others":              {Group{Releases: []Row{row("1.1.0", Error, togetherFailed)}}, "", false},
-		"in the step":                         {Group{Run: under("1.1.0", 2, ""), Releases: []Row{row("1.1.0", Canary, "")}}, "", false},
-		"in the step before, at the gate":     {Group{Run: under("1.1.0", 1, Together), Releases: []Row{row("1.1.0", Canary, "")}}, "", false},
-		"at the end of the step":              {Group{Run: under("1.1.0", 2, Together), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
-		"at the hooks after it":               {Group{Run: under("1.1.0", 2, ConfirmTrafficIncrease), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
-		"at the last hooks":                   {Group{Run: under("1.1.0", 2, ConfirmPromotion), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
-		"in a later step":                     {Group{Run: under("1.1.0", 3, ""), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
-		"another is in a later step":          {Group{Run: under("1.2.0", 3, ""), Releases: []Row{row("1.2.0", Canary, ""), row("1.1.0", Pending, "")}}, "", false},
-		"moved on":                            {Group{Slug: "1-x", Releases: []Row{row("1.2.0", Active, "")}}, "", true},
-		"another group is ahead":              {Group{Slug: "2-x", Releases: []Row{row("2.2.0", Active, "")}}, "", false},
+		"nothing is known":                      {Group{}, "", false},
+		"active":                                {Group{Releases: []Row{row("1.1.0", Active, "")}}, "", true},
+		"kept":                                  {Group{Releases: []Row{row("1.1.0", Deprecated, "Superseded")}}, "", false},
+		"failed":                                {Group{Releases: []Row{row("1.1.0", Error, "CrashLoopBackOff")}}, "CrashLoopBackOff", false},
+		"failed, and another is in progress":    {Group{Rollout: under("1.2.0", 2, Together), Releases: []Row{row("1.2.0", Canary, ""), row("1.1.0", Error, "CrashLoopBackOff")}}, "CrashLoopBackOff", false},
+		"failed once, and is in progress again": {Group{Rollout: under("1.1.0", 1, ""), Releases: []Row{row("1.1.0", Error, "CrashLoopBackOff")}}, "", false},
+		"another one failed":                    {Group{Releases: []Row{row("1.2.0", Error, "CrashLoopBackOff")}}, "", false},
+		"rolled back with others":               {Group{Releases: []Row{row("1.1.0", Error, togetherFailed)}}, "", false},
+		"in the step":                           {Group{Rollout: under("1.1.0", 2, ""), Releases: []Row{row("1.1.0", Canary, "")}}, "", false},
+		"in the step before, at the gate":       {Group{Rollout: under("1.1.0", 1, Together), Releases: []Row{row("1.1.0", Canary, "")}}, "", false},
+		"at the end of the step":                {Group{Rollout: under("1.1.0", 2, Together), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
+		"at the hooks after it":                 {Group{Rollout: under("1.1.0", 2, ConfirmTrafficIncrease), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
+		"at the last hooks":                     {Group{Rollout: under("1.1.0", 2, ConfirmPromotion), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
+		"in a later step":                       {Group{Rollout: under("1.1.0", 3, ""), Releases: []Row{row("1.1.0", Canary, "")}}, "", true},
+		"another is in a later step":            {Group{Rollout: under("1.2.0", 3, ""), Releases: []Row{row("1.2.0", Canary, ""), row("1.1.0", Pending, "")}}, "", false},
+		"moved on":                              {Group{Slug: "1-x", Releases: []Row{row("1.2.0", Active, "")}}, "", true},
+		"another group is ahead":                {Group{Slug: "2-x", Releases: []Row{row("2.2.0", Active, "")}}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 // missingPin finds a pin that is meant for any group and that no group holds.
-func (b *book) missingPin() *Pin {
+func (b *planner) missingPin() *Pin {
 	for i := range b.o.Spec.Pins {
 		pin := &b.o.Spec.Pins[i]
 		if !pin.Global || expired(*pin, b.now) {
@@ -31,7 +31,7 @@ func (b *book) missingPin() *Pin {
 
 // noteMissingPin reports a pin that no group holds where no group is live, which would
 // report it. While nothing is offered at all it may still come.
-func (b *book) noteMissingPin() {
+func (b *planner) noteMissingPin() {
 	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live })
 	if missing := b.missingPin(); missing != nil && !live && len(b.o.Candidates) > 0 {
 		b.note(Note{Warning: true, Reason: PinnedVersionMissing, Message: missing.missing()})
@@ -45,7 +45,7 @@ func (p Pin) missing() string {
 
 // strayPins are the pins by name that name no group, neither one that there is nor one
 // that is offered. While no group is known at all nothing is said of them.
-func (b *book) strayPins() []Pin {
+func (b *planner) strayPins() []Pin {
 	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
 		return nil
 	}
@@ -61,8 +61,8 @@ func (b *book) strayPins() []Pin {
 	return stray
 }
 
-// noteStrayPins says which pins name no group, and which groups there are.
-func (b *book) noteStrayPins() {
+// noteStrayPins reports which pins name no group, and which groups there are.
+func (b *planner) noteStrayPins() {
 	stray := b.strayPins()
 	if len(stray) == 0 {
 		return
@@ -81,7 +81,7 @@ func (b *book) noteStrayPins() {
 	}
 	follows := "groups without a pin start nothing; correct the name, or remove the pin"
 	if b.o.PullRequests {
-		follows = "the pin waits for it, and the others go on"
+		follows = "the pin waits for it, and the others continue"
 	}
 	for _, pin := range stray {
 		b.note(Note{Warning: !b.o.PullRequests, Reason: PinnedVersionMissing, Message: fmt.Sprintf("%s: there is no group %q, there are %s: %s", pin.Field, pin.Group, strings.Join(names, ", "), follows)})
@@ -149,13 +149,13 @@ func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	return found, other, expiries
 }
 
-// holds says that what a pin names is offered to the group, or a row of it.
+// holds reports whether what a pin names is offered to the group, or a row of it.
 func (s *scope) holds(p Pin) bool {
 	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return p.means(c.Version, c.Release) }) ||
 		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return p.means(r.Version, r.Release) })
 }
 
-// pinned says that a pin names a release, by version or name.
+// pinned reports whether a pin names a release, by version or name.
 func (s *scope) pinned(r Row) bool {
 	return slices.ContainsFunc(s.o.Spec.Pins, func(p Pin) bool {
 		return p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && p.means(r.Version, r.Release) && !expired(p, s.now)
@@ -178,15 +178,15 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	if target == "" {
 		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s does not hold %s that it is pinned to: nothing is started", s.g.Name, p.wanted()))
 	}
-	if why := s.takenBack(target); why != "" {
+	if why := s.withdrawnPin(target); why != "" {
 		held := s.hold(PinnedVersionMissing)
 		follows := ": nothing is started"
 		switch a := s.g.ActiveRow(); {
 		case a == nil || a.Release != target:
 		case held.Release == target:
-			follows = ", and serves on: nothing is left in its place"
+			follows = ", and keeps serving: nothing else can serve"
 		default:
-			follows = ", and makes room for " + s.versionOf(held.Release)
+			follows = ", and is replaced by " + s.versionOf(held.Release)
 		}
 		return held, s.stateOf(s.g.Row(target), true, PinnedVersionMissing, fmt.Sprintf("version %s that group %s is pinned to is withdrawn (%s)%s; offer it again, or remove the pin", s.versionOf(target), s.g.Name, why, follows))
 	}
@@ -207,7 +207,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	return Target{Release: target, Reason: Pinned, ResolvedFrom: from}, s.stateOf(nil, false, Pinned, message)
 }
 
-// pinFailed says why a release that is pinned does not start, because it failed, here or at
+// pinFailed reports why a release that is pinned does not start, because it failed, here or at
 // another Microservice; "": it has not.
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
@@ -219,9 +219,9 @@ func (s *scope) pinFailed(target string) string {
 	return ""
 }
 
-// takenBack is why a pin has no effect: its version is denied, or proven gone. What is active
+// withdrawnPin is why a pin has no effect: its version is denied, or proven gone. What is active
 // and was not denied stays.
-func (s *scope) takenBack(release string) WithdrawReason {
+func (s *scope) withdrawnPin(release string) WithdrawReason {
 	version, active := s.versionOf(release), s.g.ActiveRow()
 	switch {
 	case s.denied(version): // reported before a loss
@@ -234,7 +234,7 @@ func (s *scope) takenBack(release string) WithdrawReason {
 	return ""
 }
 
-// belowPin is the kept release of the highest version that is not above one to which the
+// belowPin is the retained release of the highest version that is not above one to which the
 // group is pinned, while the active one is denied: what the pin left may be why there is a
 // pin. nil: there is none.
 func (s *scope) belowPin() (kept *Row) {

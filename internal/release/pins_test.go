@@ -34,7 +34,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.configure("c3")
 		h.run(time.Hour)
 		h.active("newest", "1.1.0-c3")
@@ -49,7 +49,7 @@ var pins = []scene{
 		h.active("the one that ran last", "1.0.0-c3")
 		h.configure("c4")
 		h.run(time.Hour)
-		h.active("a kept one stays with its own", "1.0.0-c3")
+		h.active("a retained one stays with its own", "1.0.0-c3")
 		h.pin()
 		h.run(time.Hour)
 		h.active("unpinned", "1.1.0-c4")
@@ -96,7 +96,7 @@ var pins = []scene{
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.target("on its way", "1.1.0-c1", "Pinned")
+		h.target("in progress", "1.1.0-c1", "Pinned")
 		lost := h.object("1.1.0")
 		h.startup = 0
 		h.moved["1.1.0"]++ // so that it cannot be made again
@@ -138,7 +138,7 @@ var pins = []scene{
 		h.state("the same twice", PinsConflict, false)
 		h.state("the same twice", "Pinned", true)
 	}},
-	{"rule 15: a typo in a pin stops nothing that is under way", func(h tale) {
+	{"rule 15: a typo in a pin stops nothing that is in progress", func(h tale) {
 		h.live()
 		h.target("at first", "1.0.0-c1", "Latest")
 		h.steps(twoSteps...)
@@ -148,8 +148,8 @@ var pins = []scene{
 			h.pin(p)
 			h.push("1.2.0")
 			h.run(time.Second)
-			h.want("on its way", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
-			h.target("on its way", "1.1.0-c1", "PinnedVersionMissing")
+			h.want("in progress", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
+			h.target("in progress", "1.1.0-c1", "PinnedVersionMissing")
 		}
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100", "1.2.0": ""})
@@ -209,7 +209,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("unpinned", map[string]string{"1.1.0": ""})
 	}},
-	{"rule 21: Retry of a release that would be overtaken at once is refused", func(h tale) {
+	{"rule 21: Retry of a release that would be superseded at once is refused", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -263,7 +263,7 @@ var pins = []scene{
 		h.word("1.2.0", Retry, "")
 		h.run(time.Minute)
 		h.outcome("finished first", "1.2.0", DecisionNotApplicable+": 1.1.0 is wanted (FinishFirst)")
-		h.want("goes on", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
+		h.want("continues", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
 	}},
 	{"rule 21: Retry waits while paused", func(h tale) {
 		h.live()
@@ -308,7 +308,7 @@ var pins = []scene{
 		h.run(24 * time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"the only release that answers is not taken back at its deadline", func(h tale) {
+	{"the only release that answers is not rolled back at its deadline", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
@@ -325,7 +325,7 @@ var pins = []scene{
 		h.want("the active one answers again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the active one answers again", "OnlyServing", false)
 	}},
-	{"a canary beside a dead active release goes through its steps where no policy confirms", func(h tale) {
+	{"a canary next to a dead active release goes through its steps where no policy confirms", func(h tale) {
 		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 50, Approval: true})
 		h.policy("odd").never = true
 		h.push("1.0.0")
@@ -335,13 +335,13 @@ var pins = []scene{
 		h.want("nothing confirms", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
-		h.want("what it has to wait for by itself", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
-		h.state("what it has to wait for by itself", "AwaitingApproval", true)
+		h.want("what it has to wait for automatically", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.state("what it has to wait for automatically", "AwaitingApproval", true)
 		h.word("1.1.0", Continue, "2")
 		h.run(time.Minute)
 		h.want("nothing else answers", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a canary beside a dead active release waits for a policy that has confirmed", func(h tale) {
+	{"a canary next to a dead active release waits for a policy that has confirmed", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.nets["web"].never = true
@@ -352,7 +352,7 @@ var pins = []scene{
 		h.want("it may send requests there", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.state("it may send requests there", "OnlyServing", true)
 	}},
-	{"a canary without pods fails, also beside a dead active release", func(h tale) {
+	{"a canary without pods fails, also next to a dead active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -405,7 +405,7 @@ var pins = []scene{
 
 func init() { histories = append(histories, pins...) }
 
-// active says which release is active in the one group.
+// active reports which release is active in the one group.
 func (h tale) active(when, release string) {
 	a := h.ledger.Groups[0].ActiveRow()
 	if a == nil || a.Release != release {
@@ -479,7 +479,7 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	if len(p.Ensure) != 1 || p.Ensure[0].Release != "def-c1" {
 		t.Errorf("the other pull request does not start: %+v", p.Ensure)
 	}
-	want := Note{Reason: "PinnedVersionMissing", Message: `groups[0].name: there is no group "12", there are feat: the pin waits for it, and the others go on`}
+	want := Note{Reason: "PinnedVersionMissing", Message: `groups[0].name: there is no group "12", there are feat: the pin waits for it, and the others continue`}
 	if !slices.Contains(p.Notes, want) {
 		t.Errorf("the plan does not say %+v, but %+v", want, p.Notes)
 	}
@@ -523,7 +523,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 }
 
 // checkPin asks that a group that can reach the version that it is pinned to ends there,
-// or says that this failed.
+// or reports that this failed.
 func (w *world) checkPin(g *Group, failed bool) {
 	pin, missing := w.pinOf(g)
 	if pin == nil || missing {
@@ -542,9 +542,9 @@ func (w *world) checkPin(g *Group, failed bool) {
 	}
 	switch a := g.ActiveRow(); {
 	case !reach:
-	case g.Run != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // what was under way goes on
-	case g.Run != nil:
-		if r := g.Row(g.Run.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
+	case g.Rollout != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // what was in progress continues
+	case g.Rollout != nil:
+		if r := g.Row(g.Rollout.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
 			w.fail("rule 16: group %s is pinned to %s, and runs %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))
 		}
 	case a != nil && a.Version == pin.Version && (!pin.Current || a.Config == w.config):

@@ -17,17 +17,17 @@
 //	record.go     a record that is lost, and objects that are gone
 //	decisions.go  what people decide about a release
 //	groups.go     which groups there are, and when they end
-//	previews.go   which pull requests have a place
+//	previews.go   which pull requests have a slot
 //	target.go     which release is wanted
 //	pins.go       which release a pin means
-//	run.go        the way to active: clock, steps, health, failure
+//	rollout.go    the way to active: clock, steps, health, failure
 //	gates.go      where hooks have to agree
 //	together.go   where other Microservices have to come along
 //	outside.go    what has a cause outside of the release
 //	newest.go     domains that move from one group to a newer one
 //	traffic.go    what routes have to carry, what is confirmed, what is drained
 //	capacity.go   how many replicas a release has, and needs for what comes next
-//	retain.go     which releases are kept, and how many rows a group has
+//	retain.go     which releases are retained, and how many rows a group has
 //
 //	split.go      who gets traffic when endpoints are missing
 //
@@ -43,26 +43,26 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Plan is what is to be done, in this order: Ensure, then the ledger if it
-// Changed, then Retire (rule 2: creations may precede the ledger write,
+// Plan is what is to be done, in this order: Ensure, then the rollout state if it
+// Changed, then Retire (rule 2: creations may precede the rollout state write,
 // destructions only follow it).
 type Result struct {
-	// Ledger to write, if Changed.
-	Ledger  Ledger
+	// State to write, if Changed.
+	State   State
 	Changed bool
 	// Ensure: create, revive and scale up.
 	Ensure []Ensure
 	// Retire: scale down and delete.
 	Retire []Retire
 	// Idle releases are not to have traffic, are in no route, and their drain is over.
-	// All others may answer requests, whatever the ledger says of them.
+	// All others may answer requests, whatever the rollout state says of them.
 	Idle []string
 	// NeverActive releases are of a group without an active release, and hooks have to agree
 	// before they are. Their objects are to carry a mark of that, and no others: a plan that
 	// has lost the record does not take them for what was active.
 	NeverActive []string
-	// Wake is when to plan again though nothing happened; zero: never.
-	Wake time.Time
+	// RequeueTime is when to plan again though nothing happened; zero: never.
+	RequeueTime time.Time
 	// Notes give the reason of each decision and state.
 	Notes []Note
 }
@@ -84,7 +84,7 @@ type Retire struct {
 	Delete        bool
 }
 
-// Make decides what is to be done about one Microservice.
+// Plan decides what is to be done about one Microservice.
 //
 // It is level based: the same facts at the same time give the same plan, and
 // once the plan's ledger is written, the facts being the same, a plan that
@@ -92,8 +92,8 @@ type Retire struct {
 func Plan(o Observed, now time.Time) Result { return planWith(o, now, rules) }
 
 func planWith(o Observed, now time.Time, rules []rule) Result {
-	b := newBook(o, now)
-	was := cloneGroups(o.Ledger.Groups)
+	b := newPlanner(o, now)
+	was := cloneGroups(o.State.Groups)
 	b.groups = copyGroups(was)
 	for i := range was {
 		b.before[was[i].Slug] = askedOf(&was[i])
@@ -110,11 +110,11 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 		b.scope(&b.groups[i]).size(&p)
 	}
 	p.Notes = b.notes
-	p.Wake = b.wake
-	p.Ledger = Ledger{Sequence: o.Ledger.Sequence, Groups: b.groups}
+	p.RequeueTime = b.requeue
+	p.State = State{Sequence: o.State.Sequence, Groups: b.groups}
 	p.Changed = b.force || !slices.EqualFunc(b.groups, was, sameGroup)
 	if p.Changed {
-		p.Ledger.Sequence = b.next
+		p.State.Sequence = b.next
 	}
 	sortPlan(&p)
 	return p
@@ -122,15 +122,15 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 
 // maxPasses bounds how often the rules are applied: what one decision makes
 // possible is decided in the same plan, so that the next one finds nothing to do.
-// The longest chain is a run through steps that wait for nothing.
+// The longest chain is a rollout through steps that wait for nothing.
 const maxPasses = 64
 
-// book is what one plan is made in.
-type book struct {
+// planner is what one plan is made in.
+type planner struct {
 	o        Observed
 	now      time.Time
 	groups   []Group
-	next     int64 // the sequence that the ledger gets if it is written
+	next     int64 // the sequence that the rollout state gets if it is written
 	children map[string]Child
 	sorted   []Child                // the children by age
 	offers   []Candidate            // the candidates of all groups, highest version first
@@ -140,8 +140,8 @@ type book struct {
 	references map[string]bool
 	before     map[string]asked // of the routes, by slug, when the plan began
 	notes      []Note
-	wake       time.Time
-	force      bool // the ledger must be written though its groups are the same
+	requeue    time.Time
+	force      bool // the rollout state must be written though its groups are the same
 	// touched releases, by slug and name, are made or revived in this pass.
 	touched map[string]bool
 	// arrived are the groups, by slug, that this pass rebuilt while the newest domains are
@@ -152,19 +152,19 @@ type book struct {
 	handled map[string]*Handled
 }
 
-// maxSequence is more writes than a ledger ever has. A stamp above it was written by hand.
+// maxSequence is more writes than a rollout state ever has. A stamp above it was written by hand.
 const maxSequence = 1 << 53
 
-// newBook sorts the facts.
-func newBook(o Observed, now time.Time) *book {
-	b := &book{
-		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, arrived: map[string]bool{}, handled: map[string]*Handled{}, next: o.Ledger.Sequence + 1,
+// newPlanner sorts the facts.
+func newPlanner(o Observed, now time.Time) *planner {
+	b := &planner{
+		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, arrived: map[string]bool{}, handled: map[string]*Handled{}, next: o.State.Sequence + 1,
 		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
 	}
 	for i := range b.sorted {
 		c := &b.sorted[i]
 		if c.Stamp > maxSequence {
-			c.Stamp = 0 // no write of a ledger made it
+			c.Stamp = 0 // no write of a rollout state made it
 		}
 		b.children[c.Release] = *c
 		b.next = max(b.next, c.Stamp+1)
@@ -195,34 +195,34 @@ func newBook(o Observed, now time.Time) *book {
 
 // spell reads the version of a pin as it is offered or held: a tag such as v1.1.0 gives the
 // version 1.1.0.
-func (b *book) spell(p *Pin) {
+func (b *planner) spell(p *Pin) {
 	if meant := version.Meant(p.Version); !b.hasVersion(*p, p.Version) && b.hasVersion(*p, meant) {
 		p.Version = meant
 	}
 }
 
-// hasVersion says that a version is offered to a group that a pin names, or a row of it.
-func (b *book) hasVersion(p Pin, version string) bool {
+// hasVersion reports whether a version is offered to a group that a pin names, or a row of it.
+func (b *planner) hasVersion(p Pin, version string) bool {
 	return slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
 		return c.Version == version && p.names(c.Slug, c.Name, c.PullRequest)
-	}) || slices.ContainsFunc(b.o.Ledger.Groups, func(g Group) bool {
+	}) || slices.ContainsFunc(b.o.State.Groups, func(g Group) bool {
 		return p.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Version == version })
 	})
 }
 
 // pass applies the rules once to all groups. What the pass before said of states and
-// of waking is forgotten.
-func (b *book) pass(rules []rule) {
+// of requeueing is forgotten.
+func (b *planner) pass(rules []rule) {
 	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
-	b.wake = noTime
+	b.requeue = noTime
 	clear(b.arrived)
 	for _, p := range b.o.Spec.Pins {
-		b.wakeAt(p.Expire)
+		b.requeueAt(p.Expire)
 	}
 	b.open()
 	b.noteMissingPin()
 	b.noteStrayPins()
-	b.places()
+	b.assignSlots()
 	for _, g := range b.turns() {
 		s := b.scope(g)
 		for _, r := range rules {
@@ -238,7 +238,7 @@ func (b *book) pass(rules []rule) {
 
 // turns are the groups in the order in which they may start something: previews last,
 // the newest push first.
-func (b *book) turns() []*Group {
+func (b *planner) turns() []*Group {
 	order := make([]*Group, len(b.groups))
 	for i := range b.groups {
 		order[i] = &b.groups[i]
@@ -259,20 +259,20 @@ func (b *book) turns() []*Group {
 
 // scope is one group in one pass.
 type scope struct {
-	*book
+	*planner
 	g          *Group
 	candidates []Candidate // highest version first
 	reports    []Report    // by policy
-	// stepped says that this pass gave the run's step its weight.
+	// stepped reports that this pass gave the rollout's step its weight.
 	stepped bool
 }
 
-func (b *book) scope(g *Group) *scope {
-	return &scope{book: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug)}
+func (b *planner) scope(g *Group) *scope {
+	return &scope{planner: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug)}
 }
 
 // reportsOf gives what each policy says of a group.
-func (b *book) reportsOf(slug string) []Report {
+func (b *planner) reportsOf(slug string) []Report {
 	if reports, known := b.reports[slug]; known {
 		return reports
 	}
@@ -310,13 +310,13 @@ func (s *scope) offered(release string) (Candidate, bool) {
 // touch marks a release as made or revived in this pass: its object is stamped.
 func (s *scope) touch(release string) { s.touched[s.g.Slug+"/"+release] = true }
 
-// isTouched says that a release was made or revived in this pass.
+// isTouched reports whether a release was made or revived in this pass.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
-// done says that a closing group has nothing left, or that a group never began, or lost
+// done reports whether a closing group has nothing left, or that a group never began, or lost
 // all its releases by hand and is offered none. A preview that has expired is remembered.
-func (b *book) done(g Group) bool {
-	if len(g.Releases) > 0 || g.Run != nil || g.Phase == Expired {
+func (b *planner) done(g Group) bool {
+	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {
 		return false
 	}
 	for _, c := range b.o.Children {

@@ -12,7 +12,7 @@ import (
 func TestSameGroup(t *testing.T) {
 	t.Parallel()
 	whole := func() Group {
-		return Group{Run: &Run{}, Releases: []Row{{Zero: &Zero{}, Decision: &Handled{}}}}
+		return Group{Rollout: &Rollout{}, Releases: []Row{{Zero: &Zero{}, Decision: &Handled{}}}}
 	}
 	var change func(path string, v reflect.Value, at func(*Group) reflect.Value)
 	change = func(path string, v reflect.Value, at func(*Group) reflect.Value) {
@@ -52,7 +52,7 @@ func TestSameGroup(t *testing.T) {
 	if !sameGroup(whole(), whole()) {
 		t.Error("a group is not the same as itself")
 	}
-	for name, g := range map[string]Group{"run": {Releases: whole().Releases}, "rows": {Run: &Run{}}, "mark": {Run: &Run{}, Releases: []Row{{Decision: &Handled{}}}}} {
+	for name, g := range map[string]Group{"run": {Releases: whole().Releases}, "rows": {Rollout: &Rollout{}}, "mark": {Rollout: &Rollout{}, Releases: []Row{{Decision: &Handled{}}}}} {
 		if sameGroup(g, whole()) || sameGroup(whole(), g) {
 			t.Errorf("the end of %s is not seen", name)
 		}
@@ -60,7 +60,7 @@ func TestSameGroup(t *testing.T) {
 }
 
 // TestNothingIsTakenFromANewerLedger: what a newer ledger than the one that is read has
-// made or revived is neither scaled down nor deleted (rule 2); the ledger is written
+// made or revived is neither scaled down nor deleted (rule 2); the rollout state is written
 // first, which fails where it is old.
 func TestNothingIsTakenFromANewerLedger(t *testing.T) {
 	t.Parallel()
@@ -72,20 +72,20 @@ func TestNothingIsTakenFromANewerLedger(t *testing.T) {
 			h.push("1.1.0")
 			h.run(time.Hour)
 			o, _, _ := h.observe(lags{})
-			g := o.Ledger.Groups[0].clone()
+			g := o.State.Groups[0].clone()
 			g.Releases = g.Releases[:rows]
-			o.Ledger.Groups = []Group{g}
+			o.State.Groups = []Group{g}
 			former := h.release("1.0.0")
 			i := slices.IndexFunc(o.Children, func(c Child) bool { return c.Release == former })
 			o.Children[i].Replicas = 2
 			for newer, taken := range []bool{true, false} {
-				o.Children[i].Stamp = o.Ledger.Sequence + int64(newer)
+				o.Children[i].Stamp = o.State.Sequence + int64(newer)
 				p := planWith(o, h.now, h.rules)
 				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == former }) != taken {
-					t.Errorf("stamped %d after the ledger: taken is to be %t:\n%s", newer, taken, render(p))
+					t.Errorf("stamped %d after the rollout state: taken is to be %t:\n%s", newer, taken, render(p))
 				}
 				if !taken && !p.Changed {
-					t.Error("the ledger is not written")
+					t.Error("the rollout state is not written")
 				}
 			}
 			if h.err != nil {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxStarting is how many previews may be on their way at a time, so that a change of
+// maxStarting is how many previews may be in progress at a time, so that a change of
 // the configuration of all of them does not flood the cluster (rule 41).
 const maxStarting = 10
 
-// places gives the places of previews (rule 26). A preview that runs keeps its place;
+// assignSlots gives previews their slots (rule 26). A preview that runs keeps its slot;
 // one that comes free goes to the newest push that waits. What is too old, or has no
 // place, is Expired: a group without releases.
-func (b *book) places() {
+func (b *planner) assignSlots() {
 	var live, waiting []*Group
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -25,14 +25,14 @@ func (b *book) places() {
 		switch old := b.tooOld(g); {
 		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // in this plan
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
-			g.Phase, g.Target = Expired, Target{Reason: NoPlace}
+			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 		case g.Phase == Live && old:
 			b.expire(g, MaxAge, fmt.Sprintf("the last push was at %s, and spec.previews.maxAge is %s: push a commit to have it again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
 		case g.Phase == Live:
 			live = append(live, g)
 		case g.Phase == Expired && old:
 			g.Target.Reason = MaxAge
-		case g.Phase == Expired && g.Target.Reason == NoPlace && !b.withdrawnGroup(g.Slug) && b.wants(*g):
+		case g.Phase == Expired && g.Target.Reason == NoSlot && !b.withdrawnGroup(g.Slug) && b.wants(*g):
 			waiting = append(waiting, g)
 		}
 	}
@@ -44,7 +44,7 @@ func (b *book) places() {
 		slices.SortFunc(live, b.byRight)
 	}
 	for len(live) > most {
-		b.expire(live[len(live)-1], NoPlace, fmt.Sprintf("spec.previews.maxGroups is %d, and the others were pushed later", most))
+		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and the others were pushed later", most))
 		live = live[:len(live)-1]
 	}
 	if b.o.SourceStale || b.missingPin() != nil {
@@ -56,41 +56,41 @@ func (b *book) places() {
 	}
 }
 
-// prepare brings a preview up to date before places are given: what is taken down, and what
+// prepare brings a preview up to date before slots are given: what is taken down, and what
 // has nothing to serve, has to be known.
-func (b *book) prepare(g *Group) {
+func (b *planner) prepare(g *Group) {
 	s := b.scope(g)
 	rebuild(s)
 	vanishedActive(s)
 	vanishedOthers(s)
 	b.noteHead(g)
 	if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && !b.ended(g.Slug, g.Name, g.PullRequest) && len(b.perGroup[g.Slug]) > 0 {
-		g.Phase, g.Target = Expired, Target{Reason: NoPlace} // until it is given one
+		g.Phase, g.Target = Expired, Target{Reason: NoSlot} // until it is given one
 		s.event(nil, false, GroupReopened, "the group is offered again")
 	}
 	if end, ages := b.agesOut(g); ages {
-		b.wakeAt(end)
+		b.requeueAt(end)
 	}
 	if end, closed := b.keptUntil(g.Slug); closed {
-		b.wakeAt(end)
+		b.requeueAt(end)
 	}
 }
 
-// ends says that a preview is closed now.
-func (b *book) ends(slug string) bool {
+// ends reports whether a preview is closed now.
+func (b *planner) ends(slug string) bool {
 	return b.closed(slug) || b.excluded(slug) && !b.o.Spec.Paused
 }
 
-// wants says that a preview has a release to move to, if it gets a place.
-func (b *book) wants(g Group) bool {
+// wants reports whether a preview has a release to move to, if it gets a slot.
+func (b *planner) wants(g Group) bool {
 	g.Phase = Live
 	target, _ := b.scope(&g).choose()
 	return target.Release != ""
 }
 
-// byRight orders previews, the one that is to lose its place last: one that has nothing
+// byRight orders previews, the one that is to lose its slot last: one that has nothing
 // to serve or to move to, what a plan began that was not recorded, then the oldest push.
-func (b *book) byRight(x, y *Group) int {
+func (b *planner) byRight(x, y *Group) int {
 	return cmp.Or(
 		last(!b.uses(x), !b.uses(y)),
 		last(!b.scope(x).recorded(), !b.scope(y).recorded()),
@@ -98,12 +98,12 @@ func (b *book) byRight(x, y *Group) int {
 	)
 }
 
-// uses says that a preview has something to do with its place.
-func (b *book) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*g) }
+// uses reports whether a preview has something to do with its slot.
+func (b *planner) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*g) }
 
 // noteHead remembers the head commit of a pull request, and when it was pushed: as its
 // source says, else when it became known. A new one ends what its age did to the group.
-func (b *book) noteHead(g *Group) {
+func (b *planner) noteHead(g *Group) {
 	offers := b.perGroup[g.Slug]
 	if len(offers) == 0 {
 		return
@@ -118,12 +118,12 @@ func (b *book) noteHead(g *Group) {
 		g.HeadTime = b.now
 	}
 	if g.Phase == Expired {
-		g.Target = Target{Reason: NoPlace}
+		g.Target = Target{Reason: NoSlot}
 	}
 }
 
 // agesOut is when a preview is too old, if it ages.
-func (b *book) agesOut(g *Group) (end time.Time, ages bool) {
+func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	age := b.o.Spec.Previews.MaxAge
 	if age == 0 || g.Phase == Closing || len(b.perGroup[g.Slug]) == 0 || b.o.Spec.Paused {
 		return noTime, false
@@ -131,15 +131,15 @@ func (b *book) agesOut(g *Group) (end time.Time, ages bool) {
 	return g.HeadTime.Add(age), true
 }
 
-// tooOld says that the last push to a preview is too long ago. That is known only while
+// tooOld reports whether the last push to a preview is too long ago. That is known only while
 // a head is offered.
-func (b *book) tooOld(g *Group) bool {
+func (b *planner) tooOld(g *Group) bool {
 	end, ages := b.agesOut(g)
 	return ages && !b.now.Before(end)
 }
 
 // expire takes the releases of a preview down, and keeps the group.
-func (b *book) expire(g *Group, reason Reason, message string) {
+func (b *planner) expire(g *Group, reason Reason, message string) {
 	s := b.scope(g)
 	s.takeDown(Expired, reason)
 	g.Target.Reason = reason
@@ -154,7 +154,7 @@ func (s *scope) turnWaits(version string) *wait {
 	}
 	starting := 0
 	for i := range s.groups {
-		if g := &s.groups[i]; g.Level == preview && g.Run != nil && g.Run.WaitsFor == "" && g.Run.Gate != ConfirmRollout {
+		if g := &s.groups[i]; g.Level == preview && g.Rollout != nil && g.Rollout.WaitsFor == "" && g.Rollout.Gate != ConfirmRollout {
 			starting++
 		}
 	}

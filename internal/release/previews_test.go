@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// placed are the previews that have a place.
-func placed(l Ledger) (n int) {
+// placed are the previews that have a slot.
+func placed(l State) (n int) {
 	for _, g := range l.Groups {
 		if g.Level == preview && g.Phase == Live {
 			n++
@@ -40,7 +40,7 @@ func (h tale) phase(when, slug, want string) {
 // bounds sets those of previews.
 func (h tale) bounds(p Previews) { h.edit("previews", func(s *Spec) { s.Previews = p }) }
 
-// empty says that nothing is left of anything.
+// empty reports whether nothing remains of anything.
 func (h tale) empty(when string) {
 	if len(h.ledger.Groups)+len(h.objects) > 0 {
 		h.fail("%s: %d groups and %d objects are left", when, len(h.ledger.Groups), len(h.objects))
@@ -58,11 +58,11 @@ func (h tale) reviewed() {
 	h.startup = 10 * time.Second
 }
 
-// checkStarting holds the ledger against rule 41.
+// checkStarting holds the rollout state against rule 41.
 func (w *world) checkStarting() {
 	starting := 0
 	for _, g := range w.ledger.Groups {
-		if g.Level == preview && g.Run != nil && g.Run.Gate != ConfirmRollout { // which has no pods yet
+		if g.Level == preview && g.Rollout != nil && g.Rollout.Gate != ConfirmRollout { // which has no pods yet
 			starting++
 		}
 	}
@@ -71,10 +71,10 @@ func (w *world) checkStarting() {
 	}
 }
 
-// checkPlaces holds a write of the ledger against rule 26: there are no more previews
-// than places, one that runs keeps its place while there are enough, and one that is
+// checkPlaces holds a write of the rollout state against rule 26: there are no more previews
+// than places, one that runs keeps its slot while there are enough, and one that is
 // too old comes back with another head only.
-func (w *world) checkPlaces(o Observed, old, next Ledger) {
+func (w *world) checkPlaces(o Observed, old, next State) {
 	most := max(1, o.Spec.Previews.MaxGroups)
 	if n := placed(next); n > most && !o.Spec.Paused {
 		w.fail("rule 26: %d previews have %d places", n, most)
@@ -93,10 +93,10 @@ func (w *world) checkPlaces(o Observed, old, next Ledger) {
 			w.fail("rule 25: preview %s has %d pending releases", h.Slug, pending)
 		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
 			w.fail("rule 26: group %s is no preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
-		case h.Phase == Expired && h.Target.Reason != NoPlace && h.Target.Reason != MaxAge:
+		case h.Phase == Expired && h.Target.Reason != NoSlot && h.Target.Reason != MaxAge:
 			w.fail("rule 26: group %s is Expired for %q", h.Slug, h.Target.Reason)
 		case g == nil:
-		case g.Phase == Live && (g.ActiveRow() != nil || g.Run != nil) && !w.lost[g.Slug] && mayRun(o, g.Slug) && h.Phase == Expired && h.Target.Reason == NoPlace && placed(old) <= most:
+		case g.Phase == Live && (g.ActiveRow() != nil || g.Rollout != nil) && !w.lost[g.Slug] && mayRun(o, g.Slug) && h.Phase == Expired && h.Target.Reason == NoSlot && placed(old) <= most:
 			w.fail("rule 26: %s loses its place, of %d previews in %d places", h.Slug, placed(old), most)
 		case g.Phase == Expired && g.Target.Reason == MaxAge && h.Phase == Live && g.Head == h.Head:
 			w.fail("rule 26: %s comes back with %s, which is too old", h.Slug, h.Head)
@@ -104,21 +104,21 @@ func (w *world) checkPlaces(o Observed, old, next Ledger) {
 	}
 }
 
-// mayRun says that nothing but the number of places keeps a group from running.
+// mayRun reports whether nothing but the number of places keeps a group from running.
 func mayRun(o Observed, slug string) bool {
 	return len(o.Spec.Pins) == 0 && slices.ContainsFunc(o.Candidates, func(c Candidate) bool { return c.Slug == slug }) &&
 		!slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == slug })
 }
 
 // checkExpired holds a preview that has expired against rule 26, at the end of a
-// history: nothing is left of it, and it waits for no place that is free.
+// history: nothing remains of it, and it waits for no place that is free.
 func (w *world) checkExpired(g *Group) {
 	if len(g.Releases) > 0 {
 		w.fail("rule 26: %s has expired and has releases\n%s", g.Slug, renderGroup(g))
 	}
 	for _, o := range w.objects {
 		if o.Slug == g.Slug {
-			w.fail("rule 26: %s has expired, and %s is left", g.Slug, o.Release)
+			w.fail("rule 26: %s has expired, and %s remains", g.Slug, o.Release)
 		}
 	}
 	offered := false
@@ -129,7 +129,7 @@ func (w *world) checkExpired(g *Group) {
 		offered = offered && (x.Slug != g.Slug || x.Version != "" || x.Reason == Denied || x.Reason == Gone)
 	}
 	pinned := len(w.spec.Pins) > 0 // which may leave it nothing to run
-	if offered && !pinned && g.Target.Reason == NoPlace && placed(w.ledger) < max(1, w.spec.Previews.MaxGroups) {
+	if offered && !pinned && g.Target.Reason == NoSlot && placed(w.ledger) < max(1, w.spec.Previews.MaxGroups) {
 		w.fail("liveness: %s waits for a place, and there is one", g.Slug)
 	}
 }
@@ -241,7 +241,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.empty("drained")
 	}},
-	{"closed and reopened while it is kept", func(h tale) {
+	{"closed and reopened while it is retained", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, KeepAfterClose: time.Hour})
 		h.withdrawGroup("pr-7", Closed)
@@ -347,10 +347,10 @@ var previews = []scene{
 			h.run(time.Minute)
 		}
 		h.want("who runs stays", map[string]string{"pr-1-a": "active 100", "pr-2-a": "active 100", "pr-3-a": "", "pr-4-a": ""})
-		h.phase("who comes waits", "pr-3", "Expired NoPlace")
+		h.phase("who comes waits", "pr-3", "Expired NoSlot")
 		h.push("pr-3-b")
 		h.run(time.Minute)
-		h.phase("a push drives nobody out", "pr-3", "Expired NoPlace")
+		h.phase("a push drives no one out", "pr-3", "Expired NoSlot")
 		h.withdrawGroup("pr-1", Closed)
 		h.run(time.Minute)
 		h.want("the newest push", map[string]string{"pr-3-b": "active 100", "pr-4-a": ""})
@@ -412,7 +412,7 @@ var previews = []scene{
 		h.want("the next", map[string]string{"pr-2-a": "active 100"})
 		h.push("pr-1-b")
 		h.run(time.Minute)
-		h.phase("it has to wait now", "pr-1", "Expired NoPlace")
+		h.phase("it has to wait now", "pr-1", "Expired NoSlot")
 	}},
 	{"rule 22: paused, nothing starts and nothing expires", func(h tale) {
 		h.reviewed()
@@ -420,7 +420,7 @@ var previews = []scene{
 		h.push("pr-8-a")
 		h.run(24 * time.Hour)
 		h.want("paused", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
-		h.edit("go on", func(s *Spec) { s.Paused = false })
+		h.edit("continue", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
 		h.phase("too old by now", "pr-7", "Expired MaxAge")
 	}},
@@ -460,7 +460,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		check := func(when string) {
 			h.phase(when, "pr-1", "Expired MaxAge")
-			h.phase(when, "pr-2", "Expired NoPlace")
+			h.phase(when, "pr-2", "Expired NoSlot")
 			h.want(when, map[string]string{"pr-3-a": "active 100"})
 			if n := len(h.objects); n != 1 {
 				h.fail("%s: %d objects", when, n)
@@ -487,7 +487,7 @@ var crowds = []scene{
 		starting := func(when string, from, to int) {
 			for i := 1; i <= 200; i++ {
 				slug := fmt.Sprintf("pr-%d", i)
-				if got, want := h.group(slug).Run != nil, from <= i && i <= to; got != want {
+				if got, want := h.group(slug).Rollout != nil, from <= i && i <= to; got != want {
 					h.fail("%s: %s starts: %t, want %t", when, slug, got, want)
 				}
 			}
@@ -504,7 +504,7 @@ var crowds = []scene{
 		h.run(time.Minute)
 		h.configure("c2")
 		h.run(time.Second)
-		if h.group("pr-5").Run == nil || h.group("pr-200").Run == nil || h.group("pr-191").Run != nil {
+		if h.group("pr-5").Rollout == nil || h.group("pr-200").Rollout == nil || h.group("pr-191").Rollout != nil {
 			h.fail("the newest push does not go first")
 		}
 		h.run(30 * time.Minute)
@@ -546,7 +546,7 @@ func init() {
 	limits = append(limits, crowds...)
 }
 
-// BenchmarkPreviews plans 256 pull requests at rest, of which 20 have a place.
+// BenchmarkPreviews plans 256 pull requests stable, of which 20 have a slot.
 func BenchmarkPreviews(b *testing.B) {
 	w := newWorld()
 	w.quick = true

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// recorded says that the ledger has the group.
+// recorded reports whether the rollout state has the group.
 func (s *scope) recorded() bool {
-	return slices.ContainsFunc(s.o.Ledger.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
+	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
-// unproven reports whether a release that is rebuilt beside an active one takes its steps again,
+// unproven reports whether a release that is rebuilt next to an active one takes its steps again,
 // because it was never active, or failed, as far as is known: its object says so, or its
 // version is above the active one's. The commits of a pull request have no order.
 func (s *scope) unproven(c, active Child) bool {
-	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Told) ||
+	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
 
@@ -26,7 +26,7 @@ func (s *scope) successor() *Row {
 	waits := false
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		kept := r.Promoted > 0 && r.Status == Deprecated
 		switch c, there := s.child(r.Release); {
 		case !there || c.Terminating:
@@ -39,12 +39,12 @@ func (s *scope) successor() *Row {
 		}
 	}
 	if next != nil && s.denied(next.Version) && waits {
-		return nil // for what is on its way
+		return nil // for what is in progress
 	}
 	return next
 }
 
-// precedes says that x rather than y follows an active release that is lost.
+// precedes reports that x rather than y follows an active release that is lost.
 func (s *scope) precedes(x, y Row) bool {
 	return cmp.Or(
 		last(s.denied(x.Version), s.denied(y.Version)),

@@ -70,7 +70,7 @@ var refused = []scene{
 		h.run(time.Hour)
 		h.want("tried again", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"refused: a kept release takes over from one that is lost", func(h tale) {
+	{"refused: a retained release takes over from one that is lost", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -96,7 +96,7 @@ func TestRefusedObjectsGetNoStamp(t *testing.T) {
 		},
 	}
 	p := Plan(o, t0) // The record is lost: each object that is taken over is stamped.
-	if g := p.Ledger.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Release != "a" {
+	if g := p.State.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Release != "a" {
 		t.Fatalf("a is not active:\n%s", describe(o, p))
 	}
 	for _, e := range p.Ensure {

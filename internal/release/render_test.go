@@ -23,9 +23,9 @@ func render(p Result) string {
 		b.WriteByte('\n')
 	}
 	if p.Changed {
-		fmt.Fprintf(&b, "  ledger %d\n", p.Ledger.Sequence)
-		for i := range p.Ledger.Groups {
-			b.WriteString(renderGroup(&p.Ledger.Groups[i]))
+		fmt.Fprintf(&b, "  ledger %d\n", p.State.Sequence)
+		for i := range p.State.Groups {
+			b.WriteString(renderGroup(&p.State.Groups[i]))
 		}
 	}
 	for _, r := range p.Retire {
@@ -45,8 +45,8 @@ func render(p Result) string {
 		}
 		fmt.Fprintf(&b, "  %s %s %s: %s\n", kind, n.Slug, n.Reason, n.Message)
 	}
-	if !p.Wake.IsZero() {
-		fmt.Fprintf(&b, "  wake at %s\n", p.Wake.Sub(t0))
+	if !p.RequeueTime.IsZero() {
+		fmt.Fprintf(&b, "  wake at %s\n", p.RequeueTime.Sub(t0))
 	}
 	return b.String()
 }
@@ -57,11 +57,11 @@ func renderGroup(g *Group) string {
 	if g.Target.Release != "" {
 		fmt.Fprintf(&b, " target %s (%s)", g.Target.Release, g.Target.Reason)
 	}
-	if g.Overtaken > 0 {
-		fmt.Fprintf(&b, " overtaken %d", g.Overtaken)
+	if g.Superseded > 0 {
+		fmt.Fprintf(&b, " superseded %d", g.Superseded)
 	}
-	if g.Run != nil {
-		fmt.Fprintf(&b, " run %s step %d", g.Run.Release, g.Run.Step)
+	if g.Rollout != nil {
+		fmt.Fprintf(&b, " run %s step %d", g.Rollout.Release, g.Rollout.Step)
 	}
 	b.WriteByte('\n')
 	for _, r := range g.Releases {

@@ -17,14 +17,14 @@ var restored = []scene{
 		h.failedAbove()
 		h.loseRecord()
 		for _, o := range h.objects {
-			o.Told = ""
+			o.Reported = ""
 		}
 		h.run(30 * time.Second)
 		h.active("it is tried again", "1.1.0-c1")
 		h.run(time.Hour)
 		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"rule 31: a release whose object tells that it failed is no kept one when the record is lost", func(h tale) {
+	{"rule 31: a release whose object tells that it failed is no retained one when the record is lost", func(h tale) {
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
 			h.push(v)
@@ -32,13 +32,13 @@ var restored = []scene{
 		}
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.loseRecord()
-		h.object("1.1.0").Told = Error
+		h.object("1.1.0").Reported = Error
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Minute)
 		h.want("by steps", map[string]string{"1.2.0": "active 90", "1.1.0": "canary 10"})
 	}},
 	{"rule 31: what was active stays kept when the record is lost", func(h tale) {
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
 			h.push(v)

@@ -14,10 +14,10 @@ func (s *scope) minimum() int {
 	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // and one that runs, and one that goes
 }
 
-// kept are the releases that were active and are kept: the newest
+// retained are the releases that were active and are retained: the newest
 // MinimumAvailable by order of activation, the active one included, and those
 // that a domain names (rules 33 and 39).
-func (s *scope) kept() []string {
+func (s *scope) retained() []string {
 	if s.g.Phase != Live {
 		return nil
 	}
@@ -53,8 +53,8 @@ func (s *scope) replacedLeaving() *wait {
 	return s.leaving(*last)
 }
 
-// noteDenied says which denied versions have traffic all the same. A domain that names a
-// version routes to it or to nothing, and the last release of a group serves on.
+// noteDenied reports which denied versions have traffic all the same. A domain that names a
+// version routes to it or to nothing, and the last release of a group keeps serving.
 func (s *scope) noteDenied() {
 	if s.g.Phase != Live {
 		return
@@ -69,8 +69,8 @@ func (s *scope) noteDenied() {
 				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, and a domain of networkpolicies.hlnr.io %q names it: give that domain another version, or remove it", r.Version, rep.policy))
 			}
 		}
-		if r.Status == Active && s.g.Target.Release == r.Release && s.g.Run == nil {
-			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied and serves on: group %s has nothing that could replace it; push another version, or end the group by spec.endedGroups", r.Version, s.g.Name))
+		if r.Status == Active && s.g.Target.Release == r.Release && s.g.Rollout == nil {
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied and keeps serving: group %s has nothing that could replace it; push another version, or end the group by spec.endedGroups", r.Version, s.g.Name))
 		}
 	}
 }
@@ -86,7 +86,7 @@ const (
 )
 
 // quota is how many rows each group may have. What has expired needs none.
-func (b *book) quota() int {
+func (b *planner) quota() int {
 	groups := 0
 	for i := range b.groups {
 		if g := &b.groups[i]; g.Phase != Expired || len(g.Releases) > 0 {
@@ -97,7 +97,7 @@ func (b *book) quota() int {
 }
 
 // rows of all groups.
-func (b *book) rows() (n int) {
+func (b *planner) rows() (n int) {
 	for i := range b.groups {
 		n += len(b.groups[i].Releases)
 	}
@@ -105,7 +105,7 @@ func (b *book) rows() (n int) {
 }
 
 // makeRoom makes room for one more row, and reports whether there is any: a full group
-// forgets failures. What serves, is kept, or is named by a route stays.
+// forgets failures. What serves, is retained, or is named by a route stays.
 func (s *scope) makeRoom() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
@@ -116,10 +116,10 @@ func (s *scope) makeRoom() bool {
 }
 
 // forget drops the failure of the lowest version. The mark keeps it, and all below
-// it, from being tried again by themselves. The commits of a pull request have no
+// it, from being tried again automatically. The commits of a pull request have no
 // order: of these, those go that are not offered any more.
 func (s *scope) forget() bool {
-	kept := s.kept()
+	kept := s.retained()
 	var lowest *Row
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -159,14 +159,14 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	return w == nil, w
 }
 
-// forgotten says that a version is not to be tried by itself, because it may have
+// forgotten reports whether a version is not to be tried automatically, because it may have
 // failed before, and the group was too full to keep it.
 func (s *scope) forgotten(c Candidate) bool {
 	f := s.g.Failed
 	return f.Version != "" && f.Config == s.o.Config && compare(c.Version, f.Version) <= 0 && s.g.Row(c.Release) == nil
 }
 
-// crowded says that a release cannot start for want of room.
+// crowded reports whether a release cannot start because there is no room.
 func (s *scope) crowded(version string) {
-	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s waits: status.releaseGroups holds %d releases for group %s, and routes name them or they are kept; take versions out of spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, len(s.g.Releases), s.g.Name))
+	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s waits: status.releaseGroups holds %d releases for group %s, and routes name them or they are retained; take versions out of spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, len(s.g.Releases), s.g.Name))
 }

@@ -59,8 +59,8 @@ var causes = []scene{
 		h.run(24 * time.Hour)
 		h.want("a day later", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"deny brings back what was kept while the template has no configuration, the highest version of it", func(h tale) {
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+	{"deny brings back what was retained while the template has no configuration, the highest version of it", func(h tale) {
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0", "1.3.0"} {
 			h.push(v)
@@ -122,13 +122,13 @@ var causes = []scene{
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Hour)
 		h.want("nothing else", map[string]string{"1.1.0": "active 100"})
-		h.says("nothing else", DeniedServes, "1.1.0 is denied and serves on: group 1.x has nothing that could replace it; push another version, or end the group by spec.endedGroups")
+		h.says("nothing else", DeniedServes, "1.1.0 is denied and keeps serving: group 1.x has nothing that could replace it; push another version, or end the group by spec.endedGroups")
 		h.push("1.2.0")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.2.0": "active 100"})
 		h.state("replaced", DeniedServes, false)
 	}},
-	{"a preview whose pods are down keeps its place when a newer one has lost its only release", func(h tale) {
+	{"a preview whose pods are down keeps its slot when a newer one has lost its only release", func(h tale) {
 		h.reviewed()
 		h.refuse = true
 		h.push("pr-8-a")
@@ -179,7 +179,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("the gateway is there", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
 	}},
-	{"deny brings back what was kept, with its configuration and without steps", func(h tale) {
+	{"deny brings back what was retained, with its configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")
 		h.steps(Step{Weight: 10, Pause: 6 * time.Hour}, Step{Weight: 50, Pause: 6 * time.Hour})
@@ -219,7 +219,7 @@ var causes = []scene{
 		h.want("the pause is over", map[string]string{"1.1.0": "canary 50"})
 	}},
 	{"the version that a pin left stays out when the pinned one is denied", func(h tale) {
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -235,7 +235,7 @@ var causes = []scene{
 		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
 	}},
 	{"the version that a pin left stays out while paused when the pinned one is denied", func(h tale) {
-		h.edit("more are kept", func(s *Spec) { s.MinimumAvailable = 4 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -257,7 +257,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
-		h.want("it serves on", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
+		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
 		h.says("it waits", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet (2.0.0 waits: Unschedulable); name both in spec.endedGroups to end both")
 	}},
 	{"an active version that is gone and denied is reported as denied", func(h tale) {
@@ -265,8 +265,8 @@ var causes = []scene{
 		h.withdraw("1.0.0", Gone)
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
-		h.want("it serves on", map[string]string{"1.0.0": "active 100"})
-		h.state("it serves on", DeniedServes, true)
+		h.want("it keeps serving", map[string]string{"1.0.0": "active 100"})
+		h.state("it keeps serving", DeniedServes, true)
 	}},
 	{"the outcome of a decision with an odd step fits the status", func(h tale) {
 		h.live()
@@ -314,7 +314,7 @@ var causes = []scene{
 		h.run(2 * time.Hour)
 		h.want("it is live", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a canary goes on while its Gateway serves, and the active release has no endpoints", func(h tale) {
+	{"a canary continues while its Gateway serves, and the active release has no endpoints", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 0, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -352,7 +352,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.withdraw("1.0.0", Excluded)
 		h.run(time.Hour)
-		h.want("it serves on", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 		h.remove(h.object("1.0.0"))
 		h.run(24 * time.Hour)
 		if g := h.ledger.group("1-x"); g != nil {
@@ -383,7 +383,7 @@ var causes = []scene{
 	}},
 	{"a version that failed at another Microservice before waits there, and nothing is written", func(h tale) {
 		h.live()
-		h.edit("together", func(s *Spec) { s.TakeBack, s.Steps = true, twoSteps })
+		h.edit("together", func(s *Spec) { s.RollBack, s.Steps = true, twoSteps })
 		h.peers = map[string]*world{"m1": failedPeer("1.1.0")}
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -396,16 +396,16 @@ var causes = []scene{
 		h.pin()
 		h.peers["m1"].ledger.Groups[0].Releases[0].Status = Active
 		h.run(time.Hour)
-		h.want("mended there", map[string]string{"1.1.0": "active 100"})
+		h.want("fixed there", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a failed release that was taken back with others and deleted by hand comes to rest", func(h tale) {
+	{"a failed release that was rolled back with others and deleted by hand comes to rest", func(h tale) {
 		h.live()
-		h.edit("together", func(s *Spec) { s.TakeBack, s.Steps = true, []Step{{Weight: 10, Pause: time.Hour}} })
+		h.edit("together", func(s *Spec) { s.RollBack, s.Steps = true, []Step{{Weight: 10, Pause: time.Hour}} })
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.peers = map[string]*world{"m1": failedPeer("1.1.0")}
 		h.run(time.Minute)
-		h.want("taken back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.word("1.1.0", Retry, "")
 		h.run(time.Minute)
 		h.want("not before it is tried again there", map[string]string{"1.1.0": "error 0"})
@@ -421,7 +421,7 @@ var causes = []scene{
 		peer.ledger.Groups[0].Releases[0].Status = Canary
 		h.peers = map[string]*world{"m1": peer}
 		h.run(time.Hour)
-		h.want("it is on its way there", map[string]string{"1.1.0": "canary 10"})
+		h.want("it is in progress there", map[string]string{"1.1.0": "canary 10"})
 		peer.ledger.Groups[0].Releases[0].Status = Active
 		h.run(time.Hour)
 		h.want("it has moved on", map[string]string{"1.1.0": "active 100"})
@@ -459,7 +459,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("it went", map[string]string{"1.0.0": "", "1.2.0": "active 100"})
 		if h.objects["1.0.0-c1"] != nil {
-			h.fail("its object is left")
+			h.fail("its object remains")
 		}
 	}},
 }
@@ -494,7 +494,7 @@ func failedPeer(version string) *world {
 }
 
 // regrouped are the facts after a change of groupBy from All to Major: 1.9.0 is active in
-// the one group that there was, beside another row.
+// the one group that there was, next to another row.
 func regrouped(other Row, candidates ...string) Observed {
 	at := t0.Add(-time.Hour)
 	group := Group{
@@ -502,13 +502,13 @@ func regrouped(other Row, candidates ...string) Observed {
 		Releases: []Row{{Release: "all-1.9.0", Version: "1.9.0", Config: "c1", Status: Active, Weight: 100 - other.Weight, Available: true, Promoted: 1, Since: at}, other},
 	}
 	if other.Status == Canary {
-		group.Run = &Run{Release: other.Release, Sequence: 3, Step: 1, Started: at, StepRevision: 3, StepsHash: stepsHash(twoSteps)}
+		group.Rollout = &Rollout{Release: other.Release, Sequence: 3, Step: 1, Started: at, StepRevision: 3, StepsHash: stepsHash(twoSteps)}
 	}
 	o := Observed{
 		Config:    "c1",
 		Spec:      Spec{Replicas: 1, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Steps: twoSteps},
 		Withdrawn: []Withdrawal{{Slug: "release", Reason: Excluded}},
-		Ledger:    Ledger{Sequence: 3, Groups: []Group{group}},
+		State:     State{Sequence: 3, Groups: []Group{group}},
 	}
 	for _, r := range group.Releases {
 		o.Children = append(o.Children, Child{Release: r.Release, Slug: "release", Name: "release", Level: "Release", Version: r.Version, Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1})
@@ -522,14 +522,14 @@ func regrouped(other Row, candidates ...string) Observed {
 }
 
 // serve makes and carries out plans, with pods that come up at once, until nothing changes.
-func serve(t *testing.T, o Observed) Ledger {
+func serve(t *testing.T, o Observed) State {
 	t.Helper()
 	for range 20 {
 		p := Plan(o, t0)
 		if !p.Changed && len(p.Ensure) == 0 {
-			return o.Ledger
+			return o.State
 		}
-		o.Ledger = p.Ledger
+		o.State = p.State
 		for _, e := range p.Ensure {
 			if !e.Create {
 				continue
@@ -542,7 +542,7 @@ func serve(t *testing.T, o Observed) Ledger {
 		}
 	}
 	t.Fatal("the plans do not end")
-	return Ledger{}
+	return State{}
 }
 
 func TestGroupByChangesOnALiveService(t *testing.T) {
@@ -550,26 +550,26 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 	t.Run("a version that failed keeps no patch of what serves from its group", func(t *testing.T) {
 		l := serve(t, regrouped(failed, "1.9.0", "1.9.1"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.1" {
-			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Result{Ledger: l}))
+			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Result{State: l}))
 		}
 		if g := l.group("release"); g != nil && g.Phase == Live {
 			t.Error("the group that is no more made does not close")
 		}
 	})
-	t.Run("what serves most goes on beside the canary's group", func(t *testing.T) {
+	t.Run("what serves most continues next to the canary's group", func(t *testing.T) {
 		canary := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Canary, Weight: 10, Available: true}
 		l := serve(t, regrouped(canary, "1.9.0", "2.0.0"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.0" {
-			t.Errorf("1.9.0, which had 90%% of the traffic, is active nowhere:\n%s", describe(Observed{}, Result{Ledger: l}))
+			t.Errorf("1.9.0, which had 90%% of the traffic, is active nowhere:\n%s", describe(Observed{}, Result{State: l}))
 		}
 	})
 	t.Run("it does not close for a group that is not its heir", func(t *testing.T) {
 		o := regrouped(failed, "1.9.0", "2.0.1")
 		o.Children = append(o.Children, Child{Release: "1.9.0", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.9.0", Config: "c1", Created: t0, Stamp: 4, Replicas: 1, Failure: "CrashLoopBackOff"})
-		o.Ledger.Sequence = 4
-		o.Ledger.Groups = append(o.Ledger.Groups, Group{
+		o.State.Sequence = 4
+		o.State.Groups = append(o.State.Groups, Group{
 			Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Target: Target{Release: "1.9.0", Reason: "Latest"}, Releases: []Row{{Release: "1.9.0", Version: "1.9.0", Config: "c1", Status: Pending}},
-			Run: &Run{Release: "1.9.0", Sequence: 4, Started: t0, StepsHash: stepsHash(twoSteps)},
+			Rollout: &Rollout{Release: "1.9.0", Sequence: 4, Started: t0, StepsHash: stepsHash(twoSteps)},
 		})
 		l := serve(t, o)
 		if g := l.group("2-x"); g == nil || g.ActiveRow() == nil {
@@ -581,7 +581,7 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 	})
 }
 
-// A creation that the server refuses leaves a run without an object: it waits, makes no
+// A creation that the server refuses leaves a rollout without an object: it waits, makes no
 // other version the target, and begins nothing again.
 func TestRefusedCreationWaits(t *testing.T) {
 	now := t0
@@ -597,22 +597,22 @@ func TestRefusedCreationWaits(t *testing.T) {
 			if !p.Changed {
 				break
 			}
-			if o.Ledger, writes = p.Ledger, writes+1; tries > 3 {
-				t.Fatal("the ledger is written for ever")
+			if o.State, writes = p.State, writes+1; tries > 3 {
+				t.Fatal("the rollout state is written for ever")
 			}
 		}
 		now = now.Add(time.Hour)
 	}
-	g := o.Ledger.group("1-x")
-	if g == nil || g.Run == nil || g.Run.Release != "b" || g.Run.WaitsFor != notCreated || len(g.Releases) != 1 {
-		t.Fatalf("after a day:\n%s", describe(o, Result{Ledger: o.Ledger}))
+	g := o.State.group("1-x")
+	if g == nil || g.Rollout == nil || g.Rollout.Release != "b" || g.Rollout.WaitsFor != notCreated || len(g.Releases) != 1 {
+		t.Fatalf("after a day:\n%s", describe(o, Result{State: o.State}))
 	}
 	if writes != 2 {
-		t.Errorf("the ledger was written %d times in a day, want when it started and when it began to wait", writes)
+		t.Errorf("the rollout state was written %d times in a day, want when it started and when it began to wait", writes)
 	}
 	o.Children = []Child{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
 	p := Plan(o, now)
-	if g := p.Ledger.group("1-x"); g.ActiveRow() == nil || g.ActiveRow().Release != "b" {
+	if g := p.State.group("1-x"); g.ActiveRow() == nil || g.ActiveRow().Release != "b" {
 		t.Error("it is made, and not active")
 	}
 }

@@ -12,7 +12,7 @@ type rule struct {
 	apply func(*scope)
 }
 
-// rules of a group, in the order in which they apply; beside each the statuses that it
+// rules of a group, in the order in which they apply; next to each the statuses that it
 // changes. A test takes each of them out and expects a history to fail.
 var rules = []rule{
 	// What is there.
@@ -27,8 +27,8 @@ var rules = []rule{
 	{"Close", closeGroup}, // any to deprecated: the group ends
 	{"Aim", aim},
 	{"Finish first", finishFirst},
-	{"Overtake", overtake}, // pending or canary to deprecated: another one is the target
-	{"Start", start},       // none, deprecated or error to pending: it is the target
+	{"Supersede", supersede}, // pending or canary to deprecated: another one is the target
+	{"Start", start},         // none, deprecated or error to pending: it is the target
 
 	// How it gets there.
 	{"Open the gate", openGate},
@@ -52,8 +52,8 @@ var rules = []rule{
 }
 
 // rebuild makes rows for a group that has children but no record (rule 31), because
-// the ledger was lost or not written yet: their stamps are ahead of it, or a route
-// names them. Children that a ledger let go, and that a late write made again, stay
+// the rollout state was lost or not written yet: their stamps are ahead of it, or a route
+// names them. Children that a rollout state let go, and that a late write made again, stay
 // without a row. The
 // release that the group's Service selects is active, older ones were, as far as is known
 // (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
@@ -65,7 +65,7 @@ func rebuild(s *scope) {
 	}
 	var cs []Child
 	for _, c := range s.sorted {
-		if c.Slug == s.g.Slug && !c.Terminating && !s.isTouched(c.Release) && (c.Stamp > s.o.Ledger.Sequence || s.referenced(c.Release)) {
+		if c.Slug == s.g.Slug && !c.Terminating && !s.isTouched(c.Release) && (c.Stamp > s.o.State.Sequence || s.referenced(c.Release)) {
 			cs = append(cs, c)
 		}
 	}
@@ -83,16 +83,16 @@ func rebuild(s *scope) {
 		func(c Child) bool { return s.referenced(c.Release) },
 		// One that the next write would have recorded was made by a plan that a crash
 		// cut short, and is just starting.
-		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.Ledger.Sequence+1 },
+		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
-			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && c.Told != Error && sign(c) })
+			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && c.Reported != Error && sign(c) })
 		}
 	}
 	if len(cs) > 0 {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
-	if s.arrives() { // What has a part of the newest domains begins its steps anew.
+	if s.arrives() { // What has a part of the newest domains begins its steps again.
 		active, s.arrived[s.g.Slug] = -1, true
 	}
 	cs, active = s.fit(cs, active)
@@ -139,7 +139,7 @@ func noteRoutes(s *scope) {
 	}
 }
 
-// vanishedActive mends a group whose active release's object is gone (rule 31).
+// vanishedActive repairs a group whose active release's object is gone (rule 31).
 func vanishedActive(s *scope) {
 	a := s.g.ActiveRow()
 	if a == nil {
@@ -172,7 +172,7 @@ func vanishedOthers(s *scope) {
 		if _, there := s.child(r.Release); there {
 			continue
 		}
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && running {
 			continue // made again by size
 		}
@@ -184,7 +184,7 @@ func vanishedOthers(s *scope) {
 }
 
 // decide applies people's decisions, each id once (rule 21). The stamp keeps a plan
-// that read an older decision from taking the place of this one in the ledger.
+// that read an older decision from taking the place of this one in the rollout state.
 func decide(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -205,11 +205,11 @@ func decide(s *scope) {
 	}
 }
 
-// closeGroup begins the end of a group whose source says that it is closed
-// (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered again; a preview needs a place for it.
+// closeGroup begins the end of a group whose source shows that it is closed
+// (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered again; a preview needs a slot for it.
 func closeGroup(s *scope) {
 	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
-		s.wakeAt(end)
+		s.requeueAt(end)
 	}
 	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
 	switch {
@@ -244,19 +244,19 @@ func finishFirst(s *scope) {
 	if !s.finishes(s.g.Target) {
 		return
 	}
-	_, r, _ := s.running()
-	s.state(r, false, Overtaken, fmt.Sprintf("%s is finished before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
+	_, r, _ := s.rollout()
+	s.state(r, false, Superseded, fmt.Sprintf("%s is finished before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
-// overtake retires what is under way and not wanted any more (rule 24).
-func overtake(s *scope) {
+// supersede retires the rollout in progress and not wanted any more (rule 24).
+func supersede(s *scope) {
 	if s.g.Phase != Live {
 		return
 	}
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
 			continue
 		}
@@ -266,22 +266,22 @@ func overtake(s *scope) {
 		if running {
 			s.endRun()
 			if s.g.Target.Reason == Latest {
-				s.g.Overtaken++
+				s.g.Superseded++
 			}
 		}
 		r.leave()
 		if r.Status == Pending || r.Status == Canary {
-			s.turn(r, Deprecated, Overtaken)
+			s.turn(r, Deprecated, Superseded)
 		}
-		s.event(r, false, Overtaken, fmt.Sprintf("%s makes room for %s", r.Version, s.versionOf(s.g.Target.Release)))
+		s.event(r, false, Superseded, fmt.Sprintf("%s is superseded by %s", r.Version, s.versionOf(s.g.Target.Release)))
 	}
 }
 
-// start begins the run of the target.
+// start begins the rollout of the target.
 func start(s *scope) {
 	target := s.g.Target.Release
 	active := s.g.ActiveRow()
-	if s.g.Phase != Live || s.g.Run != nil || target == "" || active != nil && active.Release == target {
+	if s.g.Phase != Live || s.g.Rollout != nil || target == "" || active != nil && active.Release == target {
 		return
 	}
 	r := s.g.Row(target)
@@ -306,16 +306,16 @@ func start(s *scope) {
 	}
 	switch {
 	case r.Status == Error:
-		s.retryRow(r, RetriedByItself)
+		s.retryRow(r, RetriedAutomatically)
 		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s: the cause of the failure was outside of it", r.Attempt+1, r.Version))
 	case r.Promoted == 0:
 		s.turn(r, Pending, Started)
 	}
 	s.touch(target)
-	s.g.Run = s.newRun(target)
-	s.g.Run.Gate, s.g.Run.GateTime = ConfirmRollout, s.now
+	s.g.Rollout = s.newRollout(target)
+	s.g.Rollout.Gate, s.g.Rollout.GateTime = ConfirmRollout, s.now
 	if from, rival := s.rival(); rival != nil {
-		s.g.Run.Floor = from.serving(rival)
+		s.g.Rollout.Floor = from.serving(rival)
 	}
 	how := "starts"
 	if r.Promoted > 0 {
@@ -327,7 +327,7 @@ func start(s *scope) {
 // openGate lets a release have its pods: at once, or, where hooks are asked, when they
 // agree or have no say any more. Its clock starts then.
 func openGate(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {
 		return
 	}
@@ -339,9 +339,9 @@ func openGate(s *scope) {
 }
 
 // keepClock adds up the healthy waiting of a step, and notices when it breaks
-// off or goes on (rules 13 and 23).
+// off or continues (rules 13 and 23).
 func keepClock(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	if run == nil {
 		return
 	}
@@ -378,13 +378,13 @@ func keepClock(s *scope) {
 // fail ends a run whose clock passed the deadline; the last active release
 // serves (invariant 7).
 func fail(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	if run == nil {
 		return
 	}
 	if reason, message := s.condemned(run, r, c); reason != "" {
 		s.failRow(r, reason)
-		s.event(r, true, ReleaseFailed, fmt.Sprintf("%s is turned down (%s): %s", r.Version, reason, message))
+		s.event(r, true, ReleaseFailed, fmt.Sprintf("%s is rolled back (%s): %s", r.Version, reason, message))
 		return
 	}
 	healthy, cause, _ := s.health(run, r, c)
@@ -397,11 +397,11 @@ func fail(s *scope) {
 		end = s.ends(run)
 	}
 	if s.now.Before(end) {
-		s.wakeAt(end)
+		s.requeueAt(end)
 		return
 	}
 	if from, a := s.rival(); a != nil && r.Status == Canary && from.dead(a) && !s.dead(r) {
-		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not taken back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
+		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not rolled back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
 		return
 	}
 	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
@@ -413,11 +413,11 @@ func fail(s *scope) {
 	s.event(r, true, ReleaseFailed, message)
 }
 
-// editedSteps finds the place of a run in steps that were edited (rule 32): the
+// editedSteps finds the place of a rollout in steps that were edited (rule 32): the
 // first one with at least the present weight, else the last one, which takes weight away.
 // Without any step it is promoted.
 func editedSteps(s *scope) {
-	run, r, _ := s.running()
+	run, r, _ := s.rollout()
 	hash := stepsHash(s.steps())
 	if run == nil || run.StepsHash == hash {
 		return
@@ -434,7 +434,7 @@ func editedSteps(s *scope) {
 	if next < 0 {
 		next = max(0, len(steps)-1)
 	}
-	s.event(r, false, StepsEdited, fmt.Sprintf("%s goes on at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
+	s.event(r, false, StepsEdited, fmt.Sprintf("%s continues at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
 	if next < len(steps) && !steps[next].more(*r) {
 		s.enter(run, r, next+1)
 		return
@@ -448,7 +448,7 @@ func editedSteps(s *scope) {
 // available, whatever the gateway says (rule 12), but where the newest domains move to
 // it by steps.
 func promoteFirst(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
 		return
 	}
@@ -466,7 +466,7 @@ func promoteFirst(s *scope) {
 // promoteKept brings back a release that was active: without steps, and with as
 // many replicas as the one that it replaces, unless that one is dead (rule 27).
 func promoteKept(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	active := s.g.ActiveRow()
 	if run == nil || active == nil || r.Promoted == 0 || s.halted(r) {
 		return
@@ -486,20 +486,20 @@ func promoteKept(s *scope) {
 // promoteAdopted makes a release active whose steps a person skipped, once it is
 // available at full size.
 func promoteAdopted(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	from, active := s.rival()
 	if run == nil || !r.Adopted || active == nil {
 		return
 	}
 	from.raiseFloor(run, active)
-	if c.ok() && c.has(s.full()) && s.calm() {
+	if c.ok() && c.has(s.full()) && s.stable() {
 		s.promote(r, Adopted)
 	}
 }
 
 // step takes the next step of a canary, when this one has passed.
 func step(s *scope) {
-	run, r, c := s.running()
+	run, r, c := s.rollout()
 	from, active := s.rival()
 	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
 		return
@@ -530,23 +530,23 @@ func step(s *scope) {
 	s.promote(r, Promoted)
 }
 
-// settle lets a policy that does not confirm hold nothing up any more, when
-// nothing was under way for the deadline (rule 10).
+// settle lets a policy that does not confirm block nothing any more, when
+// nothing was in progress for the deadline (rule 10).
 func settle(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // it has no traffic
 	}
-	moves := s.g.Run != nil && s.g.Run.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
+	moves := s.g.Rollout != nil && s.g.Rollout.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
 	for _, r := range s.reports {
 		switch {
 		case r.Revision >= s.g.TrafficRevision:
 			continue
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
-			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("networkpolicies.hlnr.io %q holds nothing up: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
+			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("networkpolicies.hlnr.io %q blocks nothing: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
 		case !moves:
 			end := s.deadline(s.g.TrafficTime)
 			if s.now.Before(end) {
-				s.wakeAt(end)
+				s.requeueAt(end)
 				continue
 			}
 			s.g.SettledRevision = s.g.TrafficRevision
@@ -570,8 +570,8 @@ func noteAvailability(s *scope) {
 
 // revise raises the traffic revision when what routes have to carry changed, and
 // marks the releases that this takes out of them (rules 1 and 11). A revision is the
-// sequence of the ledger write that makes it: no two are alike, also where a group
-// ends and begins anew.
+// sequence of the rollout state write that makes it: no two are alike, also where a group
+// ends and begins again.
 func revise(s *scope) {
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
@@ -582,8 +582,8 @@ func revise(s *scope) {
 	} else {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
-	if s.stepped && s.g.Run != nil {
-		s.g.Run.StepRevision = s.g.TrafficRevision
+	if s.stepped && s.g.Rollout != nil {
+		s.g.Rollout.StepRevision = s.g.TrafficRevision
 	}
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -602,14 +602,14 @@ func revise(s *scope) {
 
 // forgetErrors drops failures whose identity cannot be chosen again (rule 3):
 // those that are withdrawn, below the active release, of another template, of a tag
-// that moved, or not the head of their pull request. A kept release to which a rollback failed stays.
+// that moved, or not the head of their pull request. A retained release to which a rollback failed stays.
 func forgetErrors(s *scope) {
 	var active Row // a copy: rows move as others are dropped
 	if a := s.g.ActiveRow(); a != nil {
 		active = *a
 	}
 	_, free := s.withdrawn(active.Version) // then the target may be below it
-	kept := s.kept()
+	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
 		ok, w := s.forgettable(r, kept)
 		if s.record(w); !ok {
@@ -627,15 +627,15 @@ func forgetErrors(s *scope) {
 
 // letGo drops the rows of releases that are not kept, when their drain is over
 // (rules 11, 24 and 39). While the target is one that has just failed, the next pass aims
-// anew, and may aim at one of them.
+// again, and may aim at one of them.
 func letGo(s *scope) {
 	s.noteDenied()
 	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
 		return
 	}
-	kept := s.kept()
+	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if r.Status != Deprecated || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 			continue
 		}
@@ -671,7 +671,7 @@ func withinLimits(s *scope) {
 		s.g.Failed = Failed{}
 		return
 	}
-	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not tried by themselves: more failed than status.releaseGroups holds; pin one of them, or push a newer version", s.g.Name, f.Version))
+	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not tried automatically: more failed than status.releaseGroups holds; pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
 // turn gives a row another status.
@@ -687,7 +687,7 @@ func (s *scope) turn(r *Row, to Status, reason Reason) {
 
 // failRow turns a release down, and takes its weight away.
 func (s *scope) failRow(r *Row, reason Reason) {
-	if s.g.Run != nil && s.g.Run.Release == r.Release {
+	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
 		s.endRun()
 	}
 	r.leave()
@@ -702,7 +702,7 @@ func (s *scope) retryRow(r *Row, reason Reason) {
 	s.touch(r.Release)
 }
 
-// promote makes a release active, and the former one deprecated.
+// promote makes a release active, and the previous one deprecated.
 func (s *scope) promote(r *Row, reason Reason) {
 	last := int64(0)
 	for i := range s.g.Releases {
@@ -716,22 +716,22 @@ func (s *scope) promote(r *Row, reason Reason) {
 	}
 	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
 	s.turn(r, Active, reason)
-	s.g.Run, s.g.Overtaken = nil, 0
+	s.g.Rollout, s.g.Superseded = nil, 0
 	s.event(r, false, Promoted, fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
 }
 
-// endRun breaks the run off, and gives its weight back.
+// endRun breaks the rollout off, and gives its weight back.
 func (s *scope) endRun() {
-	if s.g.Run == nil {
+	if s.g.Rollout == nil {
 		return
 	}
-	if r := s.g.Row(s.g.Run.Release); r != nil && r.Status != Active {
+	if r := s.g.Row(s.g.Rollout.Release); r != nil && r.Status != Active {
 		r.leave()
 	}
 	if a := s.g.ActiveRow(); a != nil {
 		a.Weight = 100
 	}
-	s.g.Run = nil
+	s.g.Rollout = nil
 }
 
 func (s *scope) dropRow(release string) {

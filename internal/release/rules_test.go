@@ -76,7 +76,7 @@ var protocol = []scene{
 		h.want("after the old leader", map[string]string{"1.1.0": "canary 10"})
 		h.ready("after the old leader", "1.1.0", 2)
 	}},
-	{"rule 05: the active release loses all pods, and the canary stands in and goes on", func(h tale) {
+	{"rule 05: the active release loses all pods, and the canary stands in and continues", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -85,7 +85,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.carried("masked", map[string]int{"1.1.0": 100})
 		h.run(5 * time.Minute)
-		h.want("the mend goes through", map[string]string{"1.1.0": "active 100"})
+		h.want("the fix goes through", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 05: a canary without pods is masked, and takes no step", func(h tale) {
 		h.live()
@@ -115,16 +115,16 @@ var protocol = []scene{
 		h.carried("the hook has not agreed", map[string]int{"1.0.0": 100})
 		h.word("1.1.0", Deprecate, "")
 		h.run(time.Second)
-		h.carried("turned down", map[string]int{"1.0.0": 100})
+		h.carried("aborted", map[string]int{"1.0.0": 100})
 	}},
-	{"rule 10: a policy that never confirmed holds nothing up, and is named", func(h tale) {
+	{"rule 10: a policy that never confirmed blocks nothing, and is named", func(h tale) {
 		h.live()
 		h.policy("odd").stuck = true
 		h.run(time.Minute)
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(10 * time.Minute)
-		h.want("goes on", map[string]string{"1.1.0": "active 100"})
+		h.want("continues", map[string]string{"1.1.0": "active 100"})
 		h.state("named", "PolicyNotProgrammed", true)
 		h.nets["odd"].stuck = false
 		h.run(time.Minute)
@@ -139,7 +139,7 @@ var protocol = []scene{
 		h.run(time.Hour)
 		h.ready("drained", "1.0.0", 1)
 	}},
-	{"rule 10: one policy that never confirmed does not let a canary go on alone", func(h tale) {
+	{"rule 10: one policy that never confirmed does not let a canary continue alone", func(h tale) {
 		h.policy("odd").stuck = true
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -179,7 +179,7 @@ var protocol = []scene{
 		h.run(2 * time.Minute)
 		h.want("and since api did", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 12: the state names who does not confirm, and nobody else", func(h tale) {
+	{"rule 12: the state names who does not confirm, and no one else", func(h tale) {
 		h.live()
 		slow := h.policy("slow")
 		h.run(time.Minute)
@@ -211,7 +211,7 @@ var protocol = []scene{
 		h.want("without pods it fails", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"rule 11: what a domain names is not let go, and drains when it does not", func(h tale) {
-		h.edit("one is kept", func(s *Spec) { s.MinimumAvailable = 1 })
+		h.edit("one is retained", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.live()
 		h.nets["web"].pins = []string{"1.0.0"}
 		h.run(time.Minute)
@@ -230,7 +230,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.want("gone", map[string]string{"1.0.0": ""})
 		if h.objects[h.release("1.0.0")] != nil {
-			h.fail("its object is left")
+			h.fail("its object remains")
 		}
 	}},
 	{"rule 13: restarts and flaps in a pause neither prolong nor shorten it", func(h tale) {
@@ -278,12 +278,12 @@ var protocol = []scene{
 			h.run(10 * time.Second)
 			h.want(v, map[string]string{"pr-7-b": "active 100", v: "pending 0"})
 		}
-		h.want("one is on its way", map[string]string{"pr-7-c": "", "pr-7-d": ""})
+		h.want("one is in progress", map[string]string{"pr-7-c": "", "pr-7-d": ""})
 		h.run(time.Minute)
 		h.want("without steps", map[string]string{"pr-7-a": "active 100"})
 		h.run(time.Hour)
 		if n := len(h.ledger.Groups[0].Releases); n != 1 {
-			h.fail("%d releases are kept", n)
+			h.fail("%d releases are retained", n)
 		}
 		sequence := h.ledger.Sequence
 		h.drop("pr-7-a")
@@ -309,7 +309,7 @@ var protocol = []scene{
 			h.push(v)
 			h.run(time.Hour)
 		}
-		h.want("beside the kept ones", map[string]string{"1.0.0": "deprecated 0", "1.3.0": "", "1.4.0": "deprecated 0", "1.5.0": "active 100"})
+		h.want("next to the retained ones", map[string]string{"1.0.0": "deprecated 0", "1.3.0": "", "1.4.0": "deprecated 0", "1.5.0": "active 100"})
 		h.ready("full", "1.0.0", 2)
 		h.edit("size", func(s *Spec) { s.Replicas = 5 })
 		h.run(time.Minute)
@@ -318,7 +318,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.ready("and as small", "1.0.0", 1)
 	}},
-	{"rule 35: kept releases give up their pods when a run finds no room", func(h tale) {
+	{"rule 35: retained releases give up their pods when a run finds no room", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -330,13 +330,13 @@ var protocol = []scene{
 		h.wakes("half of the deadline", time.Minute)
 		h.run(2 * time.Minute)
 		h.ready("after it", "1.0.0", 0)
-		h.want("it is kept", map[string]string{"1.0.0": "deprecated 0"})
+		h.want("it is retained", map[string]string{"1.0.0": "deprecated 0"})
 		clear(h.broken)
 		h.object("1.2.0").why = ""
 		h.run(time.Hour)
 		h.want("there was room", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 35: kept releases keep their pods when a run lacks no room", func(h tale) {
+	{"rule 35: retained releases keep their pods when a run lacks no room", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -346,7 +346,7 @@ var protocol = []scene{
 		h.want("crashes", map[string]string{"1.2.0": "pending 0"})
 		h.ready("after half of the deadline", "1.0.0", 1)
 	}},
-	{"rule 35: kept releases keep their pods when a canary with traffic loses its own", func(h tale) {
+	{"rule 35: retained releases keep their pods when a canary with traffic loses its own", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -394,7 +394,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 32: Adopt waits for the change of traffic that is under way", func(h tale) {
+	{"rule 32: Adopt waits for the change of traffic that is in progress", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
 		h.push("1.1.0")
@@ -435,7 +435,7 @@ var protocol = []scene{
 
 func init() { histories = append(histories, protocol...) }
 
-// carried says what the gateway of policy web carries in group 1-x.
+// carried reports what the gateway of policy web carries in group 1-x.
 func (h tale) carried(when string, want map[string]int) {
 	got := map[string]int{}
 	for release, weight := range h.nets["web"].routes["1-x"].accepted {
@@ -496,7 +496,7 @@ func TestConfirmations(t *testing.T) {
 					{Release: "new", Slug: "1-x", Name: "1.x", Version: "1.1.0", Config: "c", Replicas: 1, Available: 1},
 				},
 				Policies: []Policy{{Name: "web", Groups: []Report{test.policy}}},
-				Ledger: Ledger{Sequence: 6, Groups: []Group{{
+				State: State{Sequence: 6, Groups: []Group{{
 					Slug: "1-x", Name: "1.x", Phase: Live, TrafficRevision: 6, TrafficTime: t0, SettledRevision: test.settled, Target: Target{Release: "new", Reason: "Latest"},
 					Releases: []Row{
 						{Release: "new", Version: "1.1.0", Config: "c", Status: Active, Weight: 100, Available: true, Promoted: 2, Since: t0},
@@ -513,10 +513,10 @@ func TestConfirmations(t *testing.T) {
 			}
 			slices.Sort(states)
 			slices.Reverse(states)
-			g := plan.Ledger.Groups[0]
+			g := plan.State.Groups[0]
 			wake := time.Duration(0)
-			if !plan.Wake.IsZero() {
-				wake = plan.Wake.Sub(t0)
+			if !plan.RequeueTime.IsZero() {
+				wake = plan.RequeueTime.Sub(t0)
 			}
 			got := fmt.Sprint(states, wake, g.Row("old") == nil, g.SettledRevision)
 			if want := fmt.Sprint(strings.Fields(test.states), test.wake, test.gone, test.mark); got != want {

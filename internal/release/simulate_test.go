@@ -445,8 +445,8 @@ func (w *world) epilogue() {
 // checkRegrouped: a group that the grouping makes no more waits for no version that is
 // offered, and could be started.
 func (w *world) checkRegrouped(o Observed, p Result) {
-	b := newBook(o, w.now)
-	b.groups = o.Ledger.Groups
+	b := newPlanner(o, w.now)
+	b.groups = o.State.Groups
 	if len(o.Spec.Pins) > 0 || b.missingPin() != nil || !o.PullRequests && len(b.strayPins()) > 0 || o.SourceStale {
 		return
 	}
@@ -457,7 +457,7 @@ func (w *world) checkRegrouped(o Observed, p Result) {
 			continue
 		}
 		for _, c := range o.Candidates {
-			if c.Level == preview || compare(c.Version, a.Version) < 0 || b.withdrawnGroup(c.Slug) || o.Ledger.group(c.Slug) != nil {
+			if c.Level == preview || compare(c.Version, a.Version) < 0 || b.withdrawnGroup(c.Slug) || o.State.group(c.Slug) != nil {
 				continue
 			}
 			w.fail("regroup: excluded group %s stays on %s, and %s of group %s is offered and not started\n%s", g.Slug, a.Version, c.Version, c.Slug, renderGroup(g))
@@ -479,8 +479,8 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && waits(Blocked, "OnlyServing")) {
-		w.fail("liveness: the run of %s never ends\n%s", g.Run.Release, renderGroup(g))
+	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && waits(Blocked, "OnlyServing")) {
+		w.fail("liveness: the rollout of %s never ends\n%s", g.Rollout.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))
 	kept := 0
@@ -489,7 +489,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		case r.Promoted > 0 && r.Status != Error:
 			kept++
 		case r.Status == Deprecated && waits("TrafficUnconfirmed") && w.heldBy(g.Slug, r):
-		case r.Status == Deprecated, (r.Status == Pending || r.Status == Canary) && g.Run == nil:
+		case r.Status == Deprecated, (r.Status == Pending || r.Status == Canary) && g.Rollout == nil:
 			w.fail("liveness: %s stays %s\n%s", r.Release, r.Status, renderGroup(g))
 		}
 	}
@@ -500,12 +500,12 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if kept > w.spec.MinimumAvailable+pins && !waits("TrafficUnconfirmed") {
 		w.fail("rule 39: group %s keeps %d releases\n%s", g.Slug, kept, renderGroup(g))
 	}
-	if g.Target.Reason == "Latest" && g.Run == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
+	if g.Target.Reason == "Latest" && g.Rollout == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
 		w.fail("liveness: group %s does not move to %s\n%s", g.Slug, g.Target.Release, renderGroup(g))
 	}
 }
 
-// heldBy says that a policy whose gateway is not there still reports a release, or has not
+// heldBy reports whether a policy whose gateway is not there still reports a release, or has not
 // confirmed that it is in no route.
 func (w *world) heldBy(slug string, row Row) bool {
 	for _, n := range w.nets {
@@ -519,8 +519,8 @@ func (w *world) heldBy(slug string, row Row) bool {
 	return false
 }
 
-// away says that no gateway is there to confirm anything, or that one is not there any more
-// which has confirmed something: what it says a run may wait for.
+// away reports whether no gateway is there to confirm anything, or that one is not there any more
+// which has confirmed something: what it says a rollout may wait for.
 func (w *world) away() bool {
 	all, one := len(w.nets) > 0, false
 	for _, n := range w.nets {

@@ -10,11 +10,11 @@ import (
 type Share struct {
 	Release string
 	Status  Status
-	// Weight that the ledger asks for.
+	// Weight that the rollout state asks for.
 	Weight int
 	// Ready: it has at least one ready endpoint now.
 	Ready bool
-	// Available: the ledger's row says that it has all its replicas.
+	// Available: the rollout state's row shows that it has all its replicas.
 	Available bool
 	// Masked: it was masked at the last write.
 	Masked bool
@@ -27,7 +27,7 @@ type Share struct {
 // Only active and canary releases are eligible, the latter as a stand-in even at
 // weight 0 (rule 5). A masked release returns when its row says available, not at
 // its first endpoint, unless nothing else has one. With no eligible endpoint at
-// all weights is nil: whoever writes routes then leaves what is written.
+// all weights is nil: the writer of routes then leaves what is written.
 func Split(shares []Share) (weights map[string]int, masked []string) {
 	if weights, masked = split(shares, true); weights == nil {
 		weights, masked = split(shares, false)
@@ -90,8 +90,8 @@ func Percent(weights map[string]int) map[string]int {
 	return out
 }
 
-// Joined are the shares of domains on their way from one group to a newer one: the
-// canary of the newer group has its weight, and the older group splits what is left as
+// Joined are the shares of domains moving from one group to a newer one: the
+// canary of the newer group has its weight, and the older group splits what remains as
 // it splits its own domains.
 func Joined(older []Share, canary Share) []Share {
 	out := make([]Share, 0, len(older)+1)

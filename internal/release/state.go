@@ -12,7 +12,7 @@ import (
 // Status of a release.
 type Status string
 
-// The statuses. Pending is the only one besides the four of the original
+// The statuses. Pending is the only one in addition to the four of the original
 // design: a release that is not healthy yet is none of those.
 const (
 	Pending    Status = "pending"
@@ -38,8 +38,8 @@ const (
 // and keep one release (rule 25).
 const preview = "Preview"
 
-// Ledger is the persisted record of a Microservice.
-type Ledger struct {
+// State is the persisted record of a Microservice.
+type State struct {
 	// Sequence grows with every write.
 	Sequence int64
 	// Groups, newest first; previews after all others.
@@ -61,14 +61,14 @@ type Group struct {
 	// sequence of that write, and TrafficTime is when (rule 1).
 	TrafficRevision int64
 	TrafficTime     time.Time
-	// SettledRevision was left unconfirmed for the deadline at rest: policies
-	// behind it hold nothing up (rule 10).
+	// SettledRevision was left unconfirmed for the deadline while stable: policies
+	// behind it block nothing (rule 10).
 	SettledRevision int64
-	// Overtaken counts displaced releases since the last promotion (rule 28).
-	Overtaken int
-	// Failed marks the failures that were forgotten for want of room.
+	// Superseded counts displaced releases since the last promotion (rule 28).
+	Superseded int
+	// Failed marks the failures that were forgotten because there was no room.
 	Failed   Failed
-	Run      *Run
+	Rollout  *Rollout
 	Releases []Row
 }
 
@@ -79,23 +79,23 @@ type Target struct {
 	ResolvedFrom string
 }
 
-// Run is the way of one release to active.
-type Run struct {
+// Rollout is the way of one release to active.
+type Rollout struct {
 	// Release that runs.
 	Release string
-	// Sequence of the ledger write in which it began: the name of the run. A Retry is
-	// another run.
+	// Sequence of the rollout state write in which it began: the name of the rollout. A Retry is
+	// another rollout.
 	Sequence int64
 	// Step from 1; 0 before the first.
 	Step int
-	// Started is when the run or the step began.
+	// Started is when the rollout or the step began.
 	Started time.Time
 	// StepRevision carries the step's weight.
 	StepRevision int64
 	// StepsHash tells whether the steps were edited (rule 32).
 	StepsHash string
 	// Waited adds up the healthy waiting of the step; WaitingSince is the start of
-	// the present wait where that is not the confirmation; Interrupted says that
+	// the present wait where that is not the confirmation; Interrupted shows that
 	// the wait is broken off (rule 23).
 	Waited       time.Duration
 	WaitingSince time.Time
@@ -159,7 +159,7 @@ type Zero struct {
 	Time     time.Time
 }
 
-// Handled is a decision that was honoured or turned down.
+// Handled is a decision that was applied or rejected.
 type Handled struct {
 	ID      string
 	Action  Action
@@ -170,13 +170,13 @@ type Handled struct {
 
 // Failed marks the failures that a full group has forgotten.
 type Failed struct {
-	// Version: up to this one nothing is tried by itself that has no row.
+	// Version: up to this one nothing is tried automatically that has no row.
 	Version string
 	// Config with which they failed. With another one the mark is void.
 	Config string
 }
 
-// DecisionApplied is the outcome of a decision that was honoured; any other
+// DecisionApplied is the outcome of a decision that was applied; any other
 // outcome starts with DecisionNotApplicable.
 const (
 	DecisionApplied       = "Applied"
@@ -213,13 +213,13 @@ func (g *Group) ActiveRow() *Row {
 func (g Group) clone() Group {
 	g.TrafficTime = stored(g.TrafficTime)
 	g.HeadTime = stored(g.HeadTime)
-	if g.Run != nil {
-		run := *g.Run
+	if g.Rollout != nil {
+		run := *g.Rollout
 		run.Started = stored(run.Started)
 		run.WaitingSince = stored(run.WaitingSince)
 		run.GateTime = stored(run.GateTime)
 		run.Grace = stored(run.Grace)
-		g.Run = &run
+		g.Rollout = &run
 	}
 	rows := make([]Row, len(g.Releases))
 	copy(rows, g.Releases)
@@ -255,9 +255,9 @@ func copyGroups(groups []Group) []Group {
 	out := slices.Clone(groups)
 	for i := range out {
 		out[i].Releases = slices.Clone(out[i].Releases)
-		if run := out[i].Run; run != nil {
+		if run := out[i].Rollout; run != nil {
 			c := *run
-			out[i].Run = &c
+			out[i].Rollout = &c
 		}
 	}
 	return out
@@ -266,8 +266,8 @@ func copyGroups(groups []Group) []Group {
 // sameGroup compares what is stored of two groups.
 func sameGroup(a, b Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
-		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Overtaken == b.Overtaken && a.Failed == b.Failed &&
-		same(a.Run, b.Run) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
+		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed &&
+		same(a.Rollout, b.Rollout) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
 }
 
 func sameRow(a, b Row) bool {
@@ -278,7 +278,7 @@ func sameRow(a, b Row) bool {
 	return a == b
 }
 
-// same compares what two pointers lead to; times are as they are stored.
+// same compares what two pointers point to; times are as they are stored.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 var noTime time.Time

@@ -30,16 +30,16 @@ func TestStory(t *testing.T) {
 		t.Helper()
 		p := Plan(o, now)
 		if p.Changed {
-			o.Ledger = p.Ledger
+			o.State = p.State
 		}
 		if again := Plan(o, now); again.Changed {
-			t.Fatalf("the plan is not settled: %s", cmp.Diff(o.Ledger, again.Ledger))
+			t.Fatalf("the plan is not settled: %s", cmp.Diff(o.State, again.State))
 		}
 		return p
 	}
 	expect := func(want map[string]any) {
 		t.Helper()
-		if d := cmp.Diff(want, statuses(o.Ledger.Groups[0])); d != "" {
+		if d := cmp.Diff(want, statuses(o.State.Groups[0])); d != "" {
 			t.Fatal(d)
 		}
 	}
@@ -51,7 +51,7 @@ func TestStory(t *testing.T) {
 	o.Children = []Child{{Release: "shop-100", Slug: "1-x", Name: "1.x", Version: "1.0.0", Config: "c1", Created: t0, Stamp: 1, Replicas: 2, Available: 2}}
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 100}})
-	rev := o.Ledger.Groups[0].TrafficRevision
+	rev := o.State.Groups[0].TrafficRevision
 	o.Policies = []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: rev, Confirmed: now, References: []string{"shop-100"}, Active: "shop-100"}}}}
 	o.Candidates = append(o.Candidates, Candidate{Slug: "1-x", Name: "1.x", Version: "1.1.0", Release: "shop-110"})
 	now = now.Add(time.Second)
@@ -63,22 +63,22 @@ func TestStory(t *testing.T) {
 	now = now.Add(time.Minute / 2)
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 90}, "1.1.0": [2]any{Canary, 10}})
-	o.Policies[0].Groups[0].Revision = o.Ledger.Groups[0].TrafficRevision
+	o.Policies[0].Groups[0].Revision = o.State.Groups[0].TrafficRevision
 	o.Policies[0].Groups[0].Confirmed = now.Add(-3 * time.Second)
 	o.Policies[0].Groups[0].References = []string{"shop-100", "shop-110"}
 	p = do()
-	if want := now.Add(7 * time.Second); !p.Wake.Equal(want) {
-		t.Fatalf("wake at %s, want %s", p.Wake, want)
+	if want := now.Add(7 * time.Second); !p.RequeueTime.Equal(want) {
+		t.Fatalf("wake at %s, want %s", p.RequeueTime, want)
 	}
 	now = now.Add(10 * time.Second)
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Deprecated, 0}, "1.1.0": [2]any{Active, 100}})
-	o.Policies[0].Groups[0].Revision = o.Ledger.Groups[0].TrafficRevision
+	o.Policies[0].Groups[0].Revision = o.State.Groups[0].TrafficRevision
 	o.Policies[0].Groups[0].Confirmed = now
 	o.Policies[0].Groups[0].References = []string{"shop-110"}
 	p = do()
-	if want := now.Add(5 * time.Second); !p.Wake.Equal(want) {
-		t.Fatalf("wake at %s, want %s", p.Wake, want)
+	if want := now.Add(5 * time.Second); !p.RequeueTime.Equal(want) {
+		t.Fatalf("wake at %s, want %s", p.RequeueTime, want)
 	}
 	now = now.Add(5 * time.Second)
 	p = do()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// newest brings 1.0.0 to active, under a policy whose domains lead to the newest group.
+// newest brings 1.0.0 to active, under a policy whose domains route to the newest group.
 func (h tale) newest(steps ...Step) {
 	h.steps(steps...)
 	h.live()
@@ -17,7 +17,7 @@ func (h tale) newest(steps ...Step) {
 	h.run(time.Minute)
 }
 
-// carries says what the newest domains carry, as "1.0.0=90 2.0.0=10".
+// carries reports what the newest domains carry, as "1.0.0=90 2.0.0=10".
 func (h tale) carries(when, want string) {
 	var parts []string
 	if s := h.nets["web"].stream; s != nil {
@@ -40,7 +40,7 @@ var streams = []scene{
 		h.push("2.0.0")
 		h.run(time.Second)
 		h.want("step 1", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
-		if from := h.ledger.group("2-x").Run.From; from != "1-x" {
+		if from := h.ledger.group("2-x").Rollout.From; from != "1-x" {
 			h.fail("step 1: the domains come from group %q", from)
 		}
 		h.carries("step 1", "1.0.0=90 2.0.0=10")
@@ -156,7 +156,7 @@ var streams = []scene{
 		h.carries("agreed", "1.0.0=90 2.0.0=10")
 		h.back["2.0.0"] = true
 		h.run(time.Minute)
-		h.want("taken back", map[string]string{"2.0.0": "error 0"})
+		h.want("rolled back", map[string]string{"2.0.0": "error 0"})
 	}},
 	{"a person's words on a newer group", func(h tale) {
 		h.newest(held...)
@@ -164,8 +164,8 @@ var streams = []scene{
 		h.run(time.Minute)
 		h.word("2.0.0", Deprecate, "")
 		h.run(10 * time.Minute)
-		h.want("turned down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
-		h.carries("turned down", "1.0.0=100")
+		h.want("aborted", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+		h.carries("aborted", "1.0.0=100")
 		h.push("2.1.0")
 		h.run(time.Minute)
 		h.word("2.1.0", Adopt, "")
@@ -173,7 +173,7 @@ var streams = []scene{
 		h.want("adopted", map[string]string{"2.1.0": "active 100"})
 		h.carries("adopted", "2.1.0=100")
 	}},
-	{"a newer group waits for the one that is on its way", func(h tale) {
+	{"a newer group waits for the one that is in progress", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -209,7 +209,7 @@ var streams = []scene{
 		h.run(5 * time.Minute)
 		h.carries("the newer too", "2.0.0=100")
 	}},
-	{"a mend of the older group waits for no newer one", func(h tale) {
+	{"a fix of the older group waits for no newer one", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -246,7 +246,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.withdrawGroup("1-x", Closed)
 		h.run(time.Second)
-		if from := h.ledger.group("2-x").Run.From; from != "" {
+		if from := h.ledger.group("2-x").Rollout.From; from != "" {
 			h.fail("the domains still come from group %q, which has ended", from)
 		}
 		h.object("2.0.0").why = ""
@@ -261,7 +261,7 @@ var streams = []scene{
 		h.autoscale(h.object("1.0.0"), 4)
 		h.withdrawGroup("1-x", Closed)
 		h.run(time.Second)
-		h.want("what is left serves", map[string]string{"2.0.0": "active 100"})
+		h.want("what remains serves", map[string]string{"2.0.0": "active 100"})
 	}},
 	{"the older group answers nothing any more", func(h tale) {
 		h.newest(twoSteps...)
@@ -271,7 +271,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.carries("the canary stands in", "2.0.0=100")
 		h.run(time.Hour)
-		h.want("and goes on", map[string]string{"2.0.0": "active 100"})
+		h.want("and continues", map[string]string{"2.0.0": "active 100"})
 	}},
 	{"a policy that has the newest domains must have moved them", func(h tale) {
 		h.newest(twoSteps...)
@@ -280,7 +280,7 @@ var streams = []scene{
 		h.nets["web"].stuck = true
 		h.push("2.0.0")
 		h.run(5 * time.Minute)
-		h.want("nobody moved them", map[string]string{"2.0.0": "canary 10"})
+		h.want("no one moved them", map[string]string{"2.0.0": "canary 10"})
 		h.run(time.Hour)
 		h.want("given back", map[string]string{"2.0.0": "pending 0"})
 		h.ready("its pods stay", "2.0.0", 2)
@@ -307,8 +307,8 @@ var streams = []scene{
 		h.carries("before", "1.0.0=50 2.0.0=50")
 		h.loseRecord()
 		h.run(10 * time.Second)
-		h.want("it begins anew", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
-		h.carries("it begins anew", "1.0.0=90 2.0.0=10")
+		h.want("it begins again", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.carries("it begins again", "1.0.0=90 2.0.0=10")
 		h.word("2.0.0", Continue, "1")
 		h.run(5 * time.Minute)
 		h.carries("the way is over", "2.0.0=100")
@@ -324,7 +324,7 @@ var streams = []scene{
 		h.remove(h.object("1.0.0"))
 		h.loseRecord()
 		h.run(time.Hour)
-		h.want("what is left serves", map[string]string{"2.0.0": "active 100"})
+		h.want("what remains serves", map[string]string{"2.0.0": "active 100"})
 	}},
 	{"the record is lost, and a report names a release of another group", func(h tale) {
 		h.newest(held...)
@@ -349,7 +349,7 @@ var streams = []scene{
 			h.fail("the pods of 2.0.0 are gone from under the route")
 		}
 	}},
-	{"all policies go on the way", func(h tale) {
+	{"all policies continue the way", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")
 		h.run(time.Second)
@@ -359,7 +359,7 @@ var streams = []scene{
 		h.state("it waits", "TrafficLost", true)
 		h.policy("web").newest = true
 		h.run(10 * time.Minute)
-		h.carries("and goes on", "2.0.0=100")
+		h.carries("and continues", "2.0.0=100")
 	}},
 	{"a newer group has the pods that its weight needs", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
@@ -405,10 +405,10 @@ func TestOlder(t *testing.T) {
 		edit func(o *Observed, groups map[string]*Group)
 		want string
 	}{
-		"the older group serves": {func(*Observed, map[string]*Group) {}, "1-x"},
-		"nothing is under way":   {func(_ *Observed, g map[string]*Group) { g["2-x"].Run = nil }, ""},
-		"of a row that is gone":  {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases = nil }, ""},
-		"it has been active":     {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases[0].Promoted = 1 }, ""},
+		"the older group serves":    {func(*Observed, map[string]*Group) {}, "1-x"},
+		"no rollout is in progress": {func(_ *Observed, g map[string]*Group) { g["2-x"].Rollout = nil }, ""},
+		"of a row that is gone":     {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases = nil }, ""},
+		"it has been active":        {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases[0].Promoted = 1 }, ""},
 		"there is an active one": {func(_ *Observed, g map[string]*Group) {
 			g["2-x"].Releases = append(g["2-x"].Releases, active("2.1.0")...)
 		}, ""},
@@ -434,10 +434,10 @@ func TestOlder(t *testing.T) {
 			for _, slug := range []string{"0-x", "1-x", "2-x", "3-x"} {
 				groups[slug] = &Group{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: Live}
 			}
-			groups["1-x"].Releases, groups["2-x"].Releases, groups["2-x"].Run = active("1.0.0"), slices.Clone(waiting), &Run{Release: "2.0.0"}
+			groups["1-x"].Releases, groups["2-x"].Releases, groups["2-x"].Rollout = active("1.0.0"), slices.Clone(waiting), &Rollout{Release: "2.0.0"}
 			tc.edit(&o, groups)
 			for _, order := range [][]string{{"0-x", "1-x", "2-x", "3-x"}, {"3-x", "2-x", "1-x", "0-x"}} {
-				b, got := newBook(o, time.Now()), ""
+				b, got := newPlanner(o, time.Now()), ""
 				for _, slug := range order {
 					b.groups = append(b.groups, *groups[slug])
 				}
@@ -452,9 +452,9 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestFollows: of two policies one has domains that lead to the newest group.
+// TestFollows: of two policies one has domains that route to the newest group.
 func TestFollows(t *testing.T) {
-	b := newBook(Observed{Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x"}}}, {Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}, time.Now())
+	b := newPlanner(Observed{Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x"}}}, {Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}, time.Now())
 	for name, want := range map[string]bool{"api": false, "web": true, "odd": false} {
 		if got := b.follows(name); got != want {
 			t.Errorf("follows(%q) = %t", name, got)
@@ -462,26 +462,26 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestQueued: one group at a time is on its way.
+// TestQueued: one group at a time is in progress.
 func TestQueued(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*Group)
 		want bool
 	}{
-		"on its way":      {func(*Group) {}, true},
+		"in progress":     {func(*Group) {}, true},
 		"not yet":         {func(g *Group) { g.Releases[0].Status = Pending }, false},
 		"its row is gone": {func(g *Group) { g.Releases = nil }, false},
-		"no more":         {func(g *Group) { g.Run = nil }, false},
+		"no more":         {func(g *Group) { g.Rollout = nil }, false},
 		"of its own":      {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
 		"it closes":       {func(g *Group) { g.Phase = Closing }, false},
 		"a preview":       {func(g *Group) { g.Level = preview }, false},
 		"it is the same":  {func(g *Group) { g.Slug = "3-x" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := Group{Slug: "2-x", Phase: Live, Run: &Run{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}}
+			other := Group{Slug: "2-x", Phase: Live, Rollout: &Rollout{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}}
 			tc.edit(&other)
-			b := newBook(Observed{}, time.Now())
-			b.groups = []Group{other, {Slug: "3-x", Phase: Live, Run: &Run{Release: "3"}, Releases: []Row{{Release: "3", Status: Pending}}}}
+			b := newPlanner(Observed{}, time.Now())
+			b.groups = []Group{other, {Slug: "3-x", Phase: Live, Rollout: &Rollout{Release: "3"}, Releases: []Row{{Release: "3", Status: Pending}}}}
 			s := b.scope(&b.groups[1])
 			if got := s.queueWait(s.g.Row("3")) != nil; got != tc.want {
 				t.Errorf("queued: %t", got)
@@ -490,7 +490,7 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// TestConfirmedOnTheWay: who has to confirm what the newest domains carry on their way
+// TestConfirmedOnTheWay: who has to confirm what the newest domains carry in progress
 // from 1.x to 2.x, whose revision is 5.
 func TestConfirmedOnTheWay(t *testing.T) {
 	policy := func(name string, newest bool, older, newer int64) Policy {
@@ -514,9 +514,9 @@ func TestConfirmedOnTheWay(t *testing.T) {
 		"but one that was just not left behind there is":  {[]Policy{policy("odd", true, 2, 0), policy("web", true, 2, 5)}, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBook(Observed{Spec: Spec{Steps: twoSteps}, Policies: tc.policies}, time.Now())
+			b := newPlanner(Observed{Spec: Spec{Steps: twoSteps}, Policies: tc.policies}, time.Now())
 			b.groups = []Group{
-				{Name: "2.x", Slug: "2-x", Phase: Live, TrafficRevision: 5, Run: &Run{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}},
+				{Name: "2.x", Slug: "2-x", Phase: Live, TrafficRevision: 5, Rollout: &Rollout{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}},
 				{Name: "1.x", Slug: "1-x", Phase: Live, TrafficRevision: 2, SettledRevision: tc.settled, Releases: []Row{{Release: "1", Status: Active, Promoted: 1}}},
 			}
 			if got := b.scope(&b.groups[0]).confirmed(5); got != tc.want {
@@ -524,13 +524,13 @@ func TestConfirmedOnTheWay(t *testing.T) {
 			}
 			b.o.Spec.Steps = nil // Nothing moves by steps: who has nothing here has nothing to say.
 			if got := b.scope(&b.groups[0]).confirmed(5); got && !slices.ContainsFunc(tc.policies, func(p Policy) bool { return p.Groups[1].Revision == 5 }) {
-				t.Error("confirmed by nobody")
+				t.Error("confirmed by no one")
 			}
 		})
 	}
 }
 
-// TestLeftOnTheWay: who has to confirm that 2.0.0, which was turned down at revision 5, is
+// TestLeftOnTheWay: who has to confirm that 2.0.0, which was aborted at revision 5, is
 // in no route any more, before it loses its pods.
 func TestLeftOnTheWay(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -545,7 +545,7 @@ func TestLeftOnTheWay(t *testing.T) {
 		"nor moved anything to it, for the group serves": {true, true, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBook(Observed{Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: tc.newest}, {Slug: "2-x", Revision: tc.revision}}}}}, time.Now())
+			b := newPlanner(Observed{Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: tc.newest}, {Slug: "2-x", Revision: tc.revision}}}}}, time.Now())
 			b.groups = []Group{{Slug: "2-x", Phase: Live, TrafficRevision: 5}}
 			if tc.active {
 				b.groups[0].Releases = []Row{{Release: "3", Status: Active}}
@@ -558,7 +558,7 @@ func TestLeftOnTheWay(t *testing.T) {
 	}
 }
 
-// TestArrives: without a ledger the reports tell that the newest domains are still to come
+// TestArrives: without a rollout state the reports tell that the newest domains are still to come
 // to 2.x.
 func TestArrives(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -578,7 +578,7 @@ func TestArrives(t *testing.T) {
 			o := Observed{Spec: Spec{Steps: twoSteps}, Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: true, Active: "1.0.0"}}}}}
 			other := Group{Name: "1.x", Slug: "1-x", Phase: Live}
 			tc.edit(&o, &other)
-			b := newBook(o, time.Now())
+			b := newPlanner(o, time.Now())
 			b.groups = []Group{{Name: "2.x", Slug: "2-x", Phase: Live}, other}
 			if got := b.scope(&b.groups[0]).arrives(); got != tc.want {
 				t.Errorf("arrives: %t", got)

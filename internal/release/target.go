@@ -28,7 +28,7 @@ func (s *scope) choose() (Target, []Note) {
 	return target, append(notes, s.spoiledAbove(target)...)
 }
 
-// hold keeps the group where it is, with what is under way, unless that is withdrawn. An
+// hold keeps the group where it is, with the rollout in progress, unless that is withdrawn. An
 // active release that is denied makes room all the same.
 func (s *scope) hold(reason Reason) Target {
 	if s.activeDenied() {
@@ -43,7 +43,7 @@ func (s *scope) hold(reason Reason) Target {
 	if a := s.g.ActiveRow(); a != nil {
 		t.Release = a.Release
 	}
-	if run := s.g.Run; run != nil {
+	if run := s.g.Rollout; run != nil {
 		if r := s.g.Row(run.Release); r != nil && !s.free(r) {
 			t.Release = run.Release
 		}
@@ -78,9 +78,9 @@ func (s *scope) latest() Target {
 }
 
 // choices are the candidates, and, where their versions are not offered any more, the
-// running release, and those that are kept where the active one is denied, or where it is
+// running release, and those that are retained where the active one is denied, or where it is
 // withdrawn and the template is not known, which gives no candidates: absence is no fact. While
-// paused, it makes room for what is kept alone, if there is any. Of a pull request it is the
+// paused, it is replaced by what is retained alone, if there is any. Of a pull request it is the
 // head commit that is offered, whatever was active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
@@ -90,7 +90,7 @@ func (s *scope) choices() []Candidate {
 	var kept []Candidate
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		running := s.g.Run != nil && s.g.Run.Release == r.Release
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		back := (s.activeDenied() || s.o.Config == "") && s.g.Level != preview && s.comeback(r.Version) == r
 		if !running && !back {
 			continue
@@ -115,14 +115,14 @@ func (s *scope) choices() []Candidate {
 	return cs
 }
 
-// below says that a version is below the active one, which is not withdrawn: it starts by
+// below reports whether a version is below the active one, which is not withdrawn: it starts by
 // itself no more. The commits of a pull request have no order.
 func (s *scope) below(version string) bool {
 	a := s.g.ActiveRow()
 	return a != nil && s.g.Level != preview && !s.free(a) && compare(version, a.Version) < 0
 }
 
-// comeback is the kept release of a version, with the configuration that it had, where
+// comeback is the retained release of a version, with the configuration that it had, where
 // the active release is withdrawn: it takes no steps.
 func (s *scope) comeback(version string) *Row {
 	a := s.g.ActiveRow()
@@ -139,17 +139,17 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// failed says that a release is in error. One that has a time for another try failed for a
-// cause outside of it, which is none any more (rule 29): a ledger may still have it.
+// failed reports whether a release is in error. One that has a time for another try failed for a
+// cause outside of it, which is none any more (rule 29): a rollout state may still have it.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
-// maxOvertaken is how many releases may be displaced before one is finished
+// maxSuperseded is how many releases may be displaced before one is finished
 // first (rule 28).
-const maxOvertaken = 3
+const maxSuperseded = 3
 
 // finishes reports whether what runs is finished before a newer target starts.
 func (s *scope) finishes(target Target) bool {
-	run, r, _ := s.running()
+	run, r, _ := s.rollout()
 	if run == nil || target.Reason != Latest || target.Release == run.Release {
 		return false
 	}
@@ -163,7 +163,7 @@ func (s *scope) finishes(target Target) bool {
 		return false // pushed back to what serves
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
-	return (last || s.g.Overtaken >= maxOvertaken) && run.WaitsFor == ""
+	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }
 
 func (s *scope) known(release string) bool {

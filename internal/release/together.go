@@ -10,14 +10,14 @@ import (
 // hook's.
 const Together Point = "Together"
 
-// failure of the version at the peer, if it is neither active nor under way there. One
-// that was only taken back with others is none: what failed first counts.
+// failure of the version at the peer, if it is neither active nor in progress there. One
+// that was only rolled back with others is none: what failed first counts.
 func (p Peer) failure(version string) (reason Reason) {
 	for _, g := range p.Groups {
 		for _, r := range g.Releases {
 			switch {
 			case r.Version != version:
-			case r.Status == Active, g.Run != nil && g.Run.Release == r.Release:
+			case r.Status == Active, g.Rollout != nil && g.Rollout.Release == r.Release:
 				return ""
 			case r.Status == Error && r.Reason != togetherFailed:
 				reason = r.Reason
@@ -27,7 +27,7 @@ func (p Peer) failure(version string) (reason Reason) {
 	return reason
 }
 
-// passed says that the peer is as far with a version as the end of a step: at the gate
+// passed reports whether the peer is as far with a version as the end of a step: at the gate
 // there, beyond it, or active. One whose group of that name has a higher version active
 // has moved on, and does not come there any more.
 func (p Peer) passed(slug, version string, step int) bool {
@@ -36,7 +36,7 @@ func (p Peer) passed(slug, version string, step int) bool {
 			return true
 		}
 		return slices.ContainsFunc(g.Releases, func(r Row) bool {
-			run := g.Run
+			run := g.Rollout
 			return r.Version == version && (r.Status == Active || run != nil && run.Release == r.Release &&
 				(run.Step > step || run.Step == step && (run.Gate == Together || run.Gate == ConfirmTrafficIncrease || run.Gate == ConfirmPromotion)))
 		})
@@ -44,8 +44,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 }
 
 // peersWait is that others have yet to come as far as the end of the step. The last one
-// to arrive goes on, and its ledger says so: nobody waits for ever.
-func (s *scope) peersWait(run *Run, r *Row) *wait {
+// to arrive continues, and its ledger says so: no one waits for ever.
+func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil
 	}
@@ -68,11 +68,11 @@ func (s *scope) peersWait(run *Run, r *Row) *wait {
 	return nil
 }
 
-// spoiled says that a release which does not run here would be taken back as soon as it
+// spoiled reports whether a release which does not run here would be rolled back as soon as it
 // did, because its version failed at another Microservice: it waits for what becomes of that.
 func (s *scope) spoiled(release, version string) string {
-	if s.g.Run != nil && s.g.Run.Release == release {
-		return "" // it is taken back
+	if s.g.Rollout != nil && s.g.Rollout.Release == release {
+		return "" // it is rolled back
 	}
 	r := s.g.Row(release)
 	if r == nil {
@@ -84,7 +84,7 @@ func (s *scope) spoiled(release, version string) string {
 	return s.brokenTogether(version)
 }
 
-// spoiledAbove says which versions above a target wait for what becomes of them at
+// spoiledAbove reports which versions above a target wait for what becomes of them at
 // another Microservice.
 func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	for _, c := range s.choices() {
@@ -101,10 +101,10 @@ func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	return notes
 }
 
-// brokenTogether says that the version of a release failed at another Microservice, and
-// that it is to be taken back here as well.
+// brokenTogether reports whether the version of a release failed at another Microservice, and
+// that it is to be rolled back here as well.
 func (s *scope) brokenTogether(version string) string {
-	if !s.o.Spec.TakeBack {
+	if !s.o.Spec.RollBack {
 		return ""
 	}
 	for _, p := range s.o.Peers {

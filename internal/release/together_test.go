@@ -26,7 +26,7 @@ func sing(n int, takeBack bool) choir {
 			}
 		}
 		h.live()
-		h.edit("together", func(s *Spec) { s.TakeBack = takeBack })
+		h.edit("together", func(s *Spec) { s.RollBack = takeBack })
 	}
 	return c
 }
@@ -74,7 +74,7 @@ func (c choir) err() error {
 	return nil
 }
 
-// stand says how 1.1.0 stands with each, as "canary 10, error 0".
+// stand reports how 1.1.0 stands with each, as "canary 10, error 0".
 func (c choir) stand() string {
 	var all []string
 	c.each(func(h tale) {
@@ -162,7 +162,7 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.want("end", map[string]string{"1.2.0": "active 100"}) })
 		return c
 	},
-	"Adopt goes on alone, and a pin takes one back": func() choir {
+	"Adopt continues alone, and a pin takes one back": func() choir {
 		c := sing(2, false)
 		c.each(func(h tale) { h.steps(twoSteps...) })
 		c["m1"].push("1.1.0")
@@ -189,7 +189,7 @@ var together = map[string]func() choir{
 		c["m1"].says("held", "TogetherHeld", "1.1.0 waits at 10%: it failed at m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); decide Retry there, Adopt or Deprecate on "+c["m1"].release("1.1.0")+", or push another version")
 		return c
 	},
-	"what failed is tried again by decision, and then all go on": func() choir {
+	"what failed is tried again by decision, and then all continue": func() choir {
 		c := sing(2, true)
 		c.each(func(h tale) { h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute}) })
 		c["m1"].broken["1.1.0"] = "CrashLoopBackOff"
@@ -220,7 +220,7 @@ var failuresTogether = []struct {
 	{"before it has pods", func(h tale) { h.broken["1.1.0"] = "CrashLoopBackOff" }, 0, "canary 10"},
 	{"in the first step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 30 * time.Second, "canary 10"},
 	{"in the second step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 90 * time.Second, "canary 50"},
-	{"turned down by a person", func(h tale) { h.word("1.1.0", Deprecate, "") }, 90 * time.Second, "canary 50"},
+	{"aborted by a person", func(h tale) { h.word("1.1.0", Deprecate, "") }, 90 * time.Second, "canary 50"},
 }
 
 func TestTogether(t *testing.T) {
@@ -236,7 +236,7 @@ func TestTogether(t *testing.T) {
 	for _, members := range []int{2, 3} {
 		for _, takeBack := range []bool{false, true} {
 			for _, f := range failuresTogether {
-				t.Run(fmt.Sprintf("%d members, taken back %t, one fails %s", members, takeBack, f.point), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d members, rolled back %t, one fails %s", members, takeBack, f.point), func(t *testing.T) {
 					t.Parallel()
 					c := sing(members, takeBack)
 					c.each(func(h tale) { h.steps(twoSteps...) })
@@ -258,7 +258,7 @@ func TestTogether(t *testing.T) {
 					c["m1"].state("after it", "TogetherHeld", !takeBack)
 					c.each(func(h tale) { h.push("1.2.0") })
 					c.run(24 * time.Hour)
-					c.each(func(h tale) { h.want("the mend", map[string]string{"1.2.0": "active 100"}) })
+					c.each(func(h tale) { h.want("the fix", map[string]string{"1.2.0": "active 100"}) })
 					if c.err() != nil {
 						t.Errorf("%v\n%s", c.err(), c["m1"].told())
 					}

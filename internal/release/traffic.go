@@ -58,13 +58,13 @@ func (l load) equal(m load) bool {
 		!slices.ContainsFunc(l.lanes, func(x lane) bool { return !slices.Contains(m.lanes, x) })
 }
 
-// counts says that a report is of a policy that confirmed the group, and was not left
+// counts reports whether a report is of a policy that confirmed the group, and was not left
 // behind since.
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
 
-// confirmed says that the routes carry a revision. To advance, at least one
+// confirmed reports whether the routes carry a revision. To advance, at least one
 // policy must confirm it, and so must every one that ever confirmed the group,
-// but for those that were left behind at rest. Without policies there is nothing
+// but for those that were left behind while stable. Without policies there is nothing
 // to confirm (rule 10).
 func (s *scope) confirmed(revision int64) bool {
 	some, behind := s.confirmations(revision)
@@ -82,7 +82,7 @@ func (s *scope) carried(revision int64) bool {
 	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.Unrouted })
 }
 
-// confirmations says whether some policy that counts confirms a revision, and whether one
+// confirmations reports whether some policy that counts confirms a revision, and whether one
 // does not.
 func (s *scope) confirmations(revision int64) (some, behind bool) {
 	for _, r := range s.reports {
@@ -117,7 +117,7 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed says in words who does not confirm, or has lost its routes since.
+// unconfirmed reports in words who does not confirm, or has lost its routes since.
 func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {
@@ -128,8 +128,8 @@ func (s *scope) unconfirmed() string {
 	return strings.Join(out, "; ")
 }
 
-// masked says that a policy keeps traffic from a release that has no endpoints. What a
-// policy says that never confirmed the group, was left behind, or has no routes any more, is
+// masked reports whether a policy keeps traffic from a release that has no endpoints. What a
+// policy reports that never confirmed the group, was left behind, or has no routes any more, is
 // about no traffic.
 func (s *scope) masked(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
@@ -137,17 +137,17 @@ func (s *scope) masked(release string) bool {
 	})
 }
 
-// referenced says that a written object names a release, whatever group the report is of:
-// while the ledger is lost, what a route between groups names is told of one of them.
+// referenced reports whether a written object names a release, whatever group the report is of:
+// while the rollout state is lost, what a route between groups names is reported for one of them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
-// unanswered says that a policy has written a release into an object, and never had an
+// unanswered reports whether a policy has written a release into an object, and never had an
 // answer: what the object carries is not known.
 func (s *scope) unanswered(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Revision == 0 && slices.Contains(r.References, release) })
 }
 
-// pinnedByDomain says that a domain with a version names a release.
+// pinnedByDomain reports whether a domain with a version names a release.
 func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
@@ -172,7 +172,7 @@ func (s *scope) leaving(r Row) *wait {
 	since := r.Zero.Time
 	for _, rep := range s.reports {
 		if rep.Revision == 0 && !(s.g.ActiveRow() == nil && s.follows(rep.policy)) {
-			continue // It never led to this group, nor moved anything to it.
+			continue // It never routed to this group, nor moved anything to it.
 		}
 		if rep.Revision < r.Zero.Revision {
 			return s.zeroWait(r)

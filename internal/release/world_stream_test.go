@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// stream is the route of the domains that lead to the newest group.
+// stream is the route of the domains that route to the newest group.
 type stream struct {
 	carried
-	// slug of the group that they lead to, and newer of the one to which they move.
+	// slug of the group that they route to, and newer of the one to which they move.
 	slug, newer string
-	// sequence of the ledger by which it was written, and revisions by group.
+	// sequence of the rollout state by which it was written, and revisions by group.
 	sequence  int64
 	revisions map[string]int64
 }
@@ -33,7 +33,7 @@ func (n *net) objects() iter.Seq2[string, *carried] {
 	}
 }
 
-// mainOf is what a group serves by itself: its active release, else the canary that is
+// mainOf is what a group serves automatically: its active release, else the canary that is
 // its first one.
 func mainOf(g *Group) string {
 	if a := g.ActiveRow(); a != nil {
@@ -47,7 +47,7 @@ func mainOf(g *Group) string {
 	return ""
 }
 
-// turnedDown says that nothing of a group is to serve, and that what was written for it
+// turnedDown reports whether nothing of a group is to serve, and that what was written for it
 // never was active.
 func turnedDown(last map[string]int, g *Group) bool {
 	if mainOf(g) != "" {
@@ -61,7 +61,7 @@ func turnedDown(last map[string]int, g *Group) bool {
 	return true
 }
 
-// holder is the group that the newest domains lead to: the first whose active release
+// holder is the group that the newest domains route to: the first whose active release
 // has endpoints, and the one where they are until there is one before it.
 func (n *net) holder() *Group {
 	var live []*Group
@@ -91,7 +91,7 @@ func (n *net) holder() *Group {
 	return nil
 }
 
-// comer is the group to which the newest domains are on their way.
+// comer is the group to which the newest domains are in progress.
 func (n *net) comer(base *Group) *Group {
 	if base.ActiveRow() == nil || base.Level == preview {
 		return nil
@@ -209,7 +209,7 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 	}
 }
 
-// groupOfRelease finds the group of a release; of one that the ledger has not, that of
+// groupOfRelease finds the group of a release; of one that the rollout state has not, that of
 // the route.
 func (w *world) groupOfRelease(n *net, release string) string {
 	for i := range n.pass.ledger.Groups {
@@ -261,8 +261,8 @@ func (w *world) checkMove(o Observed, g, h *Group) {
 		return
 	}
 	serves := false
-	for i := range o.Ledger.Groups {
-		x := &o.Ledger.Groups[i]
+	for i := range o.State.Groups {
+		x := &o.State.Groups[i]
 		if x.Level == preview || x.Phase != Live || x.ActiveRow() == nil {
 			continue
 		}
@@ -272,7 +272,7 @@ func (w *world) checkMove(o Observed, g, h *Group) {
 		serves = serves || hasChild(o, x.ActiveRow().Release)
 	}
 	for _, x := range w.next.Groups {
-		if y := o.Ledger.group(x.Slug); y != nil && y.ActiveRow() != nil && x.ActiveRow() == nil {
+		if y := o.State.group(x.Slug); y != nil && y.ActiveRow() != nil && x.ActiveRow() == nil {
 			return // In the same write the older group ends.
 		}
 		if x.Phase == Live && x.Level != preview && x.ActiveRow() != nil && x.Slug != h.Slug && byNewest(&x, h) < 0 {

@@ -28,7 +28,7 @@ type world struct {
 	stale     bool                 // the source is of an older specification
 	withdrawn []Withdrawal
 
-	ledger  Ledger
+	ledger  State
 	version int // resourceVersion of the Microservice: specification and ledger
 	objects map[string]*object
 	nets    map[string]*net
@@ -49,7 +49,7 @@ type world struct {
 	begun  map[string]bool      // groups that had an active release
 	lost   map[string]bool      // groups that lost an object by hand
 
-	wakeAt time.Time // when the last plan wants to be woken
+	wakeAt time.Time // when the last plan wants to be requeued
 
 	objectNames, netNames, offerNames []string // sorted keys, see sortedKeys
 	offered                           offered
@@ -78,7 +78,7 @@ type world struct {
 	crashAt, lateAt int
 	late            []write
 
-	next  Ledger // is being written
+	next  State // is being written
 	err   error
 	trace []line
 	last  []Result         // the last plans
@@ -110,7 +110,7 @@ type net struct {
 	pins   []string
 	pass   *pass
 	routes map[string]*carried
-	// newest: it has domains that lead to the newest group; stream is their route, nil
+	// newest: it has domains that route to the newest group; stream is their route, nil
 	// until there is one.
 	newest   bool
 	stream   *stream
@@ -121,7 +121,7 @@ type net struct {
 
 // pass is what a policy read, before it writes.
 type pass struct {
-	ledger Ledger
+	ledger State
 	ready  map[string]int
 	pins   []string
 	saw    map[string]int // versions of the groups' objects, preconditions of the write
@@ -155,7 +155,7 @@ func (c *carried) names() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// accepts says that the gateway has a release in its routes.
+// accepts reports whether the gateway has a release in its routes.
 func (c *carried) accepts(release string) bool {
 	_, there := c.accepted[release]
 	return there
@@ -170,9 +170,9 @@ type leader struct {
 type write struct {
 	ensure  *Ensure
 	retire  *Retire
-	ledger  *Ledger
+	ledger  *State
 	never   bool // the object is to carry the mark of a release that was never active
-	version int  // precondition on the ledger
+	version int  // precondition on the rollout state
 	child   *object
 	config  string
 	cand    Candidate
@@ -185,7 +185,7 @@ type snapshot struct {
 	at       time.Time
 	spec     Spec
 	config   string
-	ledger   Ledger
+	ledger   State
 	version  int
 	names    []string // of objects, in order
 	objects  map[string]*object
@@ -400,8 +400,8 @@ func (w *world) offerGroup(slug string, versions ...string) {
 	w.push(versions...)
 }
 
-// edit changes the specification: it is one object with the ledger, so a write of
-// the ledger that was planned before meets a conflict.
+// edit changes the specification: it is one object with the rollout state, so a write of
+// the rollout state that was planned before meets a conflict.
 func (w *world) edit(what string, change func(*Spec)) {
 	w.say("edit %s", what)
 	spec := w.spec
@@ -412,18 +412,18 @@ func (w *world) edit(what string, change func(*Spec)) {
 }
 
 // loseRecord empties the status, as a restore without it does. The managers start
-// anew.
+// again.
 func (w *world) loseRecord() {
 	w.say("status lost")
 	w.stats.faults++
 	for _, g := range w.ledger.Groups {
 		for _, r := range g.Releases {
 			if o := w.objects[r.Release]; o != nil {
-				o.Told = r.Status
+				o.Reported = r.Status
 			}
 		}
 	}
-	w.ledger = Ledger{}
+	w.ledger = State{}
 	w.version++
 	w.leaders = [2]*leader{{}, {}}
 	clear(w.handed)
@@ -545,19 +545,19 @@ func (w *world) autoscalers() {
 // interval of measurements.
 const interval = 30 * time.Second
 
-// measure lets the controller of a release do what the run in the ledger asks for, lag
+// measure lets the controller of a release do what the rollout in the rollout state asks for, lag
 // snapshots old: ask hooks, and measure.
 func (w *world) measure(o *object, lag int) bool {
 	led := w.ago(lag).ledger
 	g := led.group(o.Slug)
-	if g == nil || g.Run == nil || g.Run.Release != o.Release || o.Terminating {
+	if g == nil || g.Rollout == nil || g.Rollout.Release != o.Release || o.Terminating {
 		return false
 	}
-	run, changed := g.Run, false
+	run, changed := g.Rollout, false
 	if answer := w.hooks[run.Gate]; run.Gate != "" {
-		f := GateFact{Run: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Failed: answer == "fail", Unanswered: answer == "away", Message: answer}
+		f := GateFact{Rollout: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Failed: answer == "fail", Unanswered: answer == "away", Message: answer}
 		i := slices.IndexFunc(o.Gates, func(x GateFact) bool { return x.Point == run.Gate })
-		same := i >= 0 && o.Gates[i].Run == f.Run && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
+		same := i >= 0 && o.Gates[i].Rollout == f.Rollout && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
 		switch {
 		case same && (o.Gates[i].Open || o.Gates[i] == f): // what has agreed is not asked again
 		case i >= 0:
@@ -567,20 +567,20 @@ func (w *world) measure(o *object, lag int) bool {
 			o.Gates, changed = append(slices.Clone(o.Gates), f), true
 		}
 	}
-	if w.back[o.Version] && (o.Rollback == nil || o.Rollback.Run != run.Sequence) {
-		o.Rollback, changed = &RollbackFact{Run: run.Sequence, Message: "too many complaints"}, true
+	if w.back[o.Version] && (o.Rollback == nil || o.Rollback.Rollout != run.Sequence) {
+		o.Rollback, changed = &RollbackFact{Rollout: run.Sequence, Message: "too many complaints"}, true
 	}
 	steps := w.spec.Steps
 	if !w.spec.Analysis || run.Step < 1 || run.Step > len(steps) || !steps[run.Step-1].traffic() || run.WaitingSince.IsZero() || run.Interrupted {
 		return changed
 	}
-	v := Verdict{Run: run.Sequence, Step: run.Step, Since: run.WaitingSince, Phase: VerdictRunning}
+	v := Verdict{Rollout: run.Sequence, Step: run.Step, Since: run.WaitingSince, Phase: VerdictRunning}
 	if !w.now.Before(run.WaitingSince.Add(interval)) {
 		if v.Phase = w.quality[o.Version]; v.Phase == "" {
 			v.Phase = VerdictPassed
 		}
 	}
-	if o.Analysis != nil && o.Analysis.Run == run.Sequence && o.Analysis.Phase == VerdictFailed || o.Analysis != nil && *o.Analysis == v {
+	if o.Analysis != nil && o.Analysis.Rollout == run.Sequence && o.Analysis.Phase == VerdictFailed || o.Analysis != nil && *o.Analysis == v {
 		return changed
 	}
 	o.Analysis = &v
@@ -649,7 +649,7 @@ func (w *world) removePolicy(name string) {
 	w.noteNamed()
 }
 
-// read gives a policy the ledger, lag snapshots old, and the endpoints of now.
+// read gives a policy the rollout state, lag snapshots old, and the endpoints of now.
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
@@ -718,7 +718,7 @@ func (n *net) serve() {
 }
 
 // announce reports what is about to be written for groups that were never confirmed, and
-// says whether that is more than is known.
+// reports whether that is more than is known.
 func (w *world) announce(n *net) (more bool) {
 	for i := range n.pass.ledger.Groups {
 		g := &n.pass.ledger.Groups[i]
@@ -813,7 +813,7 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 }
 
 // holdRoutes keeps what is written while nothing that should serve has an endpoint,
-// without what the ledger turned down.
+// without what the rollout state aborted.
 func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 	keep, asked, earlier := map[string]int{}, map[string]int{}, false
 	for _, r := range g.Releases {
@@ -1029,7 +1029,7 @@ func (w *world) snapOffers(s, last *snapshot) {
 	}
 }
 
-// same says that two objects are the same in all; what they point to is never written.
+// same reports whether two objects are the same in all; what they point to is never written.
 func (o *object) same(x *object) bool {
 	if !slices.Equal(o.Gates, x.Gates) {
 		return false
@@ -1037,11 +1037,11 @@ func (o *object) same(x *object) bool {
 	return o.Release == x.Release && o.Slug == x.Slug && o.Name == x.Name && o.Level == x.Level && o.Version == x.Version && o.PullRequest == x.PullRequest && o.Config == x.Config &&
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
-		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Told == x.Told &&
+		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
 		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded
 }
 
-// sameReport says that two reports are the same in all.
+// sameReport reports whether two reports are the same in all.
 func sameReport(a, b Report) bool {
 	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Masked, b.Masked) &&
 		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary && a.Unrouted == b.Unrouted &&
@@ -1062,7 +1062,7 @@ func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-l
 type lags struct{ ledger, objects, policies, offers int }
 
 // observe reads what one pass of a manager sees; old objects go with it, for their
-// versions are preconditions. An object of the ledger that the cache lacks is asked
+// versions are preconditions. An object of the rollout state that the cache lacks is asked
 // for, and policies are known within the least drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	w.snap()
@@ -1070,7 +1070,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
 		pol = w.before(i - 1)
 	}
-	o := Observed{Spec: led.spec, Config: led.config, Ledger: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || led.config == "", PullRequests: w.pulls}
+	o := Observed{Spec: led.spec, Config: led.config, State: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || led.config == "", PullRequests: w.pulls}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
@@ -1150,14 +1150,14 @@ func (w *world) plan(l *leader, lag lags) {
 	if w.aware {
 		o.Began = w.began[max(0, slices.Index(w.leaders[:], l))]
 	}
-	if o.Ledger.Sequence < l.last {
+	if o.State.Sequence < l.last {
 		return
 	}
 	o, p := w.make(o)
 	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
 	}
-	w.wakeAt = p.Wake
+	w.wakeAt = p.RequeueTime
 	w.stats.plans++
 	if !w.quick {
 		w.checkPlan(o, p)
@@ -1187,7 +1187,7 @@ func (w *world) plan(l *leader, lag lags) {
 		}
 	}
 	if p.Changed {
-		l.todo = append(l.todo, write{ledger: &p.Ledger, version: version, seen: o})
+		l.todo = append(l.todo, write{ledger: &p.State, version: version, seen: o})
 	}
 	for i := range p.Retire {
 		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
@@ -1197,7 +1197,7 @@ func (w *world) plan(l *leader, lag lags) {
 	}
 }
 
-// planned says that a plan changes an object besides its mark.
+// planned reports whether a plan changes an object in addition to its mark.
 func planned(p Result, release string) bool {
 	return slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Release == release }) ||
 		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
@@ -1383,7 +1383,7 @@ func (w *world) forget(n *net) {
 // --- fair play ---
 
 // settle lets everybody do their work until nothing changes, without time passing.
-// It gives the time at which somebody wants to be woken.
+// It gives the time at which a user wants to be requeued.
 func (w *world) settle() time.Time {
 	before := w.fingerprint()
 	for tries := 0; tries < 200; {
@@ -1434,10 +1434,10 @@ func (w *world) neighbours() {
 func (w *world) wake() time.Time {
 	o, _, _ := w.observe(lags{})
 	_, p := w.make(o)
-	return w.soonest(p.Wake)
+	return w.soonest(p.RequeueTime)
 }
 
-// soonest of the manager's next plan and what the others do by themselves.
+// soonest of the manager's next plan and what the others do automatically.
 func (w *world) soonest(at time.Time) time.Time {
 	for _, x := range w.objects {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
@@ -1445,7 +1445,7 @@ func (w *world) soonest(at time.Time) time.Time {
 		}
 	}
 	for i := range w.ledger.Groups {
-		run := w.ledger.Groups[i].Run
+		run := w.ledger.Groups[i].Rollout
 		if run == nil || !w.spec.Analysis || run.WaitingSince.IsZero() {
 			continue
 		}
@@ -1461,7 +1461,7 @@ func (w *world) run(d time.Duration) {
 	end := w.now.Add(d)
 	for turns := 0; w.err == nil; turns++ {
 		if turns > 2000 {
-			w.fail("somebody wants to be woken again and again")
+			w.fail("a user wants to be requeued again and again")
 		}
 		at := w.settle()
 		if at.IsZero() || at.After(end) {
@@ -1499,14 +1499,14 @@ func (w *world) fingerprint() string {
 		flag(o.Unsettled)
 		text(string(o.Failure))
 		if flag(o.Analysis != nil); o.Analysis != nil {
-			number(o.Analysis.Run)
+			number(o.Analysis.Rollout)
 			number(int64(o.Analysis.Step))
 			at(o.Analysis.Since)
 			text(string(o.Analysis.Phase))
 		}
 		number(int64(len(o.Gates)))
 		for _, f := range o.Gates {
-			number(f.Run)
+			number(f.Rollout)
 			number(int64(f.Step))
 			text(string(f.Point))
 			at(f.Since)

@@ -13,7 +13,7 @@ import (
 
 // TestTogether lets three services go through their steps together. None gets beyond its first step, or active, before all
 // have come as far. A version that fails at one of them is held at the one with Hold, and rolled back at the one that
-// has TakeBack; the next version goes through at all.
+// has RollBack; the next version goes through at all.
 func TestTogether(t *testing.T) {
 	app := newService(t, "together")
 	cart, stock := app.sibling("cart"), app.sibling("stock")
@@ -24,7 +24,7 @@ func TestTogether(t *testing.T) {
 		s.ms.Spec.Availability.Replicas = 1
 		s.ms.Spec.UpdateStrategy.Canary.Together = &v1alpha1.TogetherStrategy{Name: "checkout", OnFailure: v1alpha1.TogetherHold}
 	}
-	cart.ms.Spec.UpdateStrategy.Canary.Together.OnFailure = v1alpha1.TogetherTakeBack
+	cart.ms.Spec.UpdateStrategy.Canary.Together.OnFailure = v1alpha1.TogetherRollBack
 	for _, s := range all {
 		s.start("1.0.0")
 		loads = append(loads, s.load(20, false))

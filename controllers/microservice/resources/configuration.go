@@ -49,7 +49,7 @@ func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
 type Contents map[Source]string
 
 // Tracked gives the sources that are part of a release: those that the template
-// names and spec.configuration does not leave out. The value says that pods start
+// names and spec.configuration does not leave out. The value shows that pods start
 // without the source.
 func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	track, ignore := v1alpha1.TrackConfigMaps, []string(nil)
@@ -207,10 +207,10 @@ var untracked = []corev1.SecretType{
 	corev1.SecretTypeDockercfg, corev1.SecretTypeDockerConfigJson,
 }
 
-// Tracks says whether Secrets of a type may be part of a release.
+// Tracks reports whether Secrets of a type may be part of a release.
 func Tracks(t corev1.SecretType) bool { return !slices.Contains(untracked, t) }
 
-// CopyConfigMap is a release's copy of a ConfigMap, which nobody can change.
+// CopyConfigMap is a release's copy of a ConfigMap, which no one can change.
 func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.ConfigMap) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: copyMeta(ms, release, Source{KindConfigMap, from.Name}),
@@ -218,7 +218,7 @@ func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.Confi
 	}
 }
 
-// CopySecret is a release's copy of a Secret, which nobody can change.
+// CopySecret is a release's copy of a Secret, which no one can change.
 func CopySecret(ms *v1alpha1.Microservice, release string, from *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: copyMeta(ms, release, Source{KindSecret, from.Name}),
@@ -234,11 +234,11 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 	}
 }
 
-// IsCopy says that a Microservice made a ConfigMap or Secret as a copy for one of its
+// IsCopy reports whether a Microservice made a ConfigMap or Secret as a copy for one of its
 // releases, and may write and delete it. Anybody may set a label, so that labels do
 // not make a copy: it is immutable, has the name that is computed from its release
 // and its source, and is controlled by the Microservice or by that release, which is
-// nil where it does not exist. One that neither controls, and nobody else's kind
+// nil where it does not exist. One that neither controls, and no one else's kind
 // does, carries the Microservice's claim.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
 	var s Source

@@ -209,7 +209,7 @@ func TestTrimConfigMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(raw), "hidden") || strings.Contains(string(raw), "level") {
-		t.Errorf("content is left:\n%s", raw)
+		t.Errorf("content remains:\n%s", raw)
 	}
 	for key := range c.Data {
 		if len(validation.IsConfigMapKey(key)) == 0 {
@@ -242,7 +242,7 @@ func TestCopies(t *testing.T) {
 	golden(t, "copies.yaml", string(raw))
 }
 
-// Nobody else's object is taken for a copy, whatever it looks like.
+// No one else's object is taken for a copy, whatever it looks like.
 func TestIsCopy(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
@@ -261,9 +261,9 @@ func TestIsCopy(t *testing.T) {
 		"of the Microservice":                    {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "7") }, true, true},
 		"of the release":                         {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, false, true},
 		"of a release that is not there":         {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, true, false},
-		"of a former release, claimed":           {func(c *corev1.ConfigMap) { c.OwnerReferences = by(ours, "6") }, false, true},
-		"of nobody, claimed":                     {func(*corev1.ConfigMap) {}, true, true},
-		"of nobody":                              {unclaimed, false, false},
+		"of a previous release, claimed":         {func(c *corev1.ConfigMap) { c.OwnerReferences = by(ours, "6") }, false, true},
+		"of no one, claimed":                     {func(*corev1.ConfigMap) {}, true, true},
+		"of no one":                              {unclaimed, false, false},
 		"trimmed":                                {TrimConfigMap, true, true},
 		"of another kind, claimed":               {func(c *corev1.ConfigMap) { c.OwnerReferences = by("v1", "6") }, false, false},
 		"of another Microservice":                {func(c *corev1.ConfigMap) { c.Annotations[AnnotationClaim] = "5"; c.OwnerReferences = by(ours, "5") }, false, false},

@@ -25,11 +25,11 @@ import (
 // would start a release of every service: it comes only with a migration.
 const IdentityScheme = "v1"
 
-// ContainerError says that the container which is to get the image does not exist, or,
+// ContainerError reports whether the container which is to get the image does not exist, or,
 // without a name, that it is not said which of several it is.
 type ContainerError struct{ Name string }
 
-// Error names the field and the mend.
+// Error names the field and the fix.
 func (e *ContainerError) Error() string {
 	if e.Name == "" {
 		return "spec.containerName: spec.template has several containers, and none is named like the Microservice; name the one that gets the image"
@@ -37,16 +37,16 @@ func (e *ContainerError) Error() string {
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
 }
 
-// ImageContainerError says that there is no container for an image that goes in step
+// ImageContainerError reports whether there is no container for an image that goes in step
 // with another.
 type ImageContainerError struct{ Policy, Name string }
 
-// Error names the field and the mend.
+// Error names the field and the fix.
 func (e *ImageContainerError) Error() string {
 	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or name one of these", e.Policy, e.Name)
 }
 
-// CheckContainers says whether the template has a container for each image of an offer.
+// CheckContainers reports whether the template has a container for each image of an offer.
 // The error is an *ImageContainerError.
 func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) error {
 	for _, image := range o.Images {
@@ -131,11 +131,11 @@ func Config(template *corev1.PodTemplateSpec, container int, contents Contents) 
 	return digest(parts...), nil
 }
 
-// encoded are fields that Go's encoding writes as empty objects though nobody set
+// encoded are fields that Go's encoding writes as empty objects though no one set
 // them.
 var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
 
-// prune takes out what nobody set.
+// prune takes out what no one set.
 func prune(v any) {
 	switch v := v.(type) {
 	case map[string]any:

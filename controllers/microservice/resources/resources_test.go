@@ -95,7 +95,7 @@ func TestGoldenRelease(t *testing.T) {
 	}
 }
 
-// What nobody set does not change the identity; what somebody set does.
+// What no one set does not change the identity; what a user set does.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	config := func(edit func(*corev1.PodTemplateSpec)) string {

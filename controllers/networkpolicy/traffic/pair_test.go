@@ -341,8 +341,8 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	if g.Phase == release.Closing {
 		p.fail("group %s is still closing: %s", g.Slug, said())
 	}
-	if g.Run != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
-		p.fail("the run of %s never ends: %s", g.Run.Release, said())
+	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
+		p.fail("the run of %s never ends: %s", g.Rollout.Release, said())
 	}
 	if waits("TrafficUnconfirmed") && !dead {
 		p.fail("group %s: %s", g.Slug, said())
@@ -352,7 +352,7 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 			p.fail("%s stays deprecated: %s", r.Release, said())
 		}
 	}
-	if dead || g.Run != nil {
+	if dead || g.Rollout != nil {
 		return
 	}
 	for name, n := range p.nets {
@@ -419,8 +419,8 @@ func (p *pair) note() string {
 	}
 	for _, g := range p.rollout.Groups {
 		fmt.Fprintf(&b, "group %+v\n", g)
-		if g.Run != nil {
-			fmt.Fprintf(&b, "  run %+v\n", *g.Run)
+		if g.Rollout != nil {
+			fmt.Fprintf(&b, "  run %+v\n", *g.Rollout)
 		}
 	}
 	for _, name := range SortedKeys(p.nets) {

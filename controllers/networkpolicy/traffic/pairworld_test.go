@@ -28,7 +28,7 @@ type pair struct {
 	room      int  // pods that find room in the cluster; below 0: any number
 	load      int  // pods that all traffic of a group needs, where releases have autoscalers
 
-	rollout release.Ledger
+	rollout release.State
 	ms      *v1alpha1.Microservice // the rollout state as policies read it
 	past    []*v1alpha1.Microservice
 	objects map[string]*object
@@ -170,7 +170,7 @@ func (p *pair) regroup(scheme string) {
 
 // loseRecord empties the status of the Microservice, as a restore without it does.
 func (p *pair) loseRecord() {
-	p.rollout = release.Ledger{}
+	p.rollout = release.State{}
 	p.ms = p.ms.DeepCopy()
 	p.ms.Status = v1alpha1.MicroserviceStatus{}
 	p.past = nil
@@ -250,7 +250,7 @@ func (p *pair) endpoints() {
 // --- the planner ---
 
 func (p *pair) observe() release.Observed {
-	o := release.Observed{Spec: p.spec, Config: p.config, Ledger: p.rollout, Began: p.began}
+	o := release.Observed{Spec: p.spec, Config: p.config, State: p.rollout, Began: p.began}
 	for _, version := range slices.Sorted(maps.Keys(p.offers)) {
 		c := p.offers[version]
 		c.Release = strings.ReplaceAll(c.Slug+"-"+version+"-"+p.config, ".", "-")
@@ -301,7 +301,7 @@ func (p *pair) plan(stop int) (did bool) {
 	o := p.observe()
 	plan := release.Plan(o, p.now)
 	p.stats.plans++
-	p.wakeAt = plan.Wake
+	p.wakeAt = plan.RequeueTime
 	writes := 0
 	ends := func() bool {
 		if writes++; writes == stop {
@@ -360,7 +360,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 
 // record writes the rollout state.
 func (p *pair) record(plan release.Result) {
-	for _, g := range plan.Ledger.Groups {
+	for _, g := range plan.State.Groups {
 		p.checkDenied(&g)
 		for _, r := range g.Releases {
 			was := release.Row{}
@@ -377,7 +377,7 @@ func (p *pair) record(plan release.Result) {
 			}
 		}
 	}
-	p.rollout = plan.Ledger
+	p.rollout = plan.State
 	p.ms = p.ms.DeepCopy()
 	p.ms.Status.Sequence, p.ms.Status.ReleaseGroups = p.rollout.Sequence, nil
 	for i := range p.rollout.Groups {

@@ -141,7 +141,7 @@ func fullPreviews(t *testing.T, name string, places int) client.Object {
 			TrafficRevision: 12345, TrafficTime: &now,
 		}
 		if g >= places {
-			group.Phase, group.Active, group.Target = hlnr.GroupExpired, "", hlnr.GroupTarget{Reason: "NoPlace"}
+			group.Phase, group.Active, group.Target = hlnr.GroupExpired, "", hlnr.GroupTarget{Reason: "NoSlot"}
 			m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
 			continue
 		}

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// running gives the row and object of the release that is under way.
-func (s *scope) running() (*Run, *Row, Child) {
-	if s.g.Run == nil || s.g.Phase != Live {
+// rollout gives the row and object of the release that is being rolled out.
+func (s *scope) rollout() (*Rollout, *Row, Child) {
+	if s.g.Rollout == nil || s.g.Phase != Live {
 		return nil, nil, Child{}
 	}
-	r := s.g.Row(s.g.Run.Release)
+	r := s.g.Row(s.g.Rollout.Release)
 	if r == nil {
 		return nil, nil, Child{}
 	}
 	c, _ := s.child(r.Release)
-	return s.g.Run, r, c
+	return s.g.Rollout, r, c
 }
 
-// newRun of a release, from before its first step.
-func (s *scope) newRun(release string) *Run {
-	return &Run{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
+// newRollout of a release, from before its first step.
+func (s *scope) newRollout(release string) *Rollout {
+	return &Rollout{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
 }
 
 // begin sets the clock of a step, from 1.
-func (run *Run) begin(step int, now time.Time) {
+func (run *Rollout) begin(step int, now time.Time) {
 	run.Step, run.Started = step, now
 	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Grace = 0, noTime, false, 0, noTime
 	run.Gate, run.GateTime = "", noTime
 }
 
 // enter begins a step, from 1, and gives the canary its traffic.
-func (s *scope) enter(run *Run, r *Row, step int) {
+func (s *scope) enter(run *Rollout, r *Row, step int) {
 	run.begin(step, s.now)
 	s.stepped = true
 	s.turn(r, Canary, StepBegan)
@@ -47,7 +47,7 @@ func (s *scope) enter(run *Run, r *Row, step int) {
 
 // idle notes since when a healthy release waits, so that the wait is no part of the
 // deadline when it breaks off.
-func (s *scope) idle(run *Run, since time.Time) {
+func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
 	}
@@ -81,7 +81,7 @@ func stepsHash(steps []Step) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// judged says that a release has to prove itself beside an active one: hooks and
+// judged reports whether a release has to prove itself next to an active one: hooks and
 // measurements have a say in it, as they have not in previews, in the first release
 // of a group, and in one that was active.
 func (s *scope) judged(r *Row) bool {
@@ -99,7 +99,7 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 	}
 	c, there := s.child(target)
 	if there && c.Terminating {
-		return newWait(r, false, Terminating, "the former object of %s is still going", s.versionOf(target))
+		return newWait(r, false, Terminating, "the previous object of %s is still going", s.versionOf(target))
 	}
 	if there && c.Refused {
 		return newWait(r, true, Blocked, "%s waits: the server refuses that its object is changed", s.versionOf(target))
@@ -107,7 +107,7 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 	return nil
 }
 
-// halted says that spec.paused keeps a release, which may have no row yet, from what comes
+// halted reports that spec.paused keeps a release, which may have no row yet, from what comes
 // next. One that was active comes back at a person's word: a pin, or that the active one is
 // denied.
 func (s *scope) halted(r *Row) bool {
@@ -116,7 +116,7 @@ func (s *scope) halted(r *Row) bool {
 
 // stepWaits is what a healthy canary waits for before it needs pods or hooks for what comes
 // next; none: nothing.
-func (s *scope) stepWaits(run *Run, r *Row, c Child, since time.Time) []*wait {
+func (s *scope) stepWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
 	if s.o.Spec.Paused {
 		return []*wait{newWait(r, false, Paused, "%s waits at %d%%: spec.paused is set", r.Version, r.Weight)}
 	}
@@ -136,7 +136,7 @@ func (s *scope) stepWaits(run *Run, r *Row, c Child, since time.Time) []*wait {
 	return nil
 }
 
-// firstStepWait is what a release waits for before its first traffic, besides what every step
+// firstStepWait is what a release waits for before its first traffic, in addition to what every step
 // waits for.
 func (s *scope) firstStepWait(r *Row) *wait {
 	if w := s.retryWait(r); w != nil {
@@ -151,9 +151,9 @@ func (s *scope) firstStepWait(r *Row) *wait {
 	return nil
 }
 
-// passageWaits are what the present step waits for by itself: a person, time, or the
+// passageWaits are what the present step waits for automatically: a person, time, or the
 // verdict of the measurements.
-func (s *scope) passageWaits(run *Run, r *Row, c Child, since time.Time) []*wait {
+func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
 	steps := s.steps()
 	if run.Step > len(steps) {
 		return nil
@@ -177,12 +177,12 @@ func (s *scope) passageWaits(run *Run, r *Row, c Child, since time.Time) []*wait
 }
 
 // verdictWait is that the measurements of the present step have not passed.
-func (s *scope) verdictWait(run *Run, r *Row, c Child) *wait {
+func (s *scope) verdictWait(run *Rollout, r *Row, c Child) *wait {
 	v := Verdict{Phase: VerdictRunning, Message: "no verdict yet"}
-	if a := c.Analysis; a != nil && a.Run == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
+	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
 		v = *a
 	}
-	word := fmt.Sprintf("decision Continue of step %q on %s goes on, Deprecate turns it down", s.stepName(run.Step), r.Release)
+	word := fmt.Sprintf("decision Continue of step %q on %s continues the rollout, Deprecate aborts it", s.stepName(run.Step), r.Release)
 	switch v.Phase {
 	case VerdictPassed:
 		return nil
@@ -196,7 +196,7 @@ func (s *scope) verdictWait(run *Run, r *Row, c Child) *wait {
 
 // windowWait is that traffic may not move now: a step begins in its window, and
 // the release becomes active in the window of the last one.
-func (s *scope) windowWait(run *Run, r *Row) *wait {
+func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	steps := s.steps()
 	if len(steps) == 0 {
 		return nil
@@ -214,16 +214,16 @@ func (s *scope) windowWait(run *Run, r *Row) *wait {
 	return w
 }
 
-// health says whether a run is healthy: available and, within the steps, its
+// health reports whether a run is healthy: available and, within the steps, its
 // weight programmed; since is when the present wait began.
-func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause Reason, since time.Time) {
+func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reason, since time.Time) {
 	if run.Step == 0 {
 		switch {
 		case run.Gate == ConfirmRollout:
 			return true, "", s.now // it is not to have pods yet
 		case !s.available(*r, c):
 			return false, or(c.Failure, progressDeadlineExceeded), noTime
-		case r.Promoted == 0 && !s.calm():
+		case r.Promoted == 0 && !s.stable():
 			return false, notProgrammed, noTime
 		case s.untried(run, r):
 			return false, noDomains, noTime
@@ -253,26 +253,26 @@ func (s *scope) health(run *Run, r *Row, c Child) (healthy bool, cause Reason, s
 	return true, "", s.confirmedTime(run.Started)
 }
 
-// calm says that no change of traffic is under way. One that cannot be confirmed
-// because the active release is dead holds up nothing: what runs may be the mend.
-func (s *scope) calm() bool {
+// stable reports whether no change of traffic is in progress. One that cannot be confirmed
+// because the active release is dead holds up nothing: what runs may be the fix.
+func (s *scope) stable() bool {
 	from, active := s.rival()
 	if active == nil || from.dead(active) {
 		return true
 	}
-	_, r, _ := s.running()
+	_, r, _ := s.rollout()
 	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) // from what it gave back
 	return gone && from.confirmed(from.g.TrafficRevision)
 }
 
-// dead says that a release has nothing that could answer.
+// dead reports whether a release has nothing that could answer.
 func (s *scope) dead(r *Row) bool {
 	c, _ := s.child(r.Release)
 	return c.Available == 0 || s.masked(r.Release)
 }
 
 // ends is when the clock of a step passes the deadline, if it runs from now on.
-func (s *scope) ends(run *Run) time.Time {
+func (s *scope) ends(run *Rollout) time.Time {
 	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
 	if run.Grace.After(end) {
 		return run.Grace
@@ -286,12 +286,12 @@ func (s *scope) ends(run *Run) time.Time {
 // over must not put its deadlines off for ever.
 func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
-// began says that this manager has just begun.
+// began reports that this manager has just begun.
 func (s *scope) began() bool {
 	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
 }
 
-// deadline of traffic that was to be confirmed since, at rest.
+// deadline of traffic that was to be confirmed since, while stable.
 func (s *scope) deadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
 	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {
@@ -300,9 +300,9 @@ func (s *scope) deadline(since time.Time) time.Time {
 	return end
 }
 
-// condemned gives the reason for which measurements or hooks end a run, whatever
+// condemned gives the reason for which measurements or hooks end a rollout, whatever
 // else it waits for.
-func (s *scope) condemned(run *Run, r *Row, c Child) (reason Reason, message string) {
+func (s *scope) condemned(run *Rollout, r *Row, c Child) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
 		return HookFailed, or(f.Message, fmt.Sprintf("a hook of %s failed, or refused for good", run.Gate))
@@ -310,10 +310,10 @@ func (s *scope) condemned(run *Run, r *Row, c Child) (reason Reason, message str
 	if !judged {
 		return "", ""
 	}
-	if v := c.Analysis; v != nil && v.Run == run.Sequence && v.Phase == VerdictFailed {
+	if v := c.Analysis; v != nil && v.Rollout == run.Sequence && v.Phase == VerdictFailed {
 		return AnalysisFailed, or(v.Message, "the measurements failed")
 	}
-	if b := c.Rollback; b != nil && b.Run == run.Sequence {
+	if b := c.Rollback; b != nil && b.Rollout == run.Sequence {
 		return RollbackRequested, or(b.Message, "a hook asked to go back")
 	}
 	if message := s.brokenTogether(r.Version); message != "" {
