@@ -344,7 +344,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	if n, took := wrote(), time.Since(began); n > freeReverts+2+bits.Len(uint(took.Seconds())) {
 		t.Errorf("%d writes to the route in %s", n, took)
 	}
-	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" sets the rules of HTTPRoute "web" back`) {
+	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" reverts the rules of HTTPRoute "web"`) {
 		t.Errorf("message is %q", c.Message)
 	}
 	p.pod("b")
