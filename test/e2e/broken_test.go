@@ -35,16 +35,16 @@ func TestBrokenActive(t *testing.T) {
 		}
 	}
 	l.Mark("the canary serves alone")
-	var masked []string
+	var withheld []string
 	wait(t, "the status to name the broken release", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.NetworkPolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err
 		}
 		for _, g := range p.Status.Groups {
-			masked = g.Withheld
+			withheld = g.Withheld
 		}
-		return slices.Contains(masked, s.release("1.0.0").VersionedMicroservice), "", nil
+		return slices.Contains(withheld, s.release("1.0.0").VersionedMicroservice), "", nil
 	})
 	s.serves(l, 5*time.Second)
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "some")

@@ -1,4 +1,4 @@
-// Package layout tests how the code is laid out: packages that fit into a head, with a comment that says what is in which file.
+// Package layout tests how the code is laid out: packages that fit into a head, with a comment that lists the files.
 package layout
 
 import (
@@ -45,7 +45,7 @@ func TestPackageComments(t *testing.T) {
 		case p.comment == "":
 			t.Errorf("%s has no comment", p.path)
 		case lists && len(missing) > 0:
-			t.Errorf("%s: the comment of the package does not say what is in %s", p.path, strings.Join(missing, ", "))
+			t.Errorf("%s: the comment of the package does not name %s", p.path, strings.Join(missing, ", "))
 		case lists && len(extra) > 0:
 			t.Errorf("%s: the comment of the package names %s, which is not there", p.path, strings.Join(extra, ", "))
 		case !lists && len(missing) == 0 && len(extra) == 0:
@@ -173,7 +173,7 @@ func packages(t *testing.T) []pkg {
 		}
 		name := filepath.Base(path)
 		if d.IsDir() {
-			// Programs that hack/localcluster builds have modules of their own, and parts of other projects in their place.
+			// Programs that hack/localcluster builds have their own modules, and parts of other projects in their place.
 			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || filepath.Base(filepath.Dir(path)) == "localcluster") {
 				return filepath.SkipDir
 			}

@@ -33,7 +33,14 @@ func tokens(text string) []token {
 		found = append(found, token{strings.ToLower(text[begin:stop]), joins(text[end:begin]), begin})
 		begin, end = -1, stop
 	}
+	escaped := false // Of "\t", the letter is no part of a word.
 	for i, r := range text {
+		if escaped || r == '\\' {
+			add(i)
+			escaped = !escaped
+			last = 0
+			continue
+		}
 		switch {
 		case !unicode.IsLetter(r):
 			add(i)
@@ -157,6 +164,7 @@ func TestFind(t *testing.T) {
 		"a look ends; LookAgain":                     {"look/looks !up/at/for/like/into/as/through/inside/path", "look/looks !up/at/for/like/into/as/through/inside/path", "look again"},
 		"Absent: all. absent means, whenAbsent: x":   {"!when absent:"},
 		"in places, of all places":                   {"!in places"},
+		"\\told \\nled":                              {"led"},
 		"release led_to by-itself":                   {"led", "by itself/themselves"},
 		"child objects, a child":                     {"child/children !object/objects/resource/resources"},
 		"the run goes, on Monday; this goes on here": {"go/goes/gone/going/went on"},
