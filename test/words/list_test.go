@@ -24,7 +24,7 @@ var banned = []struct{ phrase, write string }{
 	{"give/gives/given/gave/giving ~ up", "abort, stop, end"},
 	{"overtake/overtakes/overtaken/overtook", "supersede"},
 	{"make/makes/made/making room", "superseded"},
-	{"carried", "programmed; routed; copied"},
+	{"carried !out", "programmed; routed; copied"},
 	{"route/routes/domain/domains/policy/policies/gateway/gateways/rule/rules carry/carries", "route to"},
 	{"mask/masks/masked/masking", "withhold"},
 	{"look/looks !up/at/for/like/into/as/through/inside/path", "scan, poll; check whether"},
