@@ -124,13 +124,13 @@ func (w *writing) routes(ctx context.Context) error {
 			}
 		case cause != nil:
 			as := *route
-			as.Port = 0 // The Services have the ports that they had.
-			w.route(ctx, route.Name, f.WeightsAlone(&as))
+			as.Port = 0                                       // The Services have the ports that they had.
+			_ = w.route(ctx, route.Name, f.WeightsAlone(&as)) // A refusal is in w.applied.
 		default:
 			if refused := w.route(ctx, route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
 				cause = refused
 				delete(w.applied.Refused, key)
-				w.route(ctx, route.Name, f.WeightsAlone(route))
+				_ = w.route(ctx, route.Name, f.WeightsAlone(route))
 			}
 		}
 		if w.applied.Changed[key] {

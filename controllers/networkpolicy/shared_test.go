@@ -489,10 +489,7 @@ func listener(port, section string) v1alpha1.Listener {
 }
 
 var (
-	byGateway = v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}}}
-	byPlain   = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}
-	byNginx   = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
-	byAPISIX  = v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{}}
+	byNginx = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 )
 
 // routedBy is a world in which a canary has 10 percent, by a provider.

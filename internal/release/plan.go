@@ -43,7 +43,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Plan is what is to be done, in this order: Ensure, then the rollout state if it
+// Result is what is to be done, in this order: Ensure, then the rollout state if it
 // Changed, then Retire (rule 2: creations may precede the rollout state write,
 // destructions only follow it).
 type Result struct {

@@ -67,7 +67,7 @@ const (
 	ReasonFailed       = "Failed"
 )
 
-// ReasonSecretsForbidden: the manager has no right to read the Secrets of a namespace.
+// ReasonSecretsForbidden means that the manager has no right to read the Secrets of a namespace.
 const ReasonSecretsForbidden = "SecretsForbidden"
 
 // SecretForbidden is the error of a Secret that the API server does not let the manager

@@ -3,7 +3,7 @@ package version
 import (
 	"fmt"
 	"maps"
-	"math/rand"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -496,7 +496,7 @@ func mixed(n int) []string {
 			tags[i] = fmt.Sprintf("%d.%d.%d", i%7, i%50, i/100)
 		}
 	}
-	rand.New(rand.NewSource(1)).Shuffle(n, func(i, j int) { tags[i], tags[j] = tags[j], tags[i] })
+	rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, j int) { tags[i], tags[j] = tags[j], tags[i] })
 	return tags
 }
 

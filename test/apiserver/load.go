@@ -28,7 +28,7 @@ const metricsVersion = "metrics.k8s.io/v1beta1"
 // InstallPodMetrics stands in for a metrics server: the API server keeps the usage of
 // pods that PlayLoad writes, under the path at which autoscalers read it. They read
 // nothing else of it, so that a definition is as good as a server.
-func (e *Env) InstallPodMetrics(ctx context.Context) error {
+func (e *Env) InstallPodMetrics(_ context.Context) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pods.metrics.k8s.io",

@@ -203,6 +203,7 @@ func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	return &problem{c.Reason, c.Message}
 }
 
+// Find gives the group of that slug; the zero value where there is none.
 func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	for _, g := range groups {
 		if g.Slug == slug {

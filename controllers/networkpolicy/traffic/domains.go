@@ -274,7 +274,7 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 }
 
 // missingGroups are rows for names that no group has.
-func (d *planner) missingGroups(base Row, entry v1alpha1.Domain, names []string) []*Row {
+func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*Row {
 	var rows []*Row
 	for _, name := range names {
 		if len(named(d.liveGroups(), []string{name})) > 0 {

@@ -88,6 +88,7 @@ func routed(p *v1alpha1.NetworkPolicy) bool {
 	return len(ProviderOf(p).Writes()) > 0 || gatewayapi.UserRef(p) != nil
 }
 
+// ReleaseService is the name of the Service of a release.
 func (f *Observed) ReleaseService(release string) string {
 	return resources.ReleaseServiceName(f.Policy.Name, f.Policy.MicroserviceName(), release)
 }
@@ -137,6 +138,7 @@ func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 	return p.Spec.AdoptFrom.ServiceName
 }
 
+// SortedKeys of a map.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // previous reports whether a live route is of a provider that the policy has left.
@@ -164,8 +166,8 @@ func (f *Observed) previousRoutes() []string {
 }
 
 // hasPreviousRoutes reports whether a group has routes of a previous provider.
-func (d *Observed) hasPreviousRoutes(slug string) bool {
-	return slices.ContainsFunc(d.previousRoutes(), func(name string) bool { return d.Live[name].Group() == slug })
+func (f *Observed) hasPreviousRoutes(slug string) bool {
+	return slices.ContainsFunc(f.previousRoutes(), func(name string) bool { return f.Live[name].Group() == slug })
 }
 
 // ListenerHost is a listener in the form of a host, which no host has.
@@ -295,6 +297,7 @@ func ObjectName(o resources.Object) string {
 	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
 }
 
+// Union gives the items of both, each once and sorted.
 func Union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)

@@ -235,18 +235,6 @@ func sameObject(a, b gatewayv1.BackendObjectReference) bool {
 	return a.Name == b.Name && deref(a.Port) == deref(b.Port)
 }
 
-func equalFunc[T any](a, b []T, same func(a, b T) bool) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !same(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
 // key of a Gateway for people: namespace and name.
 func key(namespace string, p v1alpha1.ParentReference) string {
 	return cmp.Or(p.Namespace, namespace) + "/" + p.Name

@@ -431,16 +431,17 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 // path that the first routed rule matches first; "": any.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
-	for _, i := range slices.Sorted(maps.Keys(v.held)) {
-		matches, _ := rules[i]["matches"].([]any)
-		for _, m := range matches {
-			path, _, _ := unstructured.NestedMap(map[string]any{"m": m}, "m", "path")
-			value, _ := path["value"].(string)
-			if kind, _ := path["type"].(string); kind != string(gatewayv1.PathMatchRegularExpression) {
-				return value
-			}
+	held := slices.Sorted(maps.Keys(v.held))
+	if len(held) == 0 {
+		return ""
+	}
+	matches, _ := rules[held[0]]["matches"].([]any)
+	for _, m := range matches {
+		path, _, _ := unstructured.NestedMap(map[string]any{"m": m}, "m", "path")
+		value, _ := path["value"].(string)
+		if kind, _ := path["type"].(string); kind != string(gatewayv1.PathMatchRegularExpression) {
+			return value
 		}
-		break
 	}
 	return ""
 }

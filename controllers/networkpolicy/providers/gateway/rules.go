@@ -52,7 +52,7 @@ func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 }
 
 // httpRule is a rule with all that goes for each request of the policy.
-func (v *view) httpRule(r providers.Route, backends []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
+func (v *view) httpRule(_ providers.Route, backends []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
 	rule := gatewayv1.HTTPRouteRule{SessionPersistence: v.session(httpKind)}
 	for _, b := range backends {
 		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: b})
