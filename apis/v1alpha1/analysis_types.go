@@ -5,14 +5,13 @@ import (
 )
 
 // CanaryAnalysis measures a canary in every step in which it can get traffic.
-// A round asks for all metrics at one time. The first round is one interval
-// after the step's weight was confirmed, so that it sees this step's traffic
-// only.
+// A round queries all metrics for the same time. The first round is one interval after
+// the weight of the step is programmed, so that it covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="spec.updateStrategy.canary.analysis.provider.timeout must not be longer than the interval"
-// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="spec.updateStrategy.canary.analysis: Envoy Gateway counts the latency of a route and not of a release: take source: Application, or prometheus: {query: …}"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="spec.updateStrategy.canary.analysis: Envoy Gateway measures the latency of a route and not of a release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
-	// interval between two rounds, and the window that built-in queries look at. It
-	// must hold at least two scrapes of Prometheus, better four.
+	// interval between two rounds, and the window of built-in queries. It must cover at
+	// least two scrapes of Prometheus, better four.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.interval must be between 10s and 1h"
@@ -34,16 +33,15 @@ type CanaryAnalysis struct {
 	// +kubebuilder:validation:Maximum=100
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 
-	// consecutiveFailureLimit is the number of failed rounds without a passed one
-	// between them that are tolerated; one more fails the release. Default: no limit
-	// of its own.
+	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated.
+	// One more fails the release. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
 
-	// noTraffic says what a metric without a single request means: Wait (the
-	// default) for some, Fail the round, or Ignore the metric in this round.
+	// noTraffic defines what happens if there were no requests to measure: Wait for some,
+	// Fail the round, or Ignore the metric in this round. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
@@ -67,25 +65,25 @@ type CanaryAnalysis struct {
 	Metrics []AnalysisMetric `json:"metrics"`
 }
 
-// NoTrafficPolicy says what a metric without a single request means.
+// NoTrafficPolicy defines what happens if there were no requests to measure.
 // +kubebuilder:validation:Enum=Fail;Ignore;Wait
 type NoTrafficPolicy string
 
 const (
-	// NoTrafficFail makes the round a failed one.
+	// NoTrafficFail fails the round.
 	NoTrafficFail NoTrafficPolicy = "Fail"
-	// NoTrafficIgnore takes the metric out of this round.
+	// NoTrafficIgnore ignores the metric in this round.
 	NoTrafficIgnore NoTrafficPolicy = "Ignore"
-	// NoTrafficWait holds the step until there is some.
+	// NoTrafficWait blocks the step until there are requests.
 	NoTrafficWait NoTrafficPolicy = "Wait"
 )
 
-// MetricsSource is who counted the requests of the built-in metrics.
+// MetricsSource is the component that counts the requests of the built-in metrics.
 // +kubebuilder:validation:Enum=Traefik;Application;EnvoyGateway;Istio;IngressNGINX
 type MetricsSource string
 
 const (
-	// SourceTraefik is Traefik as a Gateway, with labels for services.
+	// SourceTraefik is Traefik as a Gateway, with service labels enabled.
 	SourceTraefik MetricsSource = "Traefik"
 	// SourceApplication is the pods' own http_requests_total and
 	// http_request_duration_seconds.
@@ -100,12 +98,12 @@ const (
 
 // AnalysisProvider answers the queries of an analysis.
 type AnalysisProvider struct {
-	// prometheus answers the built-in metrics and those with a query. Absent: the
-	// one of the manager's flag --prometheus-address.
+	// prometheus answers the built-in metrics and those with a query. Defaults to the server
+	// of the manager's flag --prometheus-address.
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
-	// timeout of one query or request, of web metrics too.
+	// timeout of one query or request, including web metrics.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="spec.updateStrategy.canary.analysis.provider.timeout must be between 1s and 1m"
@@ -114,8 +112,8 @@ type AnalysisProvider struct {
 
 // PrometheusProvider is a server with the HTTP API of Prometheus.
 type PrometheusProvider struct {
-	// address is the URL below which /api/v1/query is. Link-local and loopback
-	// addresses are refused.
+	// address is the base URL of /api/v1/query. Link-local and loopback addresses are
+	// rejected.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -123,18 +121,18 @@ type PrometheusProvider struct {
 	Address string `json:"address"`
 
 	// secretRef names a Secret of this namespace with key token, or with username
-	// and password. The credentials go to this address only.
+	// and password. The credentials are sent only to this address.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
-	// certificates to trust for this address.
+	// certificate authorities to trust for this address.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
 
-// AnalysisMetric is a number about the canary, and what it may be.
-// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: a name alone measures nothing; write successRate: {} for the built-in one, or prometheus: {query: …} for one of your own"
+// AnalysisMetric is a metric of the canary, and the range in which it passes.
+// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
@@ -142,57 +140,55 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="spec.updateStrategy.canary.analysis.metrics[].successRate is good when it is high: set thresholdRange.min, with max alone a canary that always fails passes"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="spec.updateStrategy.canary.analysis.metrics[].latency is good when it is low: set thresholdRange.max, with min alone the slower canary passes"
-// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests goes with successRate and latency: let a query of your own give nothing where there are too few requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests is allowed only for successRate and latency: let your own query return nothing if there are too few requests"
 type AnalysisMetric struct {
-	// name of the metric, in this analysis.
+	// name of the metric.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric has lower-case letters, digits and '-', and begins with a letter, such as first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// successRate is built in: the requests that did not end in 5xx, in percent of
-	// all, 0 to 100.
+	// successRate is the built-in percentage, 0 to 100, of requests without a 5xx status.
 	// +optional
 	SuccessRate *SuccessRateMetric `json:"successRate,omitempty"`
 
-	// latency is built in: the time to answer a request, in seconds.
+	// latency is the built-in time to answer a request, in seconds.
 	// +optional
 	Latency *LatencyMetric `json:"latency,omitempty"`
 
-	// prometheus is a query of your own.
+	// prometheus is your own query.
 	// +optional
 	Prometheus *PrometheusMetric `json:"prometheus,omitempty"`
 
-	// web is a number out of the JSON that a URL answers.
+	// web is a number in the JSON response of a URL.
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
 
-	// minimumRequests that the interval must have had for successRate or latency to
-	// say anything, of the active release too where there is a baseline; with fewer there
-	// is no traffic. Default: 1.
+	// minimumRequests is the number of requests that successRate and latency need in an
+	// interval; with a baseline, the active release needs them too. Fewer count as no
+	// traffic. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MinimumRequests int32 `json:"minimumRequests,omitempty"`
 
-	// thresholdRange is where the value passes, bounds included.
+	// thresholdRange is the range, including its bounds, in which a value passes.
 	// +required
 	ThresholdRange ValueRange `json:"thresholdRange"`
 
-	// inconclusiveRange is wider than thresholdRange: a value between the two waits
-	// for a person instead of failing the round. A bound that is absent is that of
-	// thresholdRange.
+	// inconclusiveRange is wider than thresholdRange. A value between the two makes the
+	// round inconclusive, which needs a decision, instead of failing it. Bounds default to
+	// those of thresholdRange.
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
 
-	// baseline compares with the active release, which the same query is asked for:
-	// Ratio is canary / active, Difference canary - active. Default: the canary's
-	// value is taken as it is. While the active release gets no traffic by weight, the
-	// metric is skipped.
+	// baseline compares with the same metric of the active release: Ratio is canary /
+	// active, Difference is canary - active. By default the value of the canary itself
+	// counts. While the active release receives no traffic by weight, the metric is skipped.
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
-	// dryRun measures and shows, and decides nothing.
+	// dryRun measures and reports the metric without an effect on the rollout.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -213,18 +209,18 @@ const (
 
 // LatencyMetric is a quantile of the time to answer a request.
 type LatencyMetric struct {
-	// quantile of the requests that were at most this slow.
+	// quantile of the latency.
 	// +required
 	Quantile LatencyQuantile `json:"quantile"`
 }
 
 // PrometheusMetric is a query in PromQL.
 type PrometheusMetric struct {
-	// query gives one number: a scalar, or a vector with one series. An empty
-	// vector means no traffic. The bare fields {{.Release}}, {{.Group}},
+	// query returns one number: a scalar, or a vector with one series. An empty vector
+	// means no traffic. The fields {{.Release}}, {{.Group}},
 	// {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} (as in 1m) and
-	// {{.Service}} are filled in; the last is a pattern of the release's Services,
-	// for =~.
+	// {{.Service}} are replaced; the last is a pattern for =~ that matches the Services of
+	// the release.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -232,32 +228,32 @@ type PrometheusMetric struct {
 	Query string `json:"query"`
 }
 
-// WebMetric is a number out of the JSON that a URL answers.
+// WebMetric is a number in the JSON response of a URL.
 type WebMetric struct {
-	// url that is asked, with the fields of prometheus.query. Link-local and
-	// loopback addresses are refused; redirects stay on the host.
+	// url to request, with the fields of prometheus.query. Link-local and loopback addresses
+	// are rejected, and so are redirects to other hosts.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*)?$')",message="web.url must be an http or https URL without user and fragment; the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
 	URL string `json:"url"`
 
-	// body is JSON that is sent by POST, with the fields of prometheus.query.
-	// Absent: the URL is asked by GET.
+	// body is JSON to send by POST, with the fields of prometheus.query. Without a body the
+	// request is a GET.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="web.body: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
 	Body string `json:"body,omitempty"`
 
-	// value is a CEL expression over body, the JSON of the answer (at most 1 MiB),
-	// that gives a number; null means no traffic. Example: body.errors / body.total.
+	// value is a CEL expression over body, the JSON of the response (at most 1 MiB), that
+	// returns a number; null means no traffic. Example: body.errors / body.total.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 
-	// headers of the request. Credentials belong into secretRef.
+	// headers of the request. Use secretRef for credentials.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -265,12 +261,12 @@ type WebMetric struct {
 	Headers []WebHeader `json:"headers,omitempty"`
 
 	// secretRef names a Secret of this namespace with key token, or with username
-	// and password. The credentials go to the URL's host only.
+	// and password. The credentials are sent only to the host of the URL.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
-	// certificates to trust for this URL.
+	// certificate authorities to trust for this URL.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
@@ -279,9 +275,9 @@ type WebMetric struct {
 type WebHeader struct {
 	// name of the header.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9-]+$")`,message="web.headers[].name has letters, digits and '-', such as X-Team"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9-]+$")`,message="web.headers[].name must consist of letters, digits and '-', such as X-Team"
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header is not yours to set; credentials belong into secretRef"
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header must not be set; use secretRef for credentials"
 	Name string `json:"name"`
 
 	// value of the header, in printable ASCII.
@@ -292,16 +288,16 @@ type WebHeader struct {
 }
 
 // ValueRange is a range of numbers, bounds included.
-// +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set min, max or both: a range without bounds takes everything"
+// +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set min, max or both: a range without bounds includes everything"
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must not be above max"
 type ValueRange struct {
-	// min is the least value that is within.
+	// min is the smallest value in the range.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000000000000
 	// +kubebuilder:validation:Maximum=1000000000000000
 	Min *float64 `json:"min,omitempty"`
 
-	// max is the greatest value that is within.
+	// max is the largest value in the range.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000000000000
 	// +kubebuilder:validation:Maximum=1000000000000000
@@ -319,61 +315,58 @@ const (
 	BaselineDifference BaselineMode = "Difference"
 )
 
-// AnalysisPhase is what the rounds so far say about a step.
+// AnalysisPhase is the result of the rounds of a step so far.
 // +kubebuilder:validation:Enum=Running;Passed;Failed;Inconclusive;NoTraffic
 type AnalysisPhase string
 
 const (
 	// AnalysisRunning needs further rounds.
 	AnalysisRunning AnalysisPhase = "Running"
-	// AnalysisPassed had as many successful rounds as are wanted. Measuring goes on
-	// until the step ends.
+	// AnalysisPassed had the required number of passed rounds. Measurements continue until
+	// the step ends.
 	AnalysisPassed AnalysisPhase = "Passed"
-	// AnalysisFailed had more failed rounds than are tolerated. It is final for the
-	// run.
+	// AnalysisFailed had more failed rounds than are tolerated. It is final for the rollout.
 	AnalysisFailed AnalysisPhase = "Failed"
-	// AnalysisInconclusive waits for a person: a value was neither good nor bad, or
-	// the metrics could not be measured.
+	// AnalysisInconclusive needs a decision: a value was inconclusive, or the metrics could
+	// not be measured.
 	AnalysisInconclusive AnalysisPhase = "Inconclusive"
 	// AnalysisNoTraffic waits for requests.
 	AnalysisNoTraffic AnalysisPhase = "NoTraffic"
 )
 
-// MeasurementResult is what one value of a metric, or its absence, means.
+// MeasurementResult is the result of one measurement of a metric.
 // +kubebuilder:validation:Enum=Passed;Failed;Inconclusive;NoTraffic;Skipped;Error
 type MeasurementResult string
 
 const (
-	// MeasurementPassed is within thresholdRange.
+	// MeasurementPassed is inside thresholdRange.
 	MeasurementPassed MeasurementResult = "Passed"
-	// MeasurementFailed is outside of both ranges.
+	// MeasurementFailed is outside both ranges.
 	MeasurementFailed MeasurementResult = "Failed"
-	// MeasurementInconclusive is outside of thresholdRange and within
-	// inconclusiveRange.
+	// MeasurementInconclusive is outside thresholdRange and inside inconclusiveRange.
 	MeasurementInconclusive MeasurementResult = "Inconclusive"
 	// MeasurementNoTraffic had nothing to measure.
 	MeasurementNoTraffic MeasurementResult = "NoTraffic"
-	// MeasurementSkipped had no baseline to compare with, because the active release
-	// gets no traffic in this step.
+	// MeasurementSkipped had no baseline to compare with, because the active release receives
+	// no traffic in this step.
 	MeasurementSkipped MeasurementResult = "Skipped"
-	// MeasurementError could not be measured. It is neither success nor failure.
+	// MeasurementError could not be measured. It counts neither as passed nor as failed.
 	MeasurementError MeasurementResult = "Error"
 )
 
-// ReleaseAnalysis is what was measured of a canary.
+// ReleaseAnalysis is the state of the analysis of a canary.
 type ReleaseAnalysis struct {
-	// run is the sequence of the ledger at which the run started.
+	// run is the sequence number of the rollout.
 	Run int64 `json:"run"`
 
 	// step that is measured, from 1.
 	Step int32 `json:"step"`
 
-	// since is the beginning of the wait that is measured.
+	// since is when the measured step began to wait for the analysis.
 	Since metav1.MicroTime `json:"since"`
 
-	// specHash is the hash of the analysis that is measured: metrics with their
-	// thresholds, count, interval, source, provider and noTraffic. An edit of them makes
-	// another one, and rounds count from 0; failures stay.
+	// specHash is the hash of metrics with their thresholds, count, interval, source,
+	// provider and noTraffic. When they change, rounds count from 0 again; failures remain.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`
@@ -381,7 +374,7 @@ type ReleaseAnalysis struct {
 	// phase of this step.
 	Phase AnalysisPhase `json:"phase"`
 
-	// message says more about the phase.
+	// message describes the phase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -390,11 +383,11 @@ type ReleaseAnalysis struct {
 	// +optional
 	Rounds int32 `json:"rounds,omitempty"`
 
-	// failures counts the failed rounds of the run.
+	// failures counts the failed rounds of the rollout.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 
-	// consecutiveFailures counts the failed rounds of the run since the last one that
+	// consecutiveFailures counts the failed rounds of the rollout since the last one that
 	// passed.
 	// +optional
 	ConsecutiveFailures int32 `json:"consecutiveFailures,omitempty"`
@@ -403,7 +396,7 @@ type ReleaseAnalysis struct {
 	// +optional
 	Inconclusive int32 `json:"inconclusive,omitempty"`
 
-	// errors counts the rounds in a row that could not be measured.
+	// errors counts the consecutive rounds that could not be measured.
 	// +optional
 	Errors int32 `json:"errors,omitempty"`
 
@@ -431,11 +424,11 @@ type MetricStatus struct {
 	// result of the last measurement.
 	Result MeasurementResult `json:"result"`
 
-	// dryRun says that the metric decides nothing.
+	// dryRun reports that the metric has no effect on the rollout.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
-	// measurements of this run, newest first.
+	// measurements of this rollout, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -444,10 +437,10 @@ type MetricStatus struct {
 
 // Measurement is one value of a metric.
 type Measurement struct {
-	// time that the value speaks of.
+	// time of the value.
 	Time metav1.MicroTime `json:"time"`
 
-	// value that was compared with the ranges; absent where there was none.
+	// value that was compared with the ranges. It is empty if there was none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value,omitempty"`
@@ -455,7 +448,7 @@ type Measurement struct {
 	// result of the comparison.
 	Result MeasurementResult `json:"result"`
 
-	// message says why there is no value, or which two a comparison is made of.
+	// message explains why there is no value, or which two values were compared.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

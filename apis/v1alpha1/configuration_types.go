@@ -1,6 +1,6 @@
 package v1alpha1
 
-// ConfigurationTrack says which objects that the template names are part of a
+// ConfigurationTrack defines which objects that the template references are part of a
 // release.
 // +kubebuilder:validation:Enum=ConfigMaps;All;None
 type ConfigurationTrack string
@@ -12,23 +12,23 @@ const (
 	// kubernetes.io/tls, kubernetes.io/service-account-token and those of registries
 	// and bootstrap tokens never are.
 	TrackAll ConfigurationTrack = "All"
-	// TrackNone makes nothing but the template part of a release: pods read what the
-	// objects hold when they start.
+	// TrackNone makes only the template part of a release: pods read the present content of
+	// the objects when they start.
 	TrackNone ConfigurationTrack = "None"
 )
 
-// Configuration says which ConfigMaps and Secrets that the template names are part
-// of a release. A change of their content makes a new release of the same version,
-// and each release runs with copies of its own.
+// Configuration defines which ConfigMaps and Secrets that the template references are part
+// of a release. A change of their content creates a new release of the same version, and
+// each release runs with its own copies.
 type Configuration struct {
-	// track says which kinds are part of a release. Default: ConfigMaps. All needs
-	// the rights of config/components/secrets in the namespace.
+	// track defines which kinds are part of a release. Defaults to ConfigMaps. All needs the
+	// permissions of config/components/secrets in the namespace.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
 
-	// ignore names ConfigMaps and Secrets that are no part of a release though the
-	// template names them: pods read them as they are.
+	// ignore names ConfigMaps and Secrets that are not part of a release even if the template
+	// references them: pods read their present content.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -37,7 +37,7 @@ type Configuration struct {
 	Ignore []string `json:"ignore,omitempty"`
 }
 
-// CanaryScale says how many replicas a canary has.
+// CanaryScale defines how many replicas a canary has.
 // +kubebuilder:validation:Enum=Full;MatchWeight
 type CanaryScale string
 
@@ -53,40 +53,40 @@ const (
 // +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
 type Weekday string
 
-// ClockTime is a time of day, to the minute, as in "09:30".
+// ClockTime is a time of day, to the minute, such as "09:30".
 // +kubebuilder:validation:MaxLength=5
-// +kubebuilder:validation:XValidation:rule="self.matches('^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$')",message="a time of day has two digits for the hour and two for the minute, in quotes: \"09:30\""
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$')",message="a time of day must have two digits for the hour and two for the minute, in quotes: \"09:30\""
 type ClockTime string
 
-// DeployWindow is a time of the week in which a step may begin.
+// DeployWindow is a time of the week in which a step may start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; the beginning of the day is from: 00:00, its end is to: 24:00"
 type DeployWindow struct {
-	// timeZone of from and to, by its name in the IANA database, as in
-	// "Europe/Zurich". Default: UTC. With a name that the database does not have the
-	// window is closed, and condition Stalled says so.
+	// timeZone of from and to, by its name in the IANA database, such as "Europe/Zurich".
+	// Defaults to UTC. If the database does not have the name, the window is closed, and
+	// condition Stalled reports it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone is a name of the IANA database, such as Europe/Zurich, and no offset such as +02:00"
-	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone: Local is the manager's zone; name a zone such as Europe/Zurich"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name of the IANA database, such as Europe/Zurich, and not an offset such as +02:00"
+	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone must not be Local, the zone of the manager: use a name such as Europe/Zurich"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// days on which the window opens. Default: every day.
+	// days on which the window opens. Defaults to every day.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=7
 	Days []Weekday `json:"days,omitempty"`
 
-	// from is the time at which the window opens. Default: 00:00.
+	// from is the time at which the window opens. Defaults to 00:00.
 	// +optional
 	From ClockTime `json:"from,omitempty"`
 
-	// to is the time at which the window closes; where it is before from, on the next
-	// day. Default: 24:00.
+	// to is the time at which the window closes, on the next day if it is before from.
+	// Defaults to 24:00.
 	// +optional
 	To ClockTime `json:"to,omitempty"`
 }
 
-// ConditionConfigurationLost of a Microservice says that somebody deleted a
-// release's copies, and that what they held is not known any more.
+// ConditionConfigurationLost of a Microservice reports that the copies of a release were
+// deleted, and their content is lost.
 const ConditionConfigurationLost = "ConfigurationLost"

@@ -1,9 +1,10 @@
-// Package v1alpha1 holds the kinds of the API group hlnr.io/v1alpha1.
+// Package v1alpha1 contains the kinds of the API group hlnr.io/v1alpha1.
 //
-//	ImagePolicy (imgp)            what exists and is allowed?
-//	Microservice (msvc)           which release is wanted, and how far is it?
-//	VersionedMicroservice (vsvc)  is this release available?
-//	NetworkPolicy (hnp)           who gets which release, and is it true?
+//	ImagePolicy (imgp)            which versions of an image are offered
+//	GitHubRepository (ghr)        the releases, tags and pull requests of a repository
+//	Microservice (msvc)           which releases run, and the state of their rollouts
+//	VersionedMicroservice (vsvc)  one release, and whether it is available
+//	NetworkPolicy (hnp)           which traffic is routed to which release
 //
 // NetworkPolicy and ImagePolicy are kinds of other API groups too, and
 // "kubectl get networkpolicy" finds the firewall kind: use the short names or

@@ -4,71 +4,72 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GitHubRepositorySpec names a repository, and what may be read and written there.
-// +kubebuilder:validation:XValidation:rule="has(self.baseURL) == has(oldSelf.baseURL) && (!has(self.baseURL) || self.baseURL == oldSelf.baseURL)",message="spec.baseURL cannot be changed: pull requests of another server are others; make another GitHubRepository"
-// +kubebuilder:validation:XValidation:rule="!has(self.feedback) || has(self.credentialsSecretRef)",message="spec.credentialsSecretRef is needed by spec.feedback: GitHub lets nobody write without credentials"
+// GitHubRepositorySpec defines a repository, who may read it, and what is written to it.
+// +kubebuilder:validation:XValidation:rule="has(self.baseURL) == has(oldSelf.baseURL) && (!has(self.baseURL) || self.baseURL == oldSelf.baseURL)",message="spec.baseURL is immutable: create another GitHubRepository for another server"
+// +kubebuilder:validation:XValidation:rule="!has(self.feedback) || has(self.credentialsSecretRef)",message="spec.feedback requires spec.credentialsSecretRef: GitHub does not allow anonymous writes"
 type GitHubRepositorySpec struct {
 	// owner of the repository: a user or an organization.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9_])?$')",message="spec.owner is the name of a user or an organization alone, without a slash: of github.com/acme/shop write owner: acme and repo: shop"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9_])?$')",message="spec.owner is the name of a user or an organization, without a slash: for github.com/acme/shop write owner: acme and repo: shop"
 	Owner string `json:"owner"`
 
 	// repo is the repository's name, without the owner.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo is the name of a repository alone, without owner and .git: of github.com/acme/shop.git write owner: acme and repo: shop"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo is the name of a repository, without owner and .git: for github.com/acme/shop.git write owner: acme and repo: shop"
 	Repo string `json:"repo"`
 
-	// baseURL of a GitHub Enterprise Server, such as https://github.example.com.
-	// Absent: github.com. It cannot be changed.
+	// baseURL of a GitHub Enterprise Server, such as https://github.example.com. Defaults
+	// to github.com. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without user name, query and fragment, such as https://github.example.com"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL is where people open the server, such as https://github.example.com: leave /api/v3 off"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL is the address of the web interface, such as https://github.example.com: omit /api/v3"
 	BaseURL string `json:"baseURL,omitempty"`
 
 	// credentialsSecretRef names a Secret of this namespace with either the key token
 	// (a fine-grained personal access token), or the keys appID and privateKey (PEM) of
-	// a GitHub App, and installationID where it is known. Absent: nobody, with 60
-	// requests an hour, which suits public repositories in tests only.
+	// a GitHub App, and optionally installationID. Without credentials GitHub allows 60
+	// requests an hour, which is enough only to try out a public repository.
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
 	// webhookSecretRef names a Secret of this namespace whose key "secret" signs the
-	// deliveries of a webhook. With it the manager takes deliveries at
-	// status.webhookPath; they only bring the next look forward.
+	// deliveries of a webhook. With it the manager accepts deliveries at
+	// status.webhookPath. A delivery only makes the next poll happen earlier.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
-	// interval between two looks, at least 5s; jittered by a tenth. A look at a
-	// repository in which nothing changed costs none of the hourly requests.
+	// interval between two polls, at least 5s, jittered by up to 10%. A poll that finds no
+	// change does not count against the hourly rate limit.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// suspend stops looking and writing; what is known stays known.
+	// suspend stops reads from and writes to GitHub. The status remains.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// allowedNamespaces says which namespaces' ImagePolicies may use it.
+	// allowedNamespaces defines the namespaces whose ImagePolicies may use this repository.
+	// Defaults to its own namespace.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// feedback says what is written to GitHub. Absent: nothing.
+	// feedback defines what is written to GitHub. By default nothing is.
 	// +optional
 	Feedback *Feedback `json:"feedback,omitempty"`
 }
 
-// NamespacesFrom says which namespaces are meant.
+// NamespacesFrom selects namespaces.
 // +kubebuilder:validation:Enum=Same;All;Selector
 type NamespacesFrom string
 
-// The sets of namespaces: Same is this one, All is every one, Selector those that
-// carry the labels.
+// The sets of namespaces: Same is the namespace of the object, All is every namespace,
+// Selector is those with matching labels.
 const (
 	NamespacesSame     NamespacesFrom = "Same"
 	NamespacesAll      NamespacesFrom = "All"
@@ -76,26 +77,26 @@ const (
 )
 
 // AllowedNamespaces is a set of namespaces.
-// +kubebuilder:validation:XValidation:rule="(self.from == 'Selector') == has(self.selector)",message="spec.allowedNamespaces: from Selector needs selector, and no other has one"
+// +kubebuilder:validation:XValidation:rule="(self.from == 'Selector') == has(self.selector)",message="spec.allowedNamespaces: set selector if and only if from is Selector"
 type AllowedNamespaces struct {
-	// from says which namespaces are meant.
+	// from selects namespaces.
 	// +required
 	From NamespacesFrom `json:"from"`
 
-	// selector of the namespaces' labels, with from Selector.
+	// selector for the labels of namespaces. It must be set if from is Selector.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// Feedback says what is written to GitHub.
+// Feedback defines what is written to GitHub.
 type Feedback struct {
-	// deployments that are kept at GitHub.
+	// deployments defines which GitHub Deployments are created.
 	// +optional
 	// +kubebuilder:default={}
 	Deployments FeedbackDeployments `json:"deployments,omitempty"`
 
-	// environment is the name of the environment: a text with {{.Number}}, {{.Branch}},
-	// {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}. Default:
+	// environment is the name of the environment, with the variables {{.Number}},
+	// {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}. Defaults to
 	// "{{.Microservice}}/{{.ReleaseGroupName}}".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -103,21 +104,21 @@ type Feedback struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{}]|[{][{][.](Number|Branch|ReleaseGroupName|Microservice|Namespace)[}][}])*$')",message="spec.feedback.environment: the variables are {{.Number}}, {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}"
 	Environment string `json:"environment,omitempty"`
 
-	// comment says whether one comment on the pull request, edited in place, lists its
-	// previews. Default: true.
+	// comment enables one comment on each pull request, edited in place, that lists its
+	// previews. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	Comment *bool `json:"comment,omitempty"`
 }
 
-// FeedbackDeployments says what gets a GitHub Deployment.
+// FeedbackDeployments defines which GitHub Deployments are created.
 type FeedbackDeployments struct {
-	// pullRequests get a transient Deployment for each head commit. Default: true.
+	// pullRequests enables a transient Deployment for each head commit. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	PullRequests *bool `json:"pullRequests,omitempty"`
 
-	// releases get a Deployment for each version that becomes active.
+	// releases enables a Deployment for each version that becomes active.
 	// +optional
 	Releases bool `json:"releases,omitempty"`
 }
@@ -126,16 +127,15 @@ type FeedbackDeployments struct {
 // +kubebuilder:validation:Enum=Open;Closed
 type PullRequestState string
 
-// The states of a pull request. Closed is believed only from an answer about its
-// number.
+// The states of a pull request. It is Closed only if GitHub reports it for its number.
 const (
 	PullRequestOpen   PullRequestState = "Open"
 	PullRequestClosed PullRequestState = "Closed"
 )
 
-// PullRequest is what GitHub says about a pull request.
+// PullRequest is a pull request as GitHub reports it.
 type PullRequest struct {
-	// number of the pull request, its identity.
+	// number of the pull request.
 	Number int64 `json:"number"`
 
 	// state of the pull request.
@@ -155,22 +155,23 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	MergeSHA string `json:"mergeSHA,omitempty"`
 
-	// headTime is a time before which no image of the head commit can have been built:
-	// that of the commit, or that of the last look which still saw another one.
+	// headTime is a time before which no image of the head commit can have been built: the
+	// time of the commit, or of the last poll that found another head commit.
 	// +optional
 	HeadTime *metav1.Time `json:"headTime,omitempty"`
 
-	// pushTime is when the head commit was first seen, and never later than now. Where the
-	// pull request itself was seen for the first time with it, it is when that was opened
-	// or the commit was made, whichever came later.
+	// pushTime is when the head commit was first seen. For the first head commit of a pull
+	// request it is when the pull request was opened or the commit was made, whichever is
+	// later.
 	// +optional
 	PushTime *metav1.Time `json:"pushTime,omitempty"`
 
-	// fork says that the head is in another repository, or in one that was deleted.
+	// fork reports that the head branch is in another repository, or in a deleted one.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
-	// headRepo is the head's repository, "owner/name"; absent where it was deleted.
+	// headRepo is the repository of the head branch, "owner/name". It is empty if that was
+	// deleted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	HeadRepo string `json:"headRepo,omitempty"`
@@ -179,7 +180,7 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=255
 	BaseRef string `json:"baseRef"`
 
-	// author's login; absent where the account was deleted.
+	// author is the login of the author. It is empty if the account was deleted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Author string `json:"author,omitempty"`
@@ -189,22 +190,23 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
 
-	// labels on it: those that ImagePolicies name, and others by name up to twenty.
+	// labels of the pull request: those that ImagePolicies name, and others, sorted by name,
+	// up to twenty.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Labels []PullRequestLabel `json:"labels,omitempty"`
 
-	// draft says that it is one.
+	// draft reports that the pull request is a draft.
 	// +optional
 	Draft bool `json:"draft,omitempty"`
 
-	// title of the pull request, cut.
+	// title of the pull request, truncated.
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	Title string `json:"title,omitempty"`
 
-	// closedTime is when it was closed.
+	// closedTime is when the pull request was closed.
 	// +optional
 	ClosedTime *metav1.Time `json:"closedTime,omitempty"`
 }
@@ -215,9 +217,9 @@ type PullRequestLabel struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// sha is the head commit at which the label was seen to be put on. Absent where
-	// nobody knows: it came together with another head; or, on a pull request of a fork,
-	// that was not known before, or while nobody looked.
+	// sha is the head commit that the label was added at. It is empty if that is not known:
+	// the label appeared together with a new head commit or, on a pull request of a fork,
+	// together with the pull request or after a gap in polling.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -228,7 +230,7 @@ type GitHubRelease struct {
 	// tag of the release.
 	// +kubebuilder:validation:MaxLength=255
 	Tag string `json:"tag"`
-	// prerelease says that GitHub marks it as one.
+	// prerelease reports that GitHub marks it as a pre-release.
 	// +optional
 	Prerelease bool `json:"prerelease,omitempty"`
 	// publishedTime is when it was published.
@@ -251,9 +253,9 @@ type GitHubTag struct {
 // +kubebuilder:validation:Enum=queued;in_progress;success;failure;inactive
 type DeploymentState string
 
-// The states that are written: queued while there is no image, in_progress while
-// pods start, success once the release is ready and routed, failure with the reason,
-// inactive once it is closed or a newer commit took its place.
+// The states that are written: queued while there is no image, in_progress while pods
+// start, success once the release is available and routed, failure if it failed, inactive
+// once the pull request is closed or a newer commit replaces it.
 const (
 	DeploymentQueued     DeploymentState = "queued"
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -264,11 +266,11 @@ const (
 
 // FeedbackRecord is what was written to GitHub about one environment.
 type FeedbackRecord struct {
-	// repository that it is in, "owner/name"; absent before the first look.
+	// repository that was written to, "owner/name". It is empty before the first poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
-	// repositoryID is GitHub's number of that repository.
+	// repositoryID is GitHub's ID of that repository.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// environment at GitHub.
@@ -277,28 +279,28 @@ type FeedbackRecord struct {
 	// ref is the commit, or the tag of a release.
 	// +kubebuilder:validation:MaxLength=255
 	Ref string `json:"ref"`
-	// pullRequest number; absent for releases.
+	// pullRequest is the number of the pull request. It is 0 for releases.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 	// deploymentID at GitHub.
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
-	// state that was written last.
+	// state that was last written.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
-	// checksum of what was written last, URL and reason included.
+	// checksum of what was last written, including URL and description.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// CommentRecord is the one comment on a pull request.
+// CommentRecord is the comment on a pull request.
 type CommentRecord struct {
-	// repository that it is in, "owner/name"; absent before the first look.
+	// repository that was written to, "owner/name". It is empty before the first poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
-	// repositoryID is GitHub's number of that repository.
+	// repositoryID is GitHub's ID of that repository.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// pullRequest number.
@@ -306,110 +308,111 @@ type CommentRecord struct {
 	// commentID at GitHub.
 	// +optional
 	CommentID int64 `json:"commentID,omitempty"`
-	// checksum of what was written last.
+	// checksum of what was last written.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
-	// deletions counts how often somebody deleted the comment, up to two: it is
-	// written once more, and then not again.
+	// deletions counts how often the comment was deleted, up to two. It is recreated after
+	// the first deletion only.
 	// +optional
 	// +kubebuilder:validation:Maximum=2
 	Deletions int32 `json:"deletions,omitempty"`
 }
 
-// GitHubRepositoryStatus is what GitHub said, and what was written there.
+// GitHubRepositoryStatus defines the observed state of a GitHubRepository.
 type GitHubRepositoryStatus struct {
-	// conditions: Ready, RateLimited, Truncated, WebhookReady, FeedbackReady;
-	// Reconciling and Stalled while they hold.
+	// conditions are Ready, RateLimited, Truncated, WebhookReady and FeedbackReady, and
+	// Reconciling and Stalled while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status speaks of.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt
-	// that led to a look.
+	// that led to a poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
-	// repository in full: "owner/name", as GitHub calls it now.
+	// repository is the present name of the repository, "owner/name".
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
 
-	// repositoryID is GitHub's number of the repository, which it keeps when it is
-	// renamed: the same number means the same pull requests.
+	// repositoryID is GitHub's ID of the repository. It does not change when the repository
+	// is renamed.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 
-	// resolvedFrom is the "owner/name" of the specification that led to the repository.
-	// Where the same name leads to one with another ID, nothing is read from that one.
+	// resolvedFrom is the "owner/name" of the specification that resolved to this
+	// repository. If the same name later resolves to another ID, that repository is not
+	// read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
-	// openPullRequests counts them.
+	// openPullRequests is the number of open pull requests.
 	// +optional
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 
-	// pullRequests that are open, and closed ones until no ImagePolicy offers them;
-	// highest number first.
+	// pullRequests that are open, and closed ones until no ImagePolicy offers them, highest
+	// number first.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
 	// +kubebuilder:validation:MaxItems=500
 	PullRequests []PullRequest `json:"pullRequests,omitempty"`
 
-	// releases that are published, newest first.
+	// releases are the published releases, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Releases []GitHubRelease `json:"releases,omitempty"`
 
-	// tags of the repository, if an ImagePolicy wants them.
+	// tags of the repository, if an ImagePolicy uses them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Tags []GitHubTag `json:"tags,omitempty"`
 
-	// webhookPath is the path below the manager's webhook address at which deliveries
-	// are taken.
+	// webhookPath is the path at the manager's webhook address that accepts deliveries.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	WebhookPath string `json:"webhookPath,omitempty"`
 
-	// feedback that was written.
+	// feedback lists the Deployments that were written.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=600
 	Feedback []FeedbackRecord `json:"feedback,omitempty"`
 
-	// comments that were written.
+	// comments lists the comments that were written.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Comments []CommentRecord `json:"comments,omitempty"`
 }
 
-// Conditions of a GitHubRepository, beside RateLimited and Truncated.
+// Conditions of a GitHubRepository, in addition to RateLimited and Truncated.
 const (
-	// ConditionWebhookReady says that deliveries of a webhook are taken.
+	// ConditionWebhookReady reports whether deliveries of a webhook are accepted.
 	ConditionWebhookReady = "WebhookReady"
-	// ConditionFeedbackReady says that what is to be written at GitHub is written.
+	// ConditionFeedbackReady reports whether Deployments and comments at GitHub are up to
+	// date.
 	ConditionFeedbackReady = "FeedbackReady"
 )
 
-// FinalizerFeedback on a GitHubRepository: its Deployments are made inactive before it
-// goes.
+// FinalizerFeedback on a GitHubRepository makes its GitHub Deployments inactive before it is
+// deleted.
 const FinalizerFeedback = "hlnr.io/feedback"
 
-// GitHubRepository reads a repository's releases, tags and pull requests, for
-// ImagePolicies, and tells it what became of them.
+// GitHubRepository reads the releases, tags and pull requests of a GitHub repository for
+// ImagePolicies, and reports the state of their releases to GitHub.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -425,11 +428,11 @@ type GitHubRepository struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec names the repository, and what may be read and written there.
+	// spec defines the repository, who may read it, and what is written to it.
 	// +required
 	Spec GitHubRepositorySpec `json:"spec"`
 
-	// status is what GitHub said, and what was written there.
+	// status reports what was read from and written to GitHub.
 	// +optional
 	Status GitHubRepositoryStatus `json:"status,omitempty"`
 }

@@ -8,58 +8,59 @@ type NamespacedReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// namespace of the referent. Absent: this one. The referent must allow it.
+	// namespace of the referent. Defaults to the namespace of this object. A referent in
+	// another namespace must allow the reference.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// GitHubSource takes versions from a GitHub repository; each is offered only once
-// its image is in the registry.
+// GitHubSource uses versions of a GitHub repository. Each is offered once its image is in
+// the registry.
 // +kubebuilder:validation:XValidation:rule="(has(self.releases) ? 1 : 0) + (has(self.tags) ? 1 : 0) + (has(self.pullRequests) ? 1 : 0) == 1",message="spec.source.github: set exactly one of releases, tags and pullRequests"
 type GitHubSource struct {
-	// repositoryRef names the GitHubRepository. One of another namespace must allow
-	// this one in its spec.allowedNamespaces.
+	// repositoryRef names the GitHubRepository. If it is in another namespace, its
+	// spec.allowedNamespaces must allow the namespace of this object.
 	// +required
 	RepositoryRef NamespacedReference `json:"repositoryRef"`
 
-	// releases takes the published releases; drafts are never taken.
+	// releases uses published releases. Drafts are always excluded.
 	// +optional
 	Releases *GitHubReleases `json:"releases,omitempty"`
 
-	// tags takes the plain tags of the repository.
+	// tags uses the tags of the repository.
 	// +optional
 	Tags *GitHubTags `json:"tags,omitempty"`
 
-	// pullRequests takes the open pull requests, each as a group of its own.
+	// pullRequests uses open pull requests, each as its own release group.
 	// +optional
 	PullRequests *GitHubPullRequests `json:"pullRequests,omitempty"`
 }
 
-// GitHubReleases has no settings of its own.
+// GitHubReleases has no settings.
 type GitHubReleases struct{}
 
-// GitHubTags has no settings of its own.
+// GitHubTags has no settings.
 type GitHubTags struct{}
 
-// DraftPolicy chooses by draft state.
+// DraftPolicy selects pull requests by draft state.
 // +kubebuilder:validation:Enum=Exclude;Include;Only
 type DraftPolicy string
 
-// The choices: Exclude takes no drafts, Include all, Only drafts alone.
+// Exclude selects no drafts, Include selects drafts too, Only selects drafts only.
 const (
 	DraftExclude DraftPolicy = "Exclude"
 	DraftInclude DraftPolicy = "Include"
 	DraftOnly    DraftPolicy = "Only"
 )
 
-// AuthorAssociation is what the author of a pull request is to the repository, as
-// GitHub says it.
+// AuthorAssociation is the association of the author of a pull request with the
+// repository, as GitHub reports it.
 // +kubebuilder:validation:Enum=Owner;Member;Collaborator;Contributor;FirstTimeContributor;FirstTimer;Mannequin;None
 type AuthorAssociation string
 
-// GitHubPullRequests chooses open pull requests. All that is set must agree.
+// GitHubPullRequests selects open pull requests. All criteria that are set must match.
 type GitHubPullRequests struct {
 	// labels of the pull request.
 	// +optional
@@ -77,25 +78,25 @@ type GitHubPullRequests struct {
 	// +kubebuilder:validation:MaxLength=256
 	Head string `json:"head,omitempty"`
 
-	// draft says whether drafts are taken. Default: Exclude.
+	// draft defines whether drafts are selected. Defaults to Exclude.
 	// +optional
 	Draft DraftPolicy `json:"draft,omitempty"`
 
-	// associations that the author must have, one of them. Absent: any.
+	// associations of authors that are selected. Defaults to all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	Associations []AuthorAssociation `json:"associations,omitempty"`
 
-	// forks says what becomes of pull requests from other repositories. Absent: they
-	// are denied, because their code is a stranger's.
+	// forks defines what happens to pull requests from other repositories. By default they
+	// are denied, because their code is untrusted.
 	// +optional
 	Forks *Forks `json:"forks,omitempty"`
 }
 
-// PullRequestLabels chooses by label; case does not count, as at GitHub.
+// PullRequestLabels selects pull requests by label. Like at GitHub, case is ignored.
 type PullRequestLabels struct {
-	// all of these are on it.
+	// all of these labels must be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -103,7 +104,7 @@ type PullRequestLabels struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	All []string `json:"all,omitempty"`
 
-	// any of these is on it.
+	// any of these labels must be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -111,7 +112,7 @@ type PullRequestLabels struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	Any []string `json:"any,omitempty"`
 
-	// none of these is on it.
+	// none of these labels may be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -120,56 +121,56 @@ type PullRequestLabels struct {
 	None []string `json:"none,omitempty"`
 }
 
-// ForkPolicy says what becomes of pull requests from forks.
+// ForkPolicy defines what happens to pull requests from forks.
 // +kubebuilder:validation:Enum=Deny;Approved;Allow
 type ForkPolicy string
 
 const (
-	// ForksDeny takes none.
+	// ForksDeny selects no pull requests from forks.
 	ForksDeny ForkPolicy = "Deny"
-	// ForksApproved takes a commit that a label approves, and of it images by a tag with
-	// the whole commit only. A label that names the commit approves that one. Any other
-	// approves the head commit at which it was first seen; a push needs it taken off and
-	// put on again.
+	// ForksApproved selects commits that a label approves, and only images whose tag has
+	// the full commit SHA. A label that names a commit approves that commit. Any other
+	// label approves the head commit at which it was first seen; after a push it must be
+	// removed and added again.
 	ForksApproved ForkPolicy = "Approved"
-	// ForksAllow takes all of them.
+	// ForksAllow selects all pull requests from forks.
 	ForksAllow ForkPolicy = "Allow"
 )
 
-// Forks says what becomes of pull requests from forks.
-// +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: policy Approved needs label, and no other policy has one"
+// Forks defines what happens to pull requests from forks.
+// +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
 	// policy of pull requests from forks.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
-	// label that approves a commit, with policy Approved. With {{.SHA}} in it, such as
-	// "preview:{{.SHA}}", it names the commit that it approves: it approves what its author
-	// read, whatever is pushed meanwhile. A label without it is bound to the head commit at
-	// which it was first seen, which may have been pushed after the author opened the page.
-	// A label has at most 50 characters, 40 of them for {{.SHA}}.
+	// label that approves a commit, with policy Approved. With {{.SHA}}, such as
+	// "preview:{{.SHA}}", the label names the commit that it approves, whatever is pushed
+	// later. Without {{.SHA}} it approves the head commit at which it was first seen, which
+	// may have been pushed after the reviewer opened the page. A label has at most 50
+	// characters, 40 of them for {{.SHA}}.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
 	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^[^{}]*[{][{][.]SHA[}][}][^{}]*$')",message="spec.source.github.pullRequests.forks.label: the only variable is {{.SHA}}, once, as in preview:{{.SHA}}"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters go with {{.SHA}}, because a label has at most 50: write preview:{{.SHA}}"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters are allowed in addition to {{.SHA}}, because a label has at most 50: write preview:{{.SHA}}"
 	Label string `json:"label,omitempty"`
 }
 
-// Match maps what the source names to tags of the image.
+// Match maps names of the source to tags of the image.
 type Match struct {
-	// name maps the name of a release or tag of GitHub. Absent: the image's tag has
-	// the same name.
+	// name maps the name of a GitHub release or tag to the tag of the image. By default
+	// both are the same.
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 
 	// candidates are templates of the image's tag for a pull request, tried in order:
-	// {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label); each has one of
-	// the first three, because two pull requests can have the same {{.Branch}}. One
-	// without a commit in it is a tag that moves: its image must name the head commit, or
-	// that of the merge, by its revision label; without that label it counts when it is
-	// newer than the head commit, and no fork's. With forks.policy Approved, images of
-	// forks are taken by candidates with {{.SHA}} only. Absent:
+	// {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each must have one
+	// of the first three, because two pull requests can have the same {{.Branch}}. A
+	// candidate without a commit is a tag that moves: the revision label of its image must
+	// be the head commit, or the commit of the merge. Without that label the image counts
+	// if it is newer than the head commit and the pull request is not from a fork. With
+	// forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
 	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
 	// +listType=atomic
@@ -177,11 +178,11 @@ type Match struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
 	// +kubebuilder:validation:items:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.candidates: the variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
-	// +kubebuilder:validation:items:XValidation:rule="self.contains('{{.Number}}') || self.contains('{{.SHA}}') || self.contains('{{.SHA7}}')",message="spec.match.candidates: a tag that names neither the pull request nor its commit can be another one's: use {{.Number}}, {{.SHA}} or {{.SHA7}}, also beside {{.Branch}}"
+	// +kubebuilder:validation:items:XValidation:rule="self.contains('{{.Number}}') || self.contains('{{.SHA}}') || self.contains('{{.SHA7}}')",message="spec.match.candidates: a tag must name the pull request or its commit: use {{.Number}}, {{.SHA}} or {{.SHA7}}, alone or together with {{.Branch}}"
 	Candidates []string `json:"candidates,omitempty"`
 
-	// labels that the image must carry, as labels of its configuration or annotations
-	// of its manifest or index.
+	// labels that the image must have, as labels of its configuration or annotations of its
+	// manifest or index.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -192,7 +193,7 @@ type Match struct {
 // NameMatch rewrites a name by a regular expression.
 type NameMatch struct {
 	// from is a regular expression (RE2) that the whole name must match, such as
-	// "v(.*)" or "shop/v(?P<version>.*)". Names that do not match are left out.
+	// "v(.*)" or "shop/v(?P<version>.*)". Names that do not match are ignored.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -205,7 +206,7 @@ type NameMatch struct {
 	To string `json:"to"`
 }
 
-// LabelMatch is a label that an image must carry.
+// LabelMatch is a label that an image must have.
 type LabelMatch struct {
 	// name of the label or annotation, such as "org.opencontainers.image.revision".
 	// +required
@@ -213,16 +214,16 @@ type LabelMatch struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// value that it must have: a text with {{.Tag}} (the name that the source gives,
-	// or the image's tag), {{.SHA}} (the commit), and for pull requests {{.Number}},
-	// {{.SHA7}} and {{.Branch}}. Absent: any value.
+	// value of the label, with the variables {{.Tag}} (the name at the source, or the tag
+	// of the image), {{.SHA}} (the commit), and for pull requests {{.Number}}, {{.SHA7}} and
+	// {{.Branch}}. Defaults to any value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Tag|Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.labels: the variables are {{.Tag}}, {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
 	Value string `json:"value,omitempty"`
 }
 
-// AdditionalImage is a further image that goes in step.
+// AdditionalImage is another image that is released together with the first.
 type AdditionalImage struct {
 	// containerName is the container, or init container, of the template that runs it.
 	// +required
@@ -234,25 +235,25 @@ type AdditionalImage struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.additionalImages: image has no scheme: write registry.example.com/shop"
-	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.additionalImages: image names a repository: leave out the tag and the digest"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.additionalImages: image must not have a scheme: write registry.example.com/shop"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.additionalImages: image names a repository: omit the tag and the digest"
 	Image string `json:"image"`
 }
 
-// Verify admits only images that are signed.
+// Verify admits only signed images.
 type Verify struct {
-	// cosign checks signatures made with a key pair of cosign. Signatures without a
-	// key (Fulcio, Rekor) are not supported.
+	// cosign verifies signatures made with a cosign key pair. Keyless signatures (Fulcio,
+	// Rekor) are not supported.
 	// +required
 	Cosign CosignVerify `json:"cosign"`
 }
 
-// CosignVerify checks signatures made with a key pair of cosign.
+// CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef names a Secret of this namespace with public keys in PEM, each
-	// under a key that ends in ".pub"; a signature by any of them counts. It must be
-	// set: signatures without a key are not supported.
+	// keySecretRef names a Secret of this namespace with public keys in PEM, under keys
+	// that end in ".pub". A signature by any of them is valid. It is required, because
+	// keyless signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

@@ -2,78 +2,78 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ImagePolicySpec says which versions of an image are allowed.
+// ImagePolicySpec defines which versions of an image are offered.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.minAge) || !has(self.source) || !has(self.source.pinned)",message="spec.minAge is not for spec.source.pinned: what is on a list written by hand is offered at once"
-// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.versioning) || !has(self.versioning.range) && !has(self.versioning.suffix) && !has(self.versioning.parts) && (!has(self.versioning.scheme) || self.versioning.scheme == 'SemVer') && (!has(self.versioning.level) || self.versioning.level == 'Release') && (!has(self.versioning.groupBy) || self.versioning.groupBy == 'All')",message="spec.versioning is not for spec.source.github.pullRequests: commits are no versions, each pull request is a group of its own"
-// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.minAge) && !has(self.tagFilter) && !has(self.deny)",message="spec.minAge, spec.tagFilter and spec.deny are not for spec.source.github.pullRequests: choose pull requests there"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name maps names of GitHub releases and tags: set spec.source.github.releases or tags; for tags of the registry there is spec.tagFilter"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAge) || !has(self.source) || !has(self.source.pinned)",message="spec.minAge must not be set with spec.source.pinned: versions of an explicit list are offered immediately"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.versioning) || !has(self.versioning.range) && !has(self.versioning.suffix) && !has(self.versioning.parts) && (!has(self.versioning.scheme) || self.versioning.scheme == 'SemVer') && (!has(self.versioning.level) || self.versioning.level == 'Release') && (!has(self.versioning.groupBy) || self.versioning.groupBy == 'All')",message="spec.versioning must not be set with spec.source.github.pullRequests: commits are not versions, and each pull request has its own group"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.minAge) && !has(self.tagFilter) && !has(self.deny)",message="spec.minAge, spec.tagFilter and spec.deny must not be set with spec.source.github.pullRequests: select pull requests there"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name maps names of GitHub releases and tags: set spec.source.github.releases or tags; for tags of the registry use spec.tagFilter"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates are tags of pull requests' images: set spec.source.github.pullRequests"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || !has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.source.github.pullRequests.forks) || self.source.github.pullRequests.forks.policy != 'Approved' || self.match.candidates.exists(c, c.contains('{{.SHA}}'))",message="spec.match.candidates: forks.policy Approved takes images of forks by a tag with the whole commit only: add a candidate with {{.SHA}}, such as pr-{{.Number}}-{{.SHA}}"
-// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and leave tagFilter.extract out"
-// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the time of their images: leave spec.source and tagFilter.extract out"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || !has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.source.github.pullRequests.forks) || self.source.github.pullRequests.forks.policy != 'Approved' || self.match.candidates.exists(c, c.contains('{{.SHA}}'))",message="spec.match.candidates: with forks.policy Approved, images of forks need a tag with the full commit SHA: add a candidate with {{.SHA}}, such as pr-{{.Number}}-{{.SHA}}"
+// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and omit tagFilter.extract"
+// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the time of their images: omit spec.source and tagFilter.extract"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
-	// image is the repository to look in, without tag or digest:
+	// image is the repository of the image, without tag or digest:
 	// "registry.example.com/shop".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.image has no scheme: write registry.example.com/shop, and set spec.insecure for plain HTTP"
-	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.image names a repository: leave out the tag and the digest"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.image must not have a scheme: write registry.example.com/shop, and set spec.insecure for plain HTTP"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.image names a repository: omit the tag and the digest"
 	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image is a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
 	// imagePullSecrets are Secrets of this namespace with the registry's
 	// credentials, of the types kubernetes.io/dockerconfigjson, dockercfg or
 	// basic-auth; one of the last type needs the annotation hlnr.io/registry, which
-	// names the registry that it is for. The releases' pods get them as well. A
-	// Secret that is missing is an error, never anonymous access.
+	// names its registry. They are also the pull secrets of the pods of releases. If a
+	// Secret is missing, the policy fails; it never falls back to anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
 
-	// interval between two looks at the source, at least 5s; jittered by a tenth, and up
-	// to four times as long while nothing is new.
+	// interval between two scans of the source, at least 5s. It is jittered by up to 10%,
+	// and is up to four times as long while nothing changes.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout of one answer: the list with all its pages, or an image. A look as a
-	// whole takes at most two minutes.
+	// timeout of one request: the list of tags with all its pages, or one image. A whole
+	// scan takes at most two minutes.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// suspend stops looking; what is offered stays offered.
+	// suspend stops scanning. The offered versions remain.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// insecure allows plain HTTP to a registry that is neither on a private
-	// address nor named localhost; to those HTTP is used anyway.
+	// insecure allows plain HTTP to the registry. Registries at private addresses and at
+	// localhost may use plain HTTP without it.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// source of versions. Absent: the registry's tags.
+	// source of versions. Defaults to the tags of the registry.
 	// +optional
 	Source *ImageSource `json:"source,omitempty"`
 
-	// tagFilter chooses tags, and extracts the version from them.
+	// tagFilter selects tags, and extracts versions from them.
 	// +optional
 	TagFilter *TagFilter `json:"tagFilter,omitempty"`
 
-	// versioning says which versions are admitted, and how they are grouped.
+	// versioning defines which versions are admitted, and how they are grouped.
 	// +optional
 	// +kubebuilder:default={}
 	Versioning Versioning `json:"versioning,omitempty"`
 
-	// deny takes versions out by hand: each entry is a version ("1.2.3") or a
-	// range (">=1.3.0 <1.3.4"). A version that is live and denied is replaced by
-	// the highest one that is left.
+	// deny excludes versions: each entry is a version ("1.2.3") or a range
+	// (">=1.3.0 <1.3.4"). An active release whose version is denied is replaced by the
+	// highest version that remains.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -81,22 +81,22 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Deny []string `json:"deny,omitempty"`
 
-	// minAge is how long a version must have been seen before it is offered, between
-	// 1s and 720h; of a tag that moves, how long the other image. What the first look finds
-	// is old enough. Absent: offered at once.
+	// minAge is how long ago a version must have been first seen before it is offered,
+	// between 1s and 720h. If a tag moves, it applies to the new image. Versions found by
+	// the first scan are old enough. By default versions are offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
 
-	// untagged says what becomes of an offered version whose tag is deleted while its image
-	// remains, as registries do that delete tags only. Keep: it stays offered, and Ready
-	// says so. Withdraw: it is withdrawn as Gone, after two looks. Default: Keep.
+	// untagged defines what happens to an offered version whose tag is deleted while its
+	// image remains. With Keep it remains offered, and condition Ready reports it. With
+	// Withdraw it is withdrawn with reason Gone, after two scans. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
 
-	// platforms that the image must exist for, all of them, as "linux/amd64" or
-	// "linux/arm64/v8". Absent: the platform that the manager runs on.
+	// platforms that the image must support, all of them, such as "linux/amd64" or
+	// "linux/arm64/v8". Defaults to the platform of the manager.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -109,48 +109,48 @@ type ImagePolicySpec struct {
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`
 
-	// match maps what the source names to tags of the image, and says which labels the
-	// image must carry.
+	// match maps names of the source to tags of the image, and defines the labels that the
+	// image must have.
 	// +optional
 	Match *Match `json:"match,omitempty"`
 
-	// additionalImages go in step with image: a version is offered only when all of
-	// them have an image of the same tag.
+	// additionalImages are released together with image: a version is offered only if all
+	// of them have the same tag.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=7
 	AdditionalImages []AdditionalImage `json:"additionalImages,omitempty"`
 
-	// certSecretRef names a Secret of this namespace for TLS to the registry: ca.crt,
-	// authorities in PEM that are believed beside the system's; tls.crt and tls.key, a
-	// client certificate.
+	// certSecretRef names a Secret of this namespace for TLS to the registry: ca.crt holds
+	// certificate authorities in PEM, trusted in addition to those of the system; tls.crt
+	// and tls.key hold a client certificate.
 	// +optional
 	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
 
-	// verify admits only images that are signed. One that is not is refused, and the
-	// next version that is signed is offered.
+	// verify admits only signed images. Versions without a valid signature are rejected,
+	// and the next signed version is offered.
 	// +optional
 	Verify *Verify `json:"verify,omitempty"`
 }
 
-// ImageSource is where versions come from: exactly one member is set.
+// ImageSource is where versions come from. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="(has(self.registry) ? 1 : 0) + (has(self.pinned) ? 1 : 0) + (has(self.github) ? 1 : 0) == 1",message="spec.source: set exactly one of registry, pinned and github"
 type ImageSource struct {
-	// registry takes the tags of the repository.
+	// registry uses the tags of the repository.
 	// +optional
 	Registry *RegistrySource `json:"registry,omitempty"`
 
-	// pinned takes a list written by hand; the tags must exist in the registry.
+	// pinned uses an explicit list; the tags must exist in the registry.
 	// +optional
 	Pinned *PinnedSource `json:"pinned,omitempty"`
 
-	// github takes releases, tags or pull requests of a GitHub repository.
+	// github uses releases, tags or pull requests of a GitHub repository.
 	// +optional
 	GitHub *GitHubSource `json:"github,omitempty"`
 }
 
-// RegistrySource has no settings of its own.
+// RegistrySource has no settings.
 type RegistrySource struct{}
 
 // PinnedSource is a list of tags.
@@ -165,8 +165,8 @@ type PinnedSource struct {
 	Versions []string `json:"versions"`
 }
 
-// TagFilter chooses tags by regular expressions (RE2). Signatures,
-// attestations and bills of materials are always left out.
+// TagFilter selects tags by regular expressions (RE2). Signatures, attestations and bills
+// of materials are always excluded.
 // +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract takes its groups from spec.tagFilter.pattern: set the pattern too"
 type TagFilter struct {
 	// pattern that a tag must match, for example "^v(?P<version>.+)$".
@@ -181,7 +181,7 @@ type TagFilter struct {
 	// +kubebuilder:validation:MaxLength=256
 	Extract string `json:"extract,omitempty"`
 
-	// exclude are patterns of tags to leave out.
+	// exclude are patterns of tags to exclude.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -190,7 +190,7 @@ type TagFilter struct {
 	Exclude []string `json:"exclude,omitempty"`
 }
 
-// GroupBy says which versions replace each other.
+// GroupBy defines which versions replace each other.
 // +kubebuilder:validation:Enum=All;Major;Minor;Patch
 type GroupBy string
 
@@ -203,14 +203,14 @@ const (
 	GroupByPatch GroupBy = "Patch"
 )
 
-// VersionScheme says how a version is read from a tag.
+// VersionScheme defines how a version is read from a tag.
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
 // The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple a fixed number
-// of numbers, Regexp the named groups of tagFilter.pattern. PushTime reads nothing in
-// the tag: registries do not tell when a tag was pushed, so the time at which its image
-// says that it was built stands for it.
+// of numbers, Regexp the named groups of tagFilter.pattern. PushTime ignores the tag and
+// uses the build time of its image, because registries do not report when a tag was
+// pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -219,63 +219,64 @@ const (
 )
 
 // Versioning reads, admits and groups versions.
-// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts is for versioning.scheme Tuple: leave it out, or set the scheme"
-// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts is for versioning.scheme SemVer: leave it out; with Tuple set versioning.parts"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple and PushTime: numbers alone make no pre-release"
-// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix is not for versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts requires versioning.scheme Tuple: omit it, or set the scheme"
+// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit it; with Tuple set versioning.parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple and PushTime, which have no pre-releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major needs versioning.parts of at least 2, Minor and Patch of at least 3"
 type Versioning struct {
-	// scheme says how a version is read from a tag. With PushTime it is the time of the
-	// tag's image in UTC, as "2026.1.5.13.7.9".
+	// scheme defines how a version is read from a tag. With PushTime it is the build time
+	// of the image in UTC, such as "2026.1.5.13.7.9".
 	// +optional
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`
 
-	// parts is how many numbers a version of scheme Tuple has, from 1 to 6. Default: 3.
+	// parts is how many numbers a version of scheme Tuple has, from 1 to 6. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6
 	Parts int32 `json:"parts,omitempty"`
 
-	// suffix that a tag must end in, such as "-alpine"; it is no part of the version.
-	// Absent: what follows the first hyphen of a semantic version is a pre-release.
+	// suffix that a tag must end in, such as "-alpine". It is not part of the version.
+	// Without a suffix, what follows the first hyphen of a semantic version is a
+	// pre-release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix begins with '-', '.' or '_', and goes on with those, letters and digits: -alpine, not alpine"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only those, letters and digits: -alpine, not alpine"
 	Suffix string `json:"suffix,omitempty"`
 
-	// level is the least mature thing admitted: Release takes final versions,
-	// Candidate takes final versions and pre-releases. A pre-release belongs to
-	// the group of the version that it leads to.
+	// level is the lowest maturity that is admitted: Release admits final versions,
+	// Candidate final versions and pre-releases. A pre-release belongs to the group of its
+	// final version.
 	// +optional
 	// +kubebuilder:default=Release
 	// +kubebuilder:validation:Enum=Release;Candidate
 	Level ReleaseLevel `json:"level,omitempty"`
 
-	// range of versions, for example ">=1.0.0 <2.0.0". It judges the first three
-	// numbers, and the pre-release. Absent: all.
+	// range of versions, for example ">=1.0.0 <2.0.0". It applies to the first three
+	// numbers and the pre-release. Defaults to all versions.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Range string `json:"range,omitempty"`
 
-	// groupBy says which versions replace each other.
+	// groupBy defines which versions replace each other.
 	// +optional
 	// +kubebuilder:default=All
 	GroupBy GroupBy `json:"groupBy,omitempty"`
 
-	// twoParts says whether "1.2" is a version. By default three numeric parts are
-	// required, so that dates and numeric commit hashes are none.
+	// twoParts defines whether "1.2" is a version. By default three numeric parts are
+	// required, so that dates and numeric commit hashes are not versions.
 	// +optional
 	// +kubebuilder:default=Deny
 	// +kubebuilder:validation:Enum=Deny;Allow
 	TwoParts string `json:"twoParts,omitempty"`
 }
 
-// ImageLimits bound what is read and offered. A version that a Microservice
-// holds, or that a pin or a domain names, stays offered beyond them.
+// ImageLimits bound what is read and offered. Versions that a Microservice uses, or that a
+// pin or a domain names, remain offered beyond them.
 type ImageLimits struct {
-	// groups offered, newest first. Default: 3, and 256 for pull requests.
+	// groups offered, newest first. Defaults to 3, and to 256 for pull requests.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
@@ -288,8 +289,8 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags read from the registry that spec.tagFilter admits; with more, condition
-	// Truncated is True. Of any list at most 100,000 tags are read.
+	// tags is the maximum number of tags that match spec.tagFilter. If there are more,
+	// condition Truncated is True. At most 100,000 tags of a repository are read.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1
@@ -299,7 +300,7 @@ type ImageLimits struct {
 
 // OfferedRelease is a version that exists and is allowed.
 type OfferedRelease struct {
-	// semVer is the stream's name and the version.
+	// semVer is the name of the release group and the version.
 	SemVer SemVer `json:"semVer"`
 
 	// group is the slug of the release group: a DNS label.
@@ -316,17 +317,16 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
 
-	// pullRequest is the number of the pull request that the group is.
+	// pullRequest is the number of the pull request of the group.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
-	// fork says that the pull request comes from another repository. Its pods run under
-	// the ServiceAccount default and get no token.
+	// fork reports that the pull request comes from another repository. Its pods run under
+	// the ServiceAccount default, without a token.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
-	// releaseTime is when the release was published, or the head commit pushed, as far
-	// as it is known.
+	// releaseTime is when the release was published, or the head commit pushed, if known.
 	// +optional
 	ReleaseTime *metav1.Time `json:"releaseTime,omitempty"`
 
@@ -340,37 +340,36 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
 
-	// held says that it is beyond spec.limits, and offered only because a
-	// Microservice, a pin or a domain names it or another version of its group. It
-	// starts no group in a Microservice that has none of this slug and does not pin
-	// it.
+	// held reports that the version is beyond spec.limits, and offered only because a
+	// Microservice, a pin or a domain names it or another version of its group. It does not
+	// start a new group in a Microservice that does not pin it.
 	// +optional
 	Held bool `json:"held,omitempty"`
 }
 
-// WithdrawReason says why a version that was offered is not any more.
+// WithdrawReason is why a version is no longer offered.
 // +kubebuilder:validation:Enum=Denied;Excluded;Gone;Closed
 type WithdrawReason string
 
 const (
 	// WithdrawnDenied: spec.deny names it.
 	WithdrawnDenied WithdrawReason = "Denied"
-	// WithdrawnExcluded: the specification no longer admits or makes it.
+	// WithdrawnExcluded: the specification no longer admits it.
 	WithdrawnExcluded WithdrawReason = "Excluded"
-	// WithdrawnGone: the registry proved twice that it does not exist any more.
+	// WithdrawnGone: two scans showed that it no longer exists in the registry.
 	WithdrawnGone WithdrawReason = "Gone"
 	// WithdrawnClosed: the pull request is closed.
 	WithdrawnClosed WithdrawReason = "Closed"
 )
 
-// Withdrawal is the only fact by which a version leaves: absence from
-// status.releases never is one.
+// Withdrawal reports that a version is no longer offered. Absence from status.releases
+// alone never withdraws a version.
 type Withdrawal struct {
 	// group is the slug of the release group.
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// version that is withdrawn; absent: the whole group.
+	// version that is withdrawn. If empty, the whole group is.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
@@ -378,21 +377,21 @@ type Withdrawal struct {
 	// reason of the withdrawal.
 	Reason WithdrawReason `json:"reason"`
 
-	// time at which it was seen.
+	// time at which it was withdrawn.
 	Time metav1.Time `json:"time"`
 }
 
-// RefusedCandidate is a tag that is not offered, and why.
+// RefusedCandidate is a rejected tag, and why it is rejected.
 type RefusedCandidate struct {
-	// version, or the tag where it is none.
+	// version, or the tag if it is not a version.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
-	// verdict is the name of the filter that refused it.
+	// verdict is the name of the filter that rejected it.
 	// +kubebuilder:validation:MaxLength=64
 	Verdict string `json:"verdict"`
 
-	// reason in words.
+	// reason is a message for users.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
@@ -402,7 +401,7 @@ type RefusedCandidate struct {
 	FirstSeenTime *metav1.Time `json:"firstSeenTime,omitempty"`
 }
 
-// UntaggedPolicy says what becomes of a version without a tag.
+// UntaggedPolicy defines what happens to a version without a tag.
 type UntaggedPolicy string
 
 // The policies for versions without a tag.
@@ -411,7 +410,7 @@ const (
 	UntaggedWithdraw UntaggedPolicy = "Withdraw"
 )
 
-// RejectedCount counts the tags that a filter refused.
+// RejectedCount counts the tags that a filter rejected.
 type RejectedCount struct {
 	// verdict is the name of the filter.
 	// +kubebuilder:validation:MaxLength=64
@@ -420,7 +419,7 @@ type RejectedCount struct {
 	Count int32 `json:"count"`
 }
 
-// ImageScan sums up the last look that found something new.
+// ImageScan summarizes the last scan that found a change.
 type ImageScan struct {
 	// tags read.
 	Tags int32 `json:"tags"`
@@ -431,17 +430,17 @@ type ImageScan struct {
 	ChangedTime metav1.Time `json:"changedTime"`
 }
 
-// ImagePolicyStatus is what exists and is allowed.
+// ImagePolicyStatus defines the observed state of an ImagePolicy.
 type ImagePolicyStatus struct {
-	// conditions: Ready, SourceReachable, RateLimited, Truncated; Reconciling and
-	// Stalled while they hold.
+	// conditions are Ready, SourceReachable, RateLimited and Truncated, and Reconciling and
+	// Stalled while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status speaks of.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -451,16 +450,16 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
-	// latest offered version, over all groups; of a commit, the first seven digits.
+	// latest offered version of all groups; of a commit, the first seven digits.
 	// +optional
 	Latest string `json:"latest,omitempty"`
 
-	// source in short: "registry", "pinned", "github releases", "github tags" or
+	// source of the versions: "registry", "pinned", "github releases", "github tags" or
 	// "github pull requests".
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// offered counts versions and groups, as in "4 in 2 groups".
+	// offered counts versions and groups, such as "4 in 2 groups".
 	// +optional
 	Offered string `json:"offered,omitempty"`
 
@@ -470,40 +469,40 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Releases []OfferedRelease `json:"releases,omitempty"`
 
-	// withdrawn versions that a Microservice still lists.
+	// withdrawn versions that a Microservice still uses.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Withdrawn []Withdrawal `json:"withdrawn,omitempty"`
 
-	// candidates that were refused, the newest twenty.
+	// candidates are the newest twenty rejected tags.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Candidates []RefusedCandidate `json:"candidates,omitempty"`
 
-	// rejected counts all refusals by filter.
+	// rejected counts the rejected tags by filter.
 	// +optional
 	// +listType=map
 	// +listMapKey=verdict
 	// +kubebuilder:validation:MaxItems=16
 	Rejected []RejectedCount `json:"rejected,omitempty"`
 
-	// verifiedBy identifies the public keys of spec.verify by which what is offered was
-	// judged: the SHA-256 of them all, in hexadecimal. With other keys in the Secret all of
-	// it is judged again.
+	// verifiedBy is the SHA-256, in hexadecimal, of the public keys of spec.verify that the
+	// offered versions were verified with. If the keys in the Secret change, all versions
+	// are verified again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	VerifiedBy string `json:"verifiedBy,omitempty"`
 
-	// repositoryID is the repository at GitHub whose pull requests are offered: the
-	// host of its server and GitHub's number of it, as in "github.com/1296269", which
-	// stay when it is renamed.
+	// repositoryID identifies the GitHub repository whose pull requests are offered, by
+	// server and repository ID, such as "github.com/1296269". It does not change when the
+	// repository is renamed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=280
 	RepositoryID string `json:"repositoryID,omitempty"`
 
-	// scan sums up the last look that found something new.
+	// scan summarizes the last scan that found a change.
 	// +optional
 	Scan *ImageScan `json:"scan,omitempty"`
 }
@@ -515,12 +514,12 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
-// ReasonInvalidSpec on condition Stalled: the rules of the specification cannot be
-// read. What status.releases offers was decided by earlier ones, and starts nothing.
+// ReasonInvalidSpec on condition Stalled: the rules of the specification are invalid.
+// status.releases is of an earlier generation, and starts no releases.
 const ReasonInvalidSpec = "InvalidSpec"
 
-// ImagePolicy discovers the versions of an image that exist and are allowed.
-// Nothing that it once offered disappears without proof.
+// ImagePolicy discovers the versions of an image, and offers those that its rules admit. An
+// offered version is withdrawn only if it is excluded, or proved to be deleted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -538,11 +537,11 @@ type ImagePolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which versions are allowed.
+	// spec defines which versions are offered.
 	// +required
 	Spec ImagePolicySpec `json:"spec"`
 
-	// status says which versions exist and are allowed.
+	// status reports the offered versions.
 	// +optional
 	Status ImagePolicyStatus `json:"status,omitempty"`
 }

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Duration is a length of time as GEP-2257 writes it: one to four whole
-// numbers with the units h, m, s or ms, as in "1h30m" or "500ms".
+// Duration is a duration in the format of GEP-2257: one to four whole numbers with the
+// units h, m, s or ms, such as "1h30m" or "500ms".
 //
-// A free duration string is never used in this API: one that does not parse
-// breaks the informer of the whole kind (CVE-2022-39272).
+// This API never uses metav1.Duration: a string that does not parse breaks the informer of
+// the kind (CVE-2022-39272).
 //
 // +kubebuilder:validation:MaxLength=16
 // +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="a duration is one to four whole numbers of up to five digits with the units h, m, s and ms, such as 24h, 1h30m or 500ms: there is no unit for days"
 type Duration string
 
-// Std gives the duration, or fallback where d is empty or, against the schema,
-// does not parse.
+// Std returns the duration, or fallback if d is empty or, despite the schema, does not
+// parse.
 func (d Duration) Std(fallback time.Duration) time.Duration {
 	if d == "" {
 		return fallback
@@ -28,7 +28,7 @@ func (d Duration) Std(fallback time.Duration) time.Duration {
 	return v
 }
 
-// DurationOf writes d in the form of Duration, cut to whole milliseconds.
+// DurationOf formats d as a Duration, truncated to milliseconds.
 func DurationOf(d time.Duration) Duration {
 	ms := d.Milliseconds()
 	if ms%1000 == 0 {
@@ -37,10 +37,10 @@ func DurationOf(d time.Duration) Duration {
 	return Duration(fmt.Sprintf("%ds%dms", ms/1000, ms%1000))
 }
 
-// SemVer names a version, and optionally the stream in which it is wanted.
+// SemVer names a version, and optionally its release group.
 type SemVer struct {
-	// name is the name of the release group: "1.x", "1.2.x", "release". Absent in
-	// a pin: any group that holds the version.
+	// name is the name of the release group: "1.x", "1.2.x", "release". In a pin it
+	// defaults to any group with this version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -63,29 +63,28 @@ const (
 	LevelPreview   ReleaseLevel = "Preview"
 )
 
-// ReleaseStatus is what a release is to its group. The values are in lower
-// case because the design that this project was created from writes them so.
+// ReleaseStatus is the status of a release in its group. The values are in lower case, as in
+// the design of this project.
 // +kubebuilder:validation:Enum=pending;canary;active;error;deprecated
 type ReleaseStatus string
 
 const (
 	// ReleasePending is created and not yet available.
 	ReleasePending ReleaseStatus = "pending"
-	// ReleaseCanary is healthy and receives test traffic only.
+	// ReleaseCanary is available and receives part of the traffic at most.
 	ReleaseCanary ReleaseStatus = "canary"
-	// ReleaseActive receives the main traffic; a live group has exactly one, once
-	// it has had one.
+	// ReleaseActive serves its group. A live group has exactly one, once it has had one.
 	ReleaseActive ReleaseStatus = "active"
-	// ReleaseError did not become available in time, failed, or was turned down.
+	// ReleaseError did not become available in time, failed, or was rejected.
 	ReleaseError ReleaseStatus = "error"
-	// ReleaseDeprecated was active and is kept for rollback or on its way out, or
-	// was overtaken before it ever was active.
+	// ReleaseDeprecated was active before and is retained for rollback or about to be
+	// deleted, or was superseded before it was active.
 	ReleaseDeprecated ReleaseStatus = "deprecated"
 )
 
 // ReleaseImage is an image of a release, by tag and digest.
 type ReleaseImage struct {
-	// image is the reference that pods run: repository, tag and digest.
+	// image is the reference in pods: repository, tag and digest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -97,8 +96,8 @@ type ReleaseImage struct {
 	// +kubebuilder:validation:MaxLength=160
 	Digest string `json:"digest"`
 
-	// containerName is the container, or init container, that runs it. Absent: the one
-	// of the Microservice's containerName.
+	// containerName is the container, or init container, that runs the image. Defaults to
+	// containerName of the Microservice.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
@@ -115,18 +114,18 @@ type Reference struct {
 
 // Conditions that all kinds share, as kstatus reads them.
 const (
-	// ConditionReady says that this generation is accepted and works.
+	// ConditionReady reports whether this generation is accepted and works.
 	ConditionReady = "Ready"
-	// ConditionReconciling is there, and True, while this generation is not yet
-	// turned into objects.
+	// ConditionReconciling is present, and True, while this generation is being
+	// reconciled.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is there, and True, when somebody must change the
-	// specification or a referent.
+	// ConditionStalled is present, and True, if a user must change the specification or a
+	// referent.
 	ConditionStalled = "Stalled"
 )
 
-// Labels that controllers set on children and pods. They are an API: the
-// downward API and other people's selectors read them.
+// Labels that controllers set on children and pods. They are an API: selectors of users and
+// the downward API read them.
 const (
 	LabelMicroservice = "hlnr.io/microservice"
 	LabelGroup        = "hlnr.io/group"
@@ -137,34 +136,34 @@ const (
 	LabelPullRequest = "hlnr.io/pull-request"
 )
 
-// Annotations that controllers set or answer.
+// Annotations that controllers set or handle.
 const (
 	// AnnotationVersion on pods: the version, which may not fit a label.
 	AnnotationVersion = "hlnr.io/version"
-	// AnnotationCommit on pods: the revision, a commit, where the source names one.
+	// AnnotationCommit on pods: the revision, a commit, if the source names one.
 	AnnotationCommit = "hlnr.io/revision"
-	// AnnotationRequestedAt on an ImagePolicy or a GitHubRepository: any new value asks for
-	// a look now.
+	// AnnotationRequestedAt on an ImagePolicy or a GitHubRepository: a new value requests an
+	// immediate scan or poll.
 	AnnotationRequestedAt = "hlnr.io/requestedAt"
 	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth: the registry
 	// that its password may be sent to, as host[:port][/path]. A pull secret of
 	// this type without it is never used.
 	AnnotationRegistry = "hlnr.io/registry"
-	// AnnotationAttempt on a VersionedMicroservice: the sequence of the ledger
-	// write for which it was made or revived. A plan made on an older ledger may
+	// AnnotationAttempt on a VersionedMicroservice: the sequence number of the rollout state
+	// for which it was created or started again. A plan based on an older rollout state must
 	// not scale it down or delete it (protocol rule 2).
 	AnnotationAttempt = "hlnr.io/attempt"
-	// AnnotationNeverActive on a VersionedMicroservice, as "true": hooks have to let it
-	// through before it is the first active release of its group. A plan that has lost the
-	// ledger does not take it for what was active. Removed when it is active.
+	// AnnotationNeverActive on a VersionedMicroservice, as "true": hooks must agree before it
+	// becomes the first active release of its group. If the rollout state is lost, it does
+	// not count as active before. It is removed when the release becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
-	// AnnotationIdentity on a VersionedMicroservice: the scheme and hash of what
-	// the user set, as in "v1.0f3a…".
+	// AnnotationIdentity on a VersionedMicroservice: the scheme and hash of what the user
+	// set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
-	// AnnotationDecidedBy on a VersionedMicroservice: the user name of whoever
-	// wrote spec.decision; admission requires it to be the caller's.
+	// AnnotationDecidedBy on a VersionedMicroservice: the name of the user who wrote
+	// spec.decision. Admission requires it to be the caller's.
 	AnnotationDecidedBy = "hlnr.io/decided-by"
-	// AnnotationRevision on routes: per group the traffic revision that the route
-	// carries, as in "1-x=7".
+	// AnnotationRevision on routes: the traffic revision of each group in the route, such as
+	// "1-x=7".
 	AnnotationRevision = "hlnr.io/traffic-revision"
 )

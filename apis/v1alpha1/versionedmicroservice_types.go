@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// VersionedMicroserviceSpec is one release. All but replicas, availability and
-// decision is immutable.
+// VersionedMicroserviceSpec defines one release. Only replicas, availability and decision
+// are mutable.
 //
 // +kubebuilder:validation:XValidation:rule="self.microserviceName == oldSelf.microserviceName",message="spec.microserviceName is immutable: a release belongs to one Microservice"
 // +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group",message="spec.group is immutable: a release belongs to one group"
 // +kubebuilder:validation:XValidation:rule="self.semVer == oldSelf.semVer",message="spec.semVer is immutable: another version is another release"
 // +kubebuilder:validation:XValidation:rule="self.images == oldSelf.images",message="spec.images is immutable: another image is another release"
-// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template is immutable: change the Microservice's template, which makes a new release"
+// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template is immutable: change the template of the Microservice, which creates a new release"
 type VersionedMicroserviceSpec struct {
-	// microserviceName is the Microservice that made this release.
+	// microserviceName is the name of the Microservice that created this release.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
@@ -27,7 +27,7 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// semVer is the stream's name and the version.
+	// semVer is the name of the release group and the version.
 	// +required
 	SemVer SemVer `json:"semVer"`
 
@@ -38,12 +38,12 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
 
-	// template is the finished pod template: images, labels, pull secrets and all
-	// defaults of the time at which the release was made.
+	// template is the complete pod template, with images, labels, pull secrets and the
+	// defaults at the time when the release was created.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// replicas that the Microservice wants now; 0 for a release that keeps no pods.
+	// replicas is the desired number of replicas; 0 for a release without pods.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
@@ -53,32 +53,30 @@ type VersionedMicroserviceSpec struct {
 	// +optional
 	Availability ReleaseAvailability `json:"availability,omitempty"`
 
-	// decision is a person's word on this release. It is honoured once per id.
+	// decision is a user's decision about this release. It is handled once per id.
 	// +optional
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// ReleaseAvailability is what may change on a release in place.
+// ReleaseAvailability holds the settings of a release that change in place.
 type ReleaseAvailability struct {
-	// minReadySeconds that a pod must be ready to count as available.
+	// minReadySeconds is how long a pod must be ready before it counts as available.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// disruptionBudget is there for a release with traffic and at least two
-	// replicas.
+	// disruptionBudget is set for a release with traffic and at least two replicas.
 	// +optional
 	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
 
-	// autoscaling is there for a release that serves or is about to, where the
-	// Microservice asks for it. Its HorizontalPodAutoscaler never goes below
-	// spec.replicas.
+	// autoscaling is set for a release that serves or is about to, if the Microservice
+	// enables it. Its HorizontalPodAutoscaler never scales below spec.replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 }
 
-// DisruptionBudget bounds evictions of a release's pods: exactly one member is
+// DisruptionBudget limits evictions of the pods of a release. Exactly one member must be
 // set.
 // +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="disruptionBudget: set exactly one of minAvailable and maxUnavailable"
 type DisruptionBudget struct {
@@ -92,67 +90,67 @@ type DisruptionBudget struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// DecisionAction is what a person decides on a release.
+// DecisionAction is a user's decision about a release.
 // +kubebuilder:validation:Enum=Continue;Adopt;Deprecate;Retry
 type DecisionAction string
 
 const (
-	// DecisionContinue releases the step that it names.
+	// DecisionContinue approves the step that it names.
 	DecisionContinue DecisionAction = "Continue"
 	// DecisionAdopt makes the release active without further steps, once it is
 	// available.
 	DecisionAdopt DecisionAction = "Adopt"
-	// DecisionDeprecate turns a pending or canary release down.
+	// DecisionDeprecate aborts the rollout of a pending or canary release.
 	DecisionDeprecate DecisionAction = "Deprecate"
 	// DecisionRetry starts a failed release again.
 	DecisionRetry DecisionAction = "Retry"
 )
 
-// Decision is a person's word on a release.
-// +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step names the step that action Continue releases (its name, or its number from 1), and goes with no other action"
+// Decision is a user's decision about a release.
+// +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
 type Decision struct {
-	// action that is wanted.
+	// action to take.
 	// +required
 	Action DecisionAction `json:"action"`
 
-	// id makes this decision one of its own: it is honoured once.
+	// id identifies this decision. Each id is handled once.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// step that Continue releases: its name, or its number from 1.
+	// step that Continue approves: its name, or its number from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step is the name of a step of the canary, or its number from 1"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
 
-	// reason is kept for the reader.
+	// reason is recorded for users.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
 }
 
-// VersionedMicroserviceStatus says whether the release is available.
+// VersionedMicroserviceStatus defines the observed state of a VersionedMicroservice.
 type VersionedMicroserviceStatus struct {
-	// conditions: Ready, Available, Progressing; Reconciling and Stalled while they
-	// hold.
+	// conditions are Ready, Available and Progressing, and Reconciling and Stalled while they
+	// are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status speaks of.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// release is the status that the Microservice's ledger gives it.
+	// release is the status of the release in the Microservice.
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
-	// replicas that exist; with autoscaling those that it asks for and that exist.
+	// replicas that exist, up to the desired number, which autoscaling may have raised.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
@@ -160,7 +158,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Available int32 `json:"available,omitempty"`
 
-	// ready sums up, as in "2/2".
+	// ready is the number of available and desired replicas, such as "2/2".
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Ready string `json:"ready,omitempty"`
@@ -174,24 +172,24 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// templateHash is the hash of the Deployment's pod template as the server stored it.
-	// A Deployment whose template has another one was edited.
+	// templateHash is the hash of the Deployment's pod template as the server stored it. A
+	// different hash means that the Deployment was edited.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TemplateHash string `json:"templateHash,omitempty"`
 
-	// step of the canary, as in "2/3 Paused".
+	// step of the canary, such as "2/3 Paused".
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Step string `json:"step,omitempty"`
 
-	// failure is why the release is not available, in one CamelCase word:
+	// failure is why the release is not available, as one CamelCase word:
 	// ImagePullBackOff, CrashLoopBackOff, QuotaExceeded, Unschedulable, …
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Failure string `json:"failure,omitempty"`
 
-	// message says more about the failure.
+	// message describes the failure.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -203,24 +201,24 @@ type VersionedMicroserviceStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []HookStatus `json:"hooks,omitempty"`
 
-	// analysis is what was measured while it was a canary.
+	// analysis holds the measurements of the canary.
 	// +optional
 	Analysis *ReleaseAnalysis `json:"analysis,omitempty"`
 
-	// lastHandledDecision is the decision that was honoured or turned down last.
+	// lastHandledDecision is the decision that was last handled or rejected.
 	// +optional
 	LastHandledDecision *HandledDecision `json:"lastHandledDecision,omitempty"`
 }
 
 // Conditions of a VersionedMicroservice.
 const (
-	// ConditionAvailable says that as many replicas are available as are wanted,
-	// at this generation.
+	// ConditionAvailable reports whether the desired number of replicas is available, at
+	// this generation.
 	ConditionAvailable = "Available"
 )
 
-// VersionedMicroservice is one immutable release. A Microservice makes it; a
-// person's word on it is spec.decision.
+// VersionedMicroservice is one immutable release. A Microservice creates it. Users decide
+// about it with spec.decision.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -243,11 +241,11 @@ type VersionedMicroservice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the release.
+	// spec defines the release.
 	// +required
 	Spec VersionedMicroserviceSpec `json:"spec"`
 
-	// status says whether the release is available.
+	// status reports whether the release is available.
 	// +optional
 	Status VersionedMicroserviceStatus `json:"status,omitempty"`
 }

@@ -85,7 +85,7 @@ func TestExplain(t *testing.T) {
 		"imagepolicies.spec.versioning.groupBy":                     "which versions replace each other",
 		"microservices.spec.updateStrategy.canary.steps.weight":     "in percent",
 		"microservices.spec.template.spec.containers.livenessProbe": "FIELDS",
-		"versionedmicroservices.spec.decision":                      "a person's word",
+		"versionedmicroservices.spec.decision":                      "a user's decision",
 		"networkpolicies.hlnr.io.spec.domains":                      "routed to releases",
 		"msvc.status.releaseGroups.releases.status":                 "deprecated",
 		"hnp.spec.provider":                                         "gateway",

@@ -1,0 +1,59 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MicroserviceName is the name of the Microservice that the policy routes to: the one
+// of spec.microserviceRef, which defaults to the name of the policy.
+func (p *NetworkPolicy) MicroserviceName() string {
+	if p.Spec.MicroserviceRef != nil {
+		return p.Spec.MicroserviceRef.Name
+	}
+	return p.Name
+}
+
+// GitHubRepositoryKey is the key of the GitHubRepository that the policy reads; false
+// if it reads none.
+func (p *ImagePolicy) GitHubRepositoryKey() (types.NamespacedName, bool) {
+	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
+		return types.NamespacedName{}, false
+	}
+	ref := p.Spec.Source.GitHub.RepositoryRef
+	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}, true
+}
+
+// NeedsNamespaceLabels reports whether AllowsNamespace depends on the labels of a
+// namespace: it is not the namespace of the repository, and spec.allowedNamespaces
+// selects by labels.
+func (r *GitHubRepository) NeedsNamespaceLabels(namespace string) bool {
+	a := r.Spec.AllowedNamespaces
+	return namespace != r.Namespace && a != nil && a.From == NamespacesSelector
+}
+
+// AllowsNamespace reports whether ImagePolicies of a namespace with the given labels
+// may use the repository. Its own namespace always may. If the selector of
+// spec.allowedNamespaces is invalid, it returns an error and false.
+func (r *GitHubRepository) AllowsNamespace(namespace string, namespaceLabels map[string]string) (bool, error) {
+	a := r.Spec.AllowedNamespaces
+	switch {
+	case namespace == r.Namespace:
+		return true, nil
+	case a == nil:
+		return false, nil
+	case a.From == NamespacesAll:
+		return true, nil
+	case a.From != NamespacesSelector || a.Selector == nil:
+		return false, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(a.Selector)
+	if err != nil {
+		return false, fmt.Errorf("read spec.allowedNamespaces.selector: %w", err)
+	}
+	return selector.Matches(labels.Set(namespaceLabels)), nil
+}
