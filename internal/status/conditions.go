@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // MaxMessage is the greatest length of a message in bytes.
@@ -91,25 +91,25 @@ func True(value bool) metav1.ConditionStatus {
 // Ready sets Ready to True and takes Reconciling and Stalled away: the object is
 // as its present generation wants it.
 func Ready(conds *[]metav1.Condition, generation int64, reason, message string) {
-	Set(conds, generation, hlnr.ConditionReady, metav1.ConditionTrue, reason, message)
-	Remove(conds, hlnr.ConditionReconciling)
-	Remove(conds, hlnr.ConditionStalled)
+	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
+	Remove(conds, v1alpha1.ConditionReconciling)
+	Remove(conds, v1alpha1.ConditionStalled)
 }
 
 // Reconciling sets Ready to False because work is under way, and Reconciling to
 // True.
 func Reconciling(conds *[]metav1.Condition, generation int64, reason, message string) {
-	Set(conds, generation, hlnr.ConditionReady, metav1.ConditionFalse, reason, message)
-	Set(conds, generation, hlnr.ConditionReconciling, metav1.ConditionTrue, reason, message)
-	Remove(conds, hlnr.ConditionStalled)
+	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	Set(conds, generation, v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)
+	Remove(conds, v1alpha1.ConditionStalled)
 }
 
 // Stalled sets Ready to False because somebody must change the specification or a
 // referent, and Stalled to True.
 func Stalled(conds *[]metav1.Condition, generation int64, reason, message string) {
-	Set(conds, generation, hlnr.ConditionReady, metav1.ConditionFalse, reason, message)
-	Set(conds, generation, hlnr.ConditionStalled, metav1.ConditionTrue, reason, message)
-	Remove(conds, hlnr.ConditionReconciling)
+	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	Set(conds, generation, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
+	Remove(conds, v1alpha1.ConditionReconciling)
 }
 
 func sortByType(conds []metav1.Condition) {

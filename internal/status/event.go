@@ -1,0 +1,34 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Event is one event of an object. The events.go of each controller has one constructor
+// for each of its events.
+type Event struct {
+	// Type is Normal or Warning.
+	Type string
+	// Reason and Action are CamelCase words: why the event happened, and what was done.
+	Reason, Action string
+	// Note is for users.
+	Note string
+}
+
+// NormalEvent returns an event of type Normal.
+func NormalEvent(reason, action, note string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Note: note}
+}
+
+// WarningEvent returns an event of type Warning.
+func WarningEvent(reason, action, note string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
+}
+
+// Record records events of an object.
+func (r Recorder) Record(obj runtime.Object, events ...Event) {
+	for _, e := range events {
+		r.emit(obj, e.Type, e.Reason, e.Action, e.Note)
+	}
+}
