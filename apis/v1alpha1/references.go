@@ -9,15 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MicroserviceName is the name of the Microservice that the policy routes to: the one
-// of spec.microserviceRef, which defaults to the name of the policy.
-func (p *NetworkPolicy) MicroserviceName() string {
-	if p.Spec.MicroserviceRef != nil {
-		return p.Spec.MicroserviceRef.Name
-	}
-	return p.Name
-}
-
 // GitHubRepositoryKey is the key of the GitHubRepository that the policy reads; false
 // if it reads none.
 func (p *ImagePolicy) GitHubRepositoryKey() (types.NamespacedName, bool) {

@@ -68,13 +68,12 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heighliner",
 		Short: "Release platform for Kubernetes: runs the controllers of hlnr.io",
-		Long: `heighliner watches GitHubRepositories, ImagePolicies, Microservices,
-VersionedMicroservices and NetworkPolicies of the API group hlnr.io: a version that is
-pushed becomes a release that runs beside the live one, gets traffic step by step, and
-is taken back when it is bad.
+		Long: `heighliner runs the controllers of GitHubRepositories, ImagePolicies, Microservices,
+VersionedMicroservices and NetworkPolicies of the API group hlnr.io. Each new version
+becomes a release next to the active one, receives traffic step by step, and is rolled
+back if it fails.
 
-It talks to the cluster that KUBECONFIG, --kubeconfig or the pod's service account
-gives.`,
+It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service account.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -87,18 +86,18 @@ gives.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the Lease of the manager; needed with more than one replica")
-	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease, and of the ConfigMap that says which namespace may have which hosts; default: the pod's own")
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 serves none")
-	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve the metrics over HTTP and to everybody")
+	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
+	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
+	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address at which deliveries of GitHub's webhooks are taken over HTTP, behind a Gateway; 0 takes none")
-	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; default: all")
-	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "least time between the last route to a release and the end of its pods; an accepted route is not yet a served one")
-	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus that is asked by analyses which name none; default: none")
-	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may ask, though they are loopback, link-local or multicast; with a port for that one only, as in 127.0.0.1:5000 for a registry there; never a metadata service")
-	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may not ask; goes before --outbound-allow")
-	f.IntVar(&o.workers, "workers", 8, "objects of a kind that are reconciled at the same time")
+	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address that accepts deliveries of GitHub's webhooks over HTTP, behind a Gateway; 0 disables webhooks")
+	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
+	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
+	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server of analyses that do not name one")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
+	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
+	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
 	if k := flag.Lookup("kubeconfig"); k != nil {
@@ -108,13 +107,13 @@ gives.`,
 	return cmd
 }
 
-// validate refuses what no manager can run with.
+// validate rejects invalid flags.
 func (o options) validate() error {
 	switch {
 	case o.minDrain <= 0:
-		return fmt.Errorf("--min-drain-delay: %s is no time to drain in: give a duration above 0, such as 5s", o.minDrain)
+		return fmt.Errorf("--min-drain-delay: %s must be greater than 0, such as 5s", o.minDrain)
 	case o.workers < 1:
-		return fmt.Errorf("--workers: %d workers do nothing: give 1 or more", o.workers)
+		return fmt.Errorf("--workers: %d must be at least 1", o.workers)
 	}
 	_, err := outbound.New(o.outbound)
 	return err
@@ -123,7 +122,8 @@ func (o options) validate() error {
 // podNamespace is the file that names the namespace of a pod.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownNamespace is that of the manager; "": it runs outside of the cluster, and was told none.
+// ownNamespace is the namespace of the manager; "" if it runs outside of the cluster and the
+// flag is not set.
 func (o options) ownNamespace() string {
 	if o.leaderNamespace != "" {
 		return o.leaderNamespace
@@ -148,7 +148,7 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 		return err
 	}
 	if o.ownNamespace() == "" {
-		logger.Info("no list of domains is read: every namespace may have every host; set --leader-election-namespace to the namespace of the list")
+		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")
 	}
 	logger.Info("starting", "version", version, "go", goVersion())
 	if err := mgr.Start(ctx); err != nil {
@@ -157,7 +157,7 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 	return nil
 }
 
-// newManager makes the manager with all its controllers.
+// newManager returns the manager with all controllers.
 func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "heighliner/" + version
@@ -168,7 +168,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, setup(mgr, o)
 }
 
-// goVersion is the Go that built the binary.
+// goVersion is the Go version that built the binary.
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion
@@ -176,23 +176,23 @@ func goVersion() string {
 	return "unknown"
 }
 
-// newScheme knows all kinds that the controllers read and write.
+// newScheme registers all kinds that the controllers read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, networkpolicy.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // the schemes are constant: they cannot fail on another day
+			panic(err) // cannot happen: the schemes are constant
 		}
 	}
 	return scheme
 }
 
-// managerOptions turn flags into options of the manager.
+// managerOptions converts flags to options of the manager.
 func managerOptions(o options) ctrl.Options {
 	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: !o.metricsInsecure}
 	if !o.metricsInsecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
-		// HTTP/2 is left out for its stream cancellation attacks (CVE-2023-44487).
+		// HTTP/2 is disabled because of stream cancellation attacks (CVE-2023-44487).
 		metrics.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}
 	release := 30 * time.Second
@@ -280,7 +280,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"versionedmicroservice", func() error {
 			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{
-				MaxConcurrentReconciles: o.workers, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
+				Workers: o.workers, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
 			})
 		}},
 		{"networkpolicy", func() error {

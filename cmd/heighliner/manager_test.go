@@ -39,9 +39,9 @@ func TestHelp(t *testing.T) {
 
 func TestRefusedFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"--workers=0":           "--workers: 0 workers do nothing: give 1 or more",
-		"--min-drain-delay=0s":  "--min-drain-delay: 0s is no time to drain in: give a duration above 0, such as 5s",
-		"--min-drain-delay=-1s": "--min-drain-delay: -1s is no time to drain in: give a duration above 0, such as 5s",
+		"--workers=0":           "--workers: 0 must be at least 1",
+		"--min-drain-delay=0s":  "--min-drain-delay: 0s must be greater than 0, such as 5s",
+		"--min-drain-delay=-1s": "--min-drain-delay: -1s must be greater than 0, such as 5s",
 		"--min-drain-delay=1":   `invalid argument "1" for "--min-drain-delay" flag: time: missing unit in duration "1"`,
 		"--outbound-deny=a/b":   `read --outbound-deny: "a/b" is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com, which stands for its subdomains too`,
 		"--unknown":             "unknown flag: --unknown",

@@ -42,49 +42,49 @@ func explainCommand() *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain -f POLICY [--tags FILE]",
-		Short: "Say which tags an ImagePolicy offers, and why it refuses the others",
-		Long: `explain plays the first look of an ImagePolicy, without a cluster, and prints its
-verdict on each tag, in the order of selection: the newest version first, and tags
-that are no versions last.
+		Short: "Show which tags an ImagePolicy offers, and why it rejects the others",
+		Long: `explain runs the first scan of an ImagePolicy without a cluster, and prints the
+verdict on each tag in the order of selection: the newest version first, and tags
+that are not versions last.
 
-The manifest passes the checks of an API server. The tags come from the registry that
-it names, or from a file; then no registry is asked, and every tag is taken for an
-image of all platforms. Where that takes long, standard error tells how far it has
-come, every few seconds. What a cluster knows counts for nothing: versions that a
-Microservice holds, and when a version was first seen.
+The manifest is validated as by an API server. The tags come from its registry, or
+from a file; in the latter case the registry is not used, and every tag counts as an
+image for all platforms. During a long scan, the progress is written to standard error
+every few seconds. The state of a cluster is ignored: versions that a Microservice
+uses, and when a version was first seen.
 
 Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 3 nothing is offered.`,
 		Example: `  # What would this policy offer now?
   hlnr explain -f policy.yaml
 
-  # The same as an account of a private registry
+  # The same for a private registry
   hlnr explain -f policy.yaml --docker-config ~/.docker/config.json
 
-  # Try a policy on tags of your own making
+  # Try a policy with your own list of tags
   printf '%s\n' 1.0.0 1.1.0-rc.1 latest | hlnr explain -f policy.yaml --tags -
 
-  # Why does the policy of the cluster refuse 1.4.2?
+ # Why does the policy of the cluster reject 1.4.2?
   kubectl get imgp shop -n shop -o yaml | hlnr explain -f - --all | grep 1.4.2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: time.Now}).tell)
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: time.Now}).report)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
-	f.StringVar(&o.name, "name", "", "name of the ImagePolicy, where the manifest holds several")
-	f.StringVar(&o.tags, "tags", "", "file with tags, one a line, instead of the registry; - is standard input; lines that begin with # are passed over")
-	f.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credential for the registry; without it explain looks as nobody")
-	f.StringVar(&o.ca, "ca-file", "", "certificates of authorities in PEM that are believed beside the system's, as ca.crt of spec.certSecretRef")
+	f.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
+	f.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
+	f.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
+	f.StringVar(&o.ca, "ca-file", "", "certificate authorities in PEM, trusted in addition to those of the system, as ca.crt of spec.certSecretRef")
 	f.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; needs --key-file")
 	f.StringVar(&o.key, "key-file", "", "private key of --cert-file in PEM")
-	f.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must be there for, where spec.platforms names none")
+	f.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
 	f.BoolVar(&o.all, "all", false, "print every tag")
-	f.IntVar(&o.refused, "refused", 10, "refused tags to print without --all, the newest")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long to ask the registry at most: it is asked 20 times a second, up to three times for each image of which the time counts")
-	f.StringVarP(&o.output, "output", "o", outputTable, "form of the output: "+strings.Join(outputs, ", "))
+	f.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes 20 requests per second, and up to three requests for each image whose build time is needed")
+	f.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputs, ", "))
 	return cmd
 }
 
@@ -122,34 +122,34 @@ func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	return nil
 }
 
-// explicable refuses what only a cluster knows.
+// explicable rejects policies that need a cluster.
 func explicable(policy *v1alpha1.ImagePolicy) error {
 	if source := policy.Spec.Source; source != nil && source.GitHub != nil {
-		return errors.New("spec.source.github: what GitHub says is kept by a GitHubRepository of a cluster: see status.candidates of the ImagePolicy there")
+		return errors.New("spec.source.github: GitHub sources can be explained only in a cluster: see status.candidates of the ImagePolicy there")
 	}
 	return nil
 }
 
-// validate refuses flags that make no question.
+// validate rejects invalid combinations of flags.
 func (o explainOptions) validate() error {
 	switch {
 	case o.file == "":
-		return errors.New("--file: no manifest is named: give one, or - for standard input")
+		return errors.New("--file is required: set it to a manifest, or to - for standard input")
 	case o.file == "-" && o.tags == "-":
-		return errors.New("--tags: standard input is the manifest already: write one of the two into a file")
+		return errors.New("--tags: standard input is already used for the manifest: write one of the two to a file")
 	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":
-		return errors.New("--tags: no registry is asked with it: leave it out, or --docker-config, --ca-file, --cert-file and --key-file")
+		return errors.New("--tags does not use the registry: omit either --tags or --docker-config, --ca-file, --cert-file and --key-file")
 	case o.timeout <= 0:
-		return fmt.Errorf("--timeout: %s is not above 0: give how long to ask the registry at most", o.timeout)
+		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	case o.refused < 0:
-		return fmt.Errorf("--refused: %d is below 0: give how many refused tags to print", o.refused)
+		return fmt.Errorf("--refused: %d must not be negative", o.refused)
 	case !isOutput(o.output):
-		return fmt.Errorf("--output: %q is not known: write %s", o.output, strings.Join(outputs, ", "))
+		return fmt.Errorf("--output: unknown format %q: use one of %s", o.output, strings.Join(outputs, ", "))
 	}
 	return nil
 }
 
-// explain asks the file of tags, or the registry.
+// explain uses the file of tags, or the registry.
 func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
@@ -171,35 +171,35 @@ func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolic
 		return imagepolicy.Explanation{}, usage(err)
 	}
 	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + version, Outbound: ownMachine})
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done after %s: admit fewer tags by spec.tagFilter, or give more time by --timeout", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not complete after %s: select fewer tags with spec.tagFilter, or increase --timeout", o.timeout))
 	defer cancel()
 	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, certificates, o.platform, progress)
 	var s *status.Error
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
 		return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
-	return explanation, o.mend(err)
+	return explanation, o.withFix(err)
 }
 
-// ownMachine lets the command ask a registry on the machine that it runs on.
+// ownMachine allows registries on the local machine.
 var ownMachine = (*outbound.Policy)(nil).Trusting("127.0.0.1").Trusting("::1").Trusting("localhost")
 
-// mend adds the flags that stand for what the specification names: the command reads no
-// Secrets.
-func (o explainOptions) mend(err error) error {
+// withFix adds the flags that replace fields of the specification, because the command does
+// not read Secrets.
+func (o explainOptions) withFix(err error) error {
 	switch kind := registry.KindOf(err); {
 	case kind == registry.Untrusted && o.ca == "":
-		return fmt.Errorf("%w; here: give the authority's certificate by --ca-file, and a client certificate by --cert-file and --key-file", err)
+		return fmt.Errorf("%w; set --ca-file to the certificate authority, or --cert-file and --key-file to a client certificate", err)
 	case kind == registry.Untrusted:
-		return fmt.Errorf("%w; here: check --ca-file, --cert-file and --key-file", err)
+		return fmt.Errorf("%w; check --ca-file, --cert-file and --key-file", err)
 	case kind == registry.Unauthorized && o.dockerConfig == "":
-		return fmt.Errorf("%w; here: give a docker configuration by --docker-config", err)
+		return fmt.Errorf("%w; set --docker-config to a docker configuration", err)
 	}
 	return err
 }
 
-// credential of the docker configuration; a configuration without an entry for the
-// registry is an error, and never nobody.
+// credential of the docker configuration. A configuration without an entry for the registry
+// is an error; there is no fallback to anonymous access.
 func (o explainOptions) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
 	if o.dockerConfig == "" {
 		return registry.Credential{}, nil
@@ -215,7 +215,7 @@ func (o explainOptions) credential(policy *v1alpha1.ImagePolicy) (registry.Crede
 	case err != nil:
 		return registry.Credential{}, fmt.Errorf("--docker-config: %w", err)
 	case !match.Found:
-		return registry.Credential{}, fmt.Errorf("--docker-config: no entry of auths is for %q: log in with docker login or crane auth login, without a credential helper; or leave the flag out to look as nobody", policy.Spec.Image)
+		return registry.Credential{}, fmt.Errorf("--docker-config: auths has no entry for %q: log in with docker login or crane auth login, without a credential helper, or omit the flag for anonymous access", policy.Spec.Image)
 	}
 	return match.Credential, nil
 }
@@ -259,7 +259,7 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	case len(data) > maxInput:
-		return nil, fmt.Errorf("read %s: more than %d MiB: give a smaller file", name, maxInput>>20)
+		return nil, fmt.Errorf("read %s: larger than %d MiB: use a smaller file", name, maxInput>>20)
 	}
 	return data, nil
 }

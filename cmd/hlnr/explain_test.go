@@ -102,23 +102,23 @@ func TestExplainRefuses(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		"no manifest":             {[]string{}, "", "--file: no manifest"},
+		"no manifest":             {[]string{}, "", "--file is required"},
 		"no file":                 {[]string{"-f", "testdata/none.yaml"}, "", "--file: open testdata/none.yaml"},
 		"no file of tags":         {[]string{"-f", "-", "--tags", "testdata/none"}, smallPolicy, "--tags: open testdata/none"},
 		"standard input twice":    {[]string{"-f", "-", "--tags", "-"}, "", "--tags: standard input"},
-		"tags and credential":     {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--tags: no registry"},
-		"unknown output":          {[]string{"-f", "-", "-o", "wide"}, "", `--output: "wide" is not known: write table, json, yaml`},
+		"tags and credential":     {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--tags does not use the registry"},
+		"unknown output":          {[]string{"-f", "-", "-o", "wide"}, "", `--output: unknown format "wide": use one of table, json, yaml`},
 		"refused below zero":      {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
 		"unknown flag":            {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
 		"argument":                {[]string{"shop"}, "", `unknown command "shop"`},
-		"empty":                   {[]string{"-f", "-"}, "", "there is no ImagePolicy"},
+		"empty":                   {[]string{"-f", "-"}, "", "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
 		"no YAML":                 {[]string{"-f", "-"}, "a: b: c", "read YAML"},
-		"no object":               {[]string{"-f", "-"}, "- a", "a document is no object"},
+		"no object":               {[]string{"-f", "-"}, "- a", "a document is not an object"},
 		"key that is there twice": {[]string{"-f", "-"}, smallPolicy + "kind: ImagePolicy\n", `key "kind" already set`},
-		"another kind":            {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "there is no ImagePolicy"},
-		"kind of another group":   {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "there is no ImagePolicy"},
-		"two policies":            {[]string{"-f", "-"}, smallPolicy + "---\n" + smallPolicy, "choose one by --name (shop, shop)"},
-		"another name":            {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `is named "cart"`},
+		"another kind":            {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"kind of another group":   {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"two policies":            {[]string{"-f", "-"}, smallPolicy + "---\n" + smallPolicy, "select one with --name (shop, shop)"},
+		"another name":            {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `with name "cart" not found`},
 		"unknown field":           {[]string{"-f", "-"}, policy("imagee: x"), `unknown field "spec.imagee"`},
 		"unknown field of meta":   {[]string{"-f", "-"}, strings.Replace(smallPolicy, "name: shop", "nam: shop", 1), `unknown field "metadata.nam"`},
 		"type":                    {[]string{"-f", "-"}, policy("suspend: 3"), "spec.suspend"},
@@ -128,19 +128,19 @@ func TestExplainRefuses(t *testing.T) {
 		"enumeration":             {[]string{"-f", "-"}, policy("versioning: {groupBy: Year}"), `spec.versioning.groupBy: Unsupported value: "Year"`},
 		"entries that are equal":  {[]string{"-f", "-"}, policy("deny: [1.0.0, 1.0.0]"), `spec.deny[1]: Duplicate value: "1.0.0"`},
 		"image with a tag":        {[]string{"-f", "-"}, strings.Replace(smallPolicy, "com/shop", "com/shop:1.0.0", 1), "spec.image names a repository"},
-		"range":                   {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is no range`},
-		"range, with a registry":  {[]string{"-f", "-"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is no range`},
+		"range":                   {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is not a range`},
+		"range, with a registry":  {[]string{"-f", "-"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is not a range`},
 		"regular expression":      {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`tagFilter: {pattern: "(?=a)"}`), "spec.tagFilter.pattern"},
 		"credential is no file":   {[]string{"-f", "-", "--docker-config", "testdata/none"}, smallPolicy, "--docker-config: open"},
 		"credential is no JSON":   {[]string{"-f", "-", "--docker-config", "testdata/explain/deny/tags"}, smallPolicy, "--docker-config: read pull secrets"},
-		"credential of another":   {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "no entry of auths is for"},
-		"times of a list of tags": {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("versioning: {scheme: PushTime}"), "spec.versioning.scheme PushTime: a list of tags does not tell"},
-		"source of a cluster":     {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: what GitHub says"},
-		"certificates and tags":   {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags: no registry"},
+		"credential of another":   {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "auths has no entry for"},
+		"times of a list of tags": {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("versioning: {scheme: PushTime}"), "spec.versioning.scheme PushTime: a list of tags does not contain"},
+		"source of a cluster":     {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: GitHub sources can be explained only in a cluster"},
+		"certificates and tags":   {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags does not use the registry"},
 		"certificate is no file":  {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
 		"certificate is none":     {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" holds no certificate`},
 		"certificate without key": {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is there without "tls.key"`},
-		"manifest is large":       {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "more than 32 MiB"},
+		"manifest is large":       {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "larger than 32 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +173,7 @@ func TestExplainFindsThePolicy(t *testing.T) {
 	}
 	want := report{
 		Policy: "shop", Image: "registry.example.com/shop", Tags: 2, Offered: 2, Groups: 1, Latest: "1.1.0",
-		Notes: []string{"no registry was asked: each tag counts as an image of all platforms"},
+		Notes: []string{"the registry was not used: each tag counts as an image for all platforms"},
 		Candidates: []judged{
 			{Tag: "1.1.0", Version: "1.1.0", Group: "release", Level: "Release", Verdict: "Offered", Reason: "newest of its group"},
 			{Tag: "1.0.0", Version: "1.0.0", Group: "release", Level: "Release", Verdict: "Offered"},
@@ -261,7 +261,7 @@ func TestExplainRegistry(t *testing.T) {
 		t.Errorf("with a wrong password: exit code %d, output %q, error %q", code, stdout, stderr)
 	}
 	code, stdout, _ = hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("secret"), "--platform", "linux/riscv64")
-	if code != exitNo || !strings.Contains(stdout, "5 tags: none offered; 5 refused (1 Level, 1 Exists, 3 Platform)") {
+	if code != exitNo || !strings.Contains(stdout, "5 tags: none offered; 5 rejected (1 Level, 1 Exists, 3 Platform)") {
 		t.Errorf("for another platform: exit code %d, output:\n%s", code, stdout)
 	}
 }
@@ -308,14 +308,14 @@ func TestExplainNotes(t *testing.T) {
 		t.Fatalf("exit code %d, %v, %s", code, err, stderr)
 	}
 	want := []string{
-		"no registry was asked: each tag counts as an image of all platforms",
-		"spec.match.labels was not judged: a cluster may refuse what is offered here",
-		"spec.additionalImages was not judged: a cluster may refuse what is offered here",
-		"spec.verify was not judged: a cluster may refuse what is offered here",
-		"there are more tags than spec.limits.tags (1): a cluster reads no more than these",
+		"the registry was not used: each tag counts as an image for all platforms",
+		"spec.match.labels was not checked: a cluster may reject what is offered here",
+		"spec.additionalImages was not checked: a cluster may reject what is offered here",
+		"spec.verify was not checked: a cluster may reject what is offered here",
+		"there are more tags than spec.limits.tags (1): a cluster reads only these",
 		"groups beyond spec.limits.groups: 1.x",
-		"spec.minAge: what the first look finds is old enough; a version that comes later waits for 1h",
-		"spec.suspend is set: a cluster does not look",
+		"spec.minAge: versions found by the first scan are old enough; later ones wait for 1h",
+		"spec.suspend is true: a cluster does not scan",
 	}
 	if diff := cmp.Diff(want, got.Notes); diff != "" {
 		t.Error(diff)
@@ -331,7 +331,7 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	server.Fail(registrytest.Get, -1, registrytest.Status(403, "DENIED"))
 	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop"), 1)
 	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-")
-	if code != exitFailed || !strings.Contains(stdout, "1 tag: none offered; 1 refused (1 Exists)") || !strings.Contains(stderr, "403") {
+	if code != exitFailed || !strings.Contains(stdout, "1 tag: none offered; 1 rejected (1 Exists)") || !strings.Contains(stderr, "403") {
 		t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
 	}
 }
@@ -476,7 +476,7 @@ func TestExplainTakesDocuments(t *testing.T) {
 			}
 			code, _, stderr := hlnr(t, block[1], "explain", "-f", "-", "--tags", "testdata/explain/deny/tags")
 			switch {
-			case code == exitUsage && (strings.Contains(stderr, "spec.source.github: what GitHub says") || strings.Contains(stderr, "a list of tags does not tell the times")):
+			case code == exitUsage && (strings.Contains(stderr, "spec.source.github: GitHub sources can be explained only in a cluster") || strings.Contains(stderr, "a list of tags does not contain the build times")):
 			case code == exitUsage:
 				t.Errorf("%s: %s%s", path, block[1], stderr)
 			}
@@ -497,21 +497,21 @@ func TestExplainNamesFlags(t *testing.T) {
 		kind    registry.Kind
 		want    string
 	}{
-		"unknown authority":  {explainOptions{}, registry.Untrusted, "give the authority's certificate by --ca-file"},
+		"unknown authority":  {explainOptions{}, registry.Untrusted, "set --ca-file to the certificate authority"},
 		"another authority":  {explainOptions{ca: "ca.crt"}, registry.Untrusted, "check --ca-file"},
-		"no credential":      {explainOptions{}, registry.Unauthorized, "by --docker-config"},
+		"no credential":      {explainOptions{}, registry.Unauthorized, "set --docker-config"},
 		"another credential": {explainOptions{dockerConfig: "config.json"}, registry.Unauthorized, ""},
 		"no answer":          {explainOptions{}, registry.Unreachable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := &registry.Error{Kind: test.kind, Op: "list tags of", Object: "shop"}
-			got := test.options.mend(from)
+			got := test.options.withFix(from)
 			if !errors.Is(got, from) || !strings.Contains(got.Error(), test.want) || test.want == "" && got != error(from) {
 				t.Errorf("%v, want %q", got, test.want)
 			}
 		})
 	}
-	if err := (explainOptions{}).mend(nil); err != nil {
+	if err := (explainOptions{}).withFix(nil); err != nil {
 		t.Errorf("no error becomes %v", err)
 	}
 }

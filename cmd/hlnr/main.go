@@ -33,16 +33,16 @@ const (
 	exitNo     = 3
 )
 
-// exit ends the command with a code; without an error it has said what there is to say.
+// exit ends the command with a code. Without an error it prints nothing.
 type exit struct {
 	code int
 	err  error
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *exit) Error() string { return fmt.Sprint(e.err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *exit) Unwrap() error { return e.err }
 
 func failed(err error) error { return &exit{exitFailed, err} }
@@ -55,7 +55,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the command as a function: it gives the exit code.
+// run runs the command and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := command()
 	cmd.SetArgs(args)
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitYes
 	}
-	e := &exit{exitUsage, err} // what cobra itself refuses
+	e := &exit{exitUsage, err} // an error of cobra itself
 	errors.As(err, &e)
 	if e.err != nil {
 		fmt.Fprintln(stderr, "hlnr:", e.err)

@@ -30,9 +30,9 @@ import (
 
 const kindImagePolicy = "ImagePolicy"
 
-// readPolicy reads the one ImagePolicy of a stream of YAML or JSON documents, or the
-// one of that name; documents of other kinds are passed over. The policy has passed
-// all checks of an API server, and has its defaults. The error names the field.
+// readPolicy reads the only ImagePolicy of a stream of YAML or JSON documents, or the one with
+// the given name. It ignores other kinds. The policy is validated as by an API server, and has
+// defaults. Errors name the field.
 func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.ImagePolicy, error) {
 	var found []map[string]any
 	var names []string
@@ -59,16 +59,16 @@ func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.Imag
 	}
 	switch {
 	case len(found) == 0 && name != "":
-		return nil, fmt.Errorf("no %s of %s is named %q: correct --name, or leave it out", kindImagePolicy, v1alpha1.GroupVersion, name)
+		return nil, fmt.Errorf("%s of %s with name %q not found: correct --name, or omit it", kindImagePolicy, v1alpha1.GroupVersion, name)
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no %s of %s: set kind and apiVersion", kindImagePolicy, v1alpha1.GroupVersion)
+		return nil, fmt.Errorf("%s of %s not found: set kind and apiVersion", kindImagePolicy, v1alpha1.GroupVersion)
 	case len(found) > 1:
-		return nil, fmt.Errorf("there are %d of kind %s: choose one by --name (%s)", len(found), kindImagePolicy, strings.Join(names, ", "))
+		return nil, fmt.Errorf("found %d objects of kind %s: select one with --name (%s)", len(found), kindImagePolicy, strings.Join(names, ", "))
 	}
 	return check(ctx, found[0])
 }
 
-// decode reads one document; a key that is there twice is an error.
+// decode reads one document. Duplicate keys are an error.
 func decode(document []byte) (map[string]any, error) {
 	raw, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -80,15 +80,15 @@ func decode(document []byte) (map[string]any, error) {
 	}
 	object, ok := value.(map[string]any)
 	if !ok && value != nil {
-		return nil, errors.New("a document is no object: write apiVersion, kind, metadata and spec")
+		return nil, errors.New("a document is not an object: write apiVersion, kind, metadata and spec")
 	}
 	return object, nil
 }
 
-// check does with the object what an API server does: it refuses unknown fields, sets
-// defaults, and applies the schema with its rules.
+// check validates the object as an API server does: it rejects unknown fields, sets defaults,
+// and applies the schema with its rules.
 func check(ctx context.Context, object map[string]any) (*v1alpha1.ImagePolicy, error) {
-	delete(object, "status") // of no concern here, and perhaps of a newer version
+	delete(object, "status") // not needed, and possibly of a newer version
 	var policy v1alpha1.ImagePolicy
 	strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &policy, true)
 	if strict != nil && runtime.IsStrictDecodingError(strict) {
@@ -105,7 +105,7 @@ func check(ctx context.Context, object map[string]any) (*v1alpha1.ImagePolicy, e
 	}
 	faults := validation.ValidateCustomResource(nil, object, validator)
 	faults = append(faults, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
-	if len(faults) == 0 { // rules are only for objects of the right form
+	if len(faults) == 0 { // rules apply only to objects that match the schema
 		rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
 		faults, _ = rules.Validate(ctx, nil, structural, object, nil, math.MaxInt64)
 	}
@@ -124,8 +124,7 @@ func check(ctx context.Context, object map[string]any) (*v1alpha1.ImagePolicy, e
 	return &policy, nil
 }
 
-// imagePolicySchema is the schema that clusters have, in the two forms that it is
-// used in.
+// imagePolicySchema returns the schema of the CRD, in the two forms that are needed.
 func imagePolicySchema() (*apiextensions.JSONSchemaProps, *schema.Structural, error) {
 	var definition apiextensionsv1.CustomResourceDefinition
 	err := yaml.UnmarshalStrict(crd.ImagePolicies, &definition)
@@ -145,7 +144,7 @@ func imagePolicySchema() (*apiextensions.JSONSchemaProps, *schema.Structural, er
 		}
 	}
 	if props == nil {
-		return nil, nil, fmt.Errorf("read the schema of %s: there is none of %s", kindImagePolicy, v1alpha1.GroupVersion)
+		return nil, nil, fmt.Errorf("read the schema of %s: version %s not found", kindImagePolicy, v1alpha1.GroupVersion)
 	}
 	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 )
 
-// tick is the time between two lines about progress. What takes less has none.
+// tick is the time between two lines of progress.
 const tick = 5 * time.Second
 
-// ticker writes a line about progress now and then.
+// ticker writes a line of progress periodically.
 type ticker struct {
 	out   io.Writer
 	every time.Duration
@@ -20,8 +20,8 @@ type ticker struct {
 	last time.Time // of the last line; at first, of the first call
 }
 
-// tell writes a line when it is time.
-func (t *ticker) tell(p imagepolicy.Progress) {
+// report writes a line if it is due.
+func (t *ticker) report(p imagepolicy.Progress) {
 	now := t.now()
 	if t.last.IsZero() {
 		t.last = now
@@ -30,16 +30,16 @@ func (t *ticker) tell(p imagepolicy.Progress) {
 		return
 	}
 	t.last = now
-	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // lost when no one reads it
+	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // errors are ignored
 }
 
-// progressLine says how far it has come.
+// progressLine describes the progress.
 func progressLine(p imagepolicy.Progress) string {
 	switch {
 	case p.Timed < p.Times:
-		return fmt.Sprintf("asked for the times of %d of %s", p.Timed, count(p.Times, "tag"))
+		return fmt.Sprintf("read the build times of %d of %s", p.Timed, count(p.Times, "tag"))
 	case p.Times > 0:
-		return fmt.Sprintf("asked for the times of %s, and for %s", count(p.Times, "tag"), count(p.Images, "image"))
+		return fmt.Sprintf("read the build times of %s, and %s", count(p.Times, "tag"), count(p.Images, "image"))
 	}
-	return "asked for " + count(p.Images, "image")
+	return "read " + count(p.Images, "image")
 }

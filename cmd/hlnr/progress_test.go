@@ -22,14 +22,14 @@ func TestProgress(t *testing.T) {
 	ticks := &ticker{out: &out, every: 5 * time.Second, now: func() time.Time { return now }}
 	for i := range 120 { // a tenth of a second each
 		p := imagepolicy.Progress{Timed: min(10*i, 1000), Times: 1000, Images: max(0, i-100)}
-		ticks.tell(p)
+		ticks.report(p)
 		now = now.Add(100 * time.Millisecond)
 	}
-	ticks.tell(imagepolicy.Progress{Images: 1})
+	ticks.report(imagepolicy.Progress{Images: 1})
 	now = now.Add(5 * time.Second)
-	ticks.tell(imagepolicy.Progress{Images: 1})
+	ticks.report(imagepolicy.Progress{Images: 1})
 	want := []string{
-		"hlnr: asked for the times of 500 of 1000 tags", "hlnr: asked for the times of 1000 tags, and for 0 images", "hlnr: asked for 1 image", "",
+		"hlnr: read the build times of 500 of 1000 tags", "hlnr: read the build times of 1000 tags, and 0 images", "hlnr: read 1 image", "",
 	}
 	if diff := cmp.Diff(want, strings.Split(out.String(), "\n")); diff != "" {
 		t.Error(diff)
@@ -54,7 +54,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 	}
 
 	code, out, stderr := hlnr(t, manifest, "explain", "-f", "-", "--timeout", "1ns")
-	if code != exitFailed || out != "" || !strings.Contains(stderr, "not done after 1ns: admit fewer tags by spec.tagFilter, or give more time by --timeout") {
+	if code != exitFailed || out != "" || !strings.Contains(stderr, "not complete after 1ns: select fewer tags with spec.tagFilter, or increase --timeout") {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
@@ -67,7 +67,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		return heads > 1
 	}, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
-	if code != exitFailed || out != "" || !strings.Contains(stderr, "of 2 of 3 tags the time is not known, and without all of them none is judged") || !strings.Contains(stderr, "403") {
+	if code != exitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are not known, and all are needed for a verdict") || !strings.Contains(stderr, "403") {
 		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
 	}
 }

@@ -27,15 +27,15 @@ var outputs = []string{outputTable, outputJSON, outputYAML}
 
 func isOutput(word string) bool { return slices.Contains(outputs, word) }
 
-// verdictOffered stands beside the verdicts of internal/version.
+// verdictOffered is used in addition to the verdicts of internal/version.
 const verdictOffered = "Offered"
 
-// report is what explain prints. Its fields in JSON are an interface for scripts.
+// report is the output of explain. Its JSON fields are an interface for scripts.
 type report struct {
 	// Policy is the name of the ImagePolicy, Image its repository.
 	Policy string `json:"policy,omitempty"`
 	Image  string `json:"image"`
-	// Tags that were judged, and Offered of them in Groups.
+	// Tags is the number of tags, of which Offered are offered in Groups.
 	Tags    int `json:"tags"`
 	Offered int `json:"offered"`
 	Groups  int `json:"groups"`
@@ -45,7 +45,7 @@ type report struct {
 	Refused []refusedCount `json:"refused,omitempty"`
 	// Hidden candidates are not printed.
 	Hidden int `json:"hidden,omitempty"`
-	// Notes say what was not judged.
+	// Notes report what was not checked.
 	Notes []string `json:"notes,omitempty"`
 	// Candidates in the order of selection.
 	Candidates []judged `json:"candidates"`
@@ -63,10 +63,10 @@ type judged struct {
 	Version string `json:"version,omitempty"`
 	Group   string `json:"group,omitempty"`
 	Level   string `json:"level,omitempty"`
-	// Verdict is "Offered", or the filter that refused the tag.
+	// Verdict is "Offered", or the filter that rejected the tag.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
-	// Image by digest, where the registry was asked.
+	// Image by digest, if the registry was used.
 	Image string `json:"image,omitempty"`
 }
 
@@ -103,8 +103,8 @@ func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explai
 	return r
 }
 
-// merge joins what is offered and what is refused, the newest version first; of equal
-// ones the offered one.
+// merge merges offered and rejected tags, the newest version first; of equal ones the offered
+// one.
 func merge(offered, rejected []judged) []judged {
 	all := make([]judged, 0, len(offered)+len(rejected))
 	for len(offered) > 0 && len(rejected) > 0 {
@@ -117,13 +117,13 @@ func merge(offered, rejected []judged) []judged {
 	return append(append(all, offered...), rejected...)
 }
 
-// notes say what this run did not judge, and a cluster would.
+// notes report what this run did not check, and a cluster would.
 func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOptions) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {
-		notes = append(notes, "no registry was asked: each tag counts as an image of all platforms")
+		notes = append(notes, "the registry was not used: each tag counts as an image for all platforms")
 	} else if len(spec.ImagePullSecrets) > 0 && o.dockerConfig == "" {
-		notes = append(notes, "spec.imagePullSecrets were not read: the registry was asked as nobody; give --docker-config")
+		notes = append(notes, "spec.imagePullSecrets were not read: access to the registry was anonymous; set --docker-config")
 	}
 	for _, part := range []struct {
 		field string
@@ -134,25 +134,25 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOpt
 		{"spec.verify", e.Unverified},
 	} {
 		if part.set {
-			notes = append(notes, part.field+" was not judged: a cluster may refuse what is offered here")
+			notes = append(notes, part.field+" was not checked: a cluster may reject what is offered here")
 		}
 	}
 	if e.Cut {
-		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): a cluster reads no more than these", spec.Limits.Tags))
+		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): a cluster reads only these", spec.Limits.Tags))
 	}
 	if len(e.Result.Truncated) > 0 {
 		notes = append(notes, "groups beyond spec.limits.groups: "+strings.Join(e.Result.Truncated, ", "))
 	}
 	if spec.MinAge != "" {
-		notes = append(notes, fmt.Sprintf("spec.minAge: what the first look finds is old enough; a version that comes later waits for %s", spec.MinAge))
+		notes = append(notes, fmt.Sprintf("spec.minAge: versions found by the first scan are old enough; later ones wait for %s", spec.MinAge))
 	}
 	if spec.Suspend {
-		notes = append(notes, "spec.suspend is set: a cluster does not look")
+		notes = append(notes, "spec.suspend is true: a cluster does not scan")
 	}
 	return notes
 }
 
-// summary in one line: "12 tags: 3 offered in 1 group, latest 2.1.0; 9 refused (8 Parse, 1 Deny)".
+// summary in one line: "12 tags: 3 offered in 1 group, latest 2.1.0; 9 rejected (8 Parse, 1 Deny)".
 func (r report) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", count(r.Tags, "tag"))
@@ -166,10 +166,10 @@ func (r report) summary() string {
 		for i, c := range r.Refused {
 			parts[i] = fmt.Sprintf("%d %s", c.Tags, c.Verdict)
 		}
-		fmt.Fprintf(&b, "; %d refused (%s)", refused, strings.Join(parts, ", "))
+		fmt.Fprintf(&b, "; %d rejected (%s)", refused, strings.Join(parts, ", "))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(&b, "; %d of them not shown, --all shows them", r.Hidden)
+		fmt.Fprintf(&b, "; %d of them not shown, use --all to show them", r.Hidden)
 	}
 	return b.String()
 }
@@ -232,7 +232,7 @@ func orDash(s string) string {
 	return s
 }
 
-// printable keeps a name that is no tag from moving the columns, or the cursor.
+// printable quotes names that are not tags, which could contain control characters.
 func printable(tag string) string {
 	if versions.IsTag(tag) {
 		return tag

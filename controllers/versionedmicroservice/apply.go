@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -14,33 +15,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// outcome of the writes of a pass.
-type outcome struct {
-	// moved says that the Deployment was written: what was observed of it is old.
-	moved bool
-	// template is the hash of the Deployment's pod template, where that was written.
+// applied is the result of the writes of a reconcile.
+type applied struct {
+	// deploymentWritten reports that the Deployment was written: what was observed is
+	// outdated.
+	deploymentWritten bool
+	// template is the hash of the Deployment's pod template, if that was written.
 	template string
-	// deployment is why the Deployment could not be written; nil: nothing is wrong.
+	// deployment is why the Deployment could not be written, or nil.
 	deployment *status.Error
-	// budget is the same for the PodDisruptionBudget.
+	// budget is why the PodDisruptionBudget could not be written, or nil.
 	budget *status.Error
-	// autoscaler is the same for the HorizontalPodAutoscaler.
+	// autoscaler is why the HorizontalPodAutoscaler could not be written, or nil.
 	autoscaler *status.Error
 }
 
-// errors are those of all children, the one that matters most first.
-func (o outcome) errors() []*status.Error {
+// errors returns the errors of all children, the most important first.
+func (o applied) errors() []*status.Error {
 	return []*status.Error{o.deployment, o.autoscaler, o.budget}
 }
 
-// transient is the error that is tried again with back-off, nil where there is none.
-func (o outcome) transient() error {
+// transient returns the first error to retry with back-off, or nil.
+func (o applied) transient() error {
 	for _, err := range o.errors() {
 		if err != nil && err.Class == status.Transient {
 			return err
@@ -49,8 +51,8 @@ func (o outcome) transient() error {
 	return nil
 }
 
-// outdated is an error that says that what was observed is old; nil where there is none.
-func (o outcome) outdated() error {
+// outdated returns the first error that reports a conflict with a newer version, or nil.
+func (o applied) outdated() error {
 	for _, err := range o.errors() {
 		if err != nil && err.Reason == status.ReasonConflict {
 			return err
@@ -59,27 +61,27 @@ func (o outcome) outdated() error {
 	return nil
 }
 
-// apply carries the plan out. One child's fault does not keep another from being
-// written, but for one: as long as there is an autoscaler that is to go, the Deployment
-// is not made smaller, because it would be made larger again.
-func (r *reconciler) apply(ctx context.Context, o *observed, p plan) outcome {
-	var did outcome
+// apply executes the plan. An error of one child does not prevent writes of the others,
+// with one exception: while an autoscaler remains to be deleted, the Deployment is not
+// scaled down, because the autoscaler would scale it up again.
+func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
+	var done applied
 	if p.create == nil {
-		did.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
+		done.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
 	}
-	if p.unscale != nil && did.autoscaler != nil {
+	if p.deleteAutoscaler != nil && done.autoscaler != nil {
 		p.scale = nil
 	}
 	moved, err := r.applyDeployment(ctx, o, p)
-	did.moved, did.deployment = moved, classify(err)
+	done.deploymentWritten, done.deployment = moved, classify(err)
 	if written := cmp.Or(p.create, p.restore); written != nil && err == nil {
-		did.template = written.Annotations[resources.AnnotationTemplate]
+		done.template = written.Annotations[resources.AnnotationTemplate]
 	}
 	if p.create != nil && err == nil {
-		did.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
+		done.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
 	}
-	did.budget = status.Classify(r.applyBudget(ctx, o, p))
-	return did
+	done.budget = status.Classify(r.applyBudget(ctx, o, p))
+	return done
 }
 
 func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (bool, error) {
@@ -97,11 +99,11 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 		}
 		live, moved = p.restore, true
 	}
-	if p.amend != nil {
-		if err := r.patch(ctx, p.amend, live); err != nil {
+	if p.update != nil {
+		if err := r.patch(ctx, p.update, live); err != nil {
 			return true, err
 		}
-		live, moved = p.amend, true
+		live, moved = p.update, true
 	}
 	if p.scale != nil {
 		return true, r.scale(ctx, live, *p.scale)
@@ -109,19 +111,19 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 	return moved, nil
 }
 
-// createDeployment creates, and never applies: a Deployment of that name which
-// exists is left alone. A dry run tells first how the server will store the
-// template, so that the hash of that goes along in the one write.
-func (r *reconciler) createDeployment(ctx context.Context, release *hlnr.VersionedMicroservice, d *appsv1.Deployment) error {
+// createDeployment creates and never applies, so that it does not change an existing
+// Deployment of that name. A dry run first shows how the server stores the template, so
+// that the single write includes its hash.
+func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) error {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
 		return fmt.Errorf("set owner of Deployment %q: %w", d.Name, err)
 	}
 	trial := d.DeepCopy()
 	if err := r.client.Create(ctx, trial, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
-		if !noDryRun(err) {
+		if !dryRunUnsupported(err) {
 			return r.createFailed(ctx, release, d, err)
 		}
-	} else if err := stamp(d, trial); err != nil {
+	} else if err := annotateTemplate(d, trial); err != nil {
 		return err
 	}
 	if err := r.client.Create(ctx, d, client.FieldOwner(fieldOwner)); err != nil {
@@ -130,10 +132,10 @@ func (r *reconciler) createDeployment(ctx context.Context, release *hlnr.Version
 	return nil
 }
 
-// createFailed finds out whose the Deployment is that stands in the way. One of
-// ours is not in the cache when that is behind, or when somebody took the labels off
-// by which the cache is cut: they are put back.
-func (r *reconciler) createFailed(ctx context.Context, release *hlnr.VersionedMicroservice, d *appsv1.Deployment, err error) error {
+// createFailed explains a failed create. A Deployment that this release controls may be
+// missing from the cache because the cache is stale, or because the labels that the cache
+// selects by were removed: they are restored.
+func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment, err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		live, getErr := get(ctx, r.live, client.ObjectKeyFromObject(d), &appsv1.Deployment{})
 		if getErr != nil {
@@ -151,14 +153,14 @@ func (r *reconciler) createFailed(ctx context.Context, release *hlnr.VersionedMi
 	return fmt.Errorf("create Deployment %q: %w", d.Name, err)
 }
 
-// restoreTemplate puts the template of the release back, if that is what differs.
-// The server is asked first: defaults that a new version of it or of our libraries
-// knows, and changes that admission makes, are no edits, and roll no pod.
+// restoreTemplate restores the template of the release if it was edited. A dry run comes
+// first: new defaults of the server or of client libraries, and changes by admission, are
+// not edits and must not restart pods.
 func (r *reconciler) restoreTemplate(ctx context.Context, o *observed, restored *appsv1.Deployment) error {
 	trial := restored.DeepCopy()
 	err := r.client.Patch(ctx, trial, client.MergeFrom(o.deployment), client.DryRunAll, client.FieldOwner(fieldOwner))
-	if err != nil && !noDryRun(err) {
-		return fmt.Errorf("try template of Deployment %q: %w", restored.Name, err)
+	if err != nil && !dryRunUnsupported(err) {
+		return fmt.Errorf("dry-run template of Deployment %q: %w", restored.Name, err)
 	}
 	if err != nil {
 		trial.Spec.Template = o.deployment.Spec.Template
@@ -166,16 +168,16 @@ func (r *reconciler) restoreTemplate(ctx context.Context, o *observed, restored 
 	if equality.Semantic.DeepEqual(trial.Spec.Template, o.deployment.Spec.Template) {
 		restored.Spec.Template = *o.deployment.Spec.Template.DeepCopy()
 	} else {
-		r.events.Warning(o.release, "TemplateRestored", "Restore", fmt.Sprintf("Deployment %q was edited: its pod template is that of the release again; change the Microservice's template instead", restored.Name))
+		r.events.Record(o.release, templateRestoredEvent(restored.Name))
 	}
-	if err := stamp(restored, trial); err != nil {
+	if err := annotateTemplate(restored, trial); err != nil {
 		return err
 	}
 	return r.patch(ctx, restored, o.deployment)
 }
 
-// stamp notes the hash of the template as the server stores it.
-func stamp(d, stored *appsv1.Deployment) error {
+// annotateTemplate records the hash of the template as the server stores it.
+func annotateTemplate(d, stored *appsv1.Deployment) error {
 	hash, err := apply.Hash(stored.Spec.Template)
 	if err != nil {
 		return fmt.Errorf("hash template of Deployment %q: %w", d.Name, err)
@@ -184,8 +186,8 @@ func stamp(d, stored *appsv1.Deployment) error {
 	return nil
 }
 
-// patch writes what differs between before and want, only onto what was read. want
-// is the server's answer afterwards.
+// patch writes the difference between before and want, if the object is still the one that
+// was read. It updates want with the server's response.
 func (r *reconciler) patch(ctx context.Context, want, before *appsv1.Deployment) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, want, patch, client.FieldOwner(fieldOwner)); err != nil {
@@ -194,8 +196,8 @@ func (r *reconciler) patch(ctx context.Context, want, before *appsv1.Deployment)
 	return nil
 }
 
-// scale sets the replicas through the scale subresource, only on what was read
-// (protocol rules 2 and 6).
+// scale sets the replicas through the scale subresource, if the object is still the one
+// that was read (protocol rules 2 and 6).
 func (r *reconciler) scale(ctx context.Context, live *appsv1.Deployment, replicas int32) error {
 	body := &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: live.Name, Namespace: live.Namespace, UID: live.UID, ResourceVersion: live.ResourceVersion},
@@ -212,9 +214,9 @@ func (r *reconciler) applyBudget(ctx context.Context, o *observed, p plan) error
 	case p.budget != nil:
 		_, err := r.writer.Apply(ctx, o.release, p.budget)
 		return err
-	case p.retire != nil:
-		// In any state: its status is written with each pod.
-		budget := p.retire.DeepCopy()
+	case p.deleteBudget != nil:
+		// No resourceVersion: the status changes with each pod.
+		budget := p.deleteBudget.DeepCopy()
 		budget.ResourceVersion = ""
 		return r.writer.Delete(ctx, o.release, budget)
 	}
@@ -226,13 +228,13 @@ func (r *reconciler) applyAutoscaler(ctx context.Context, o *observed, p plan) e
 	case p.autoscaler != nil:
 		_, err := r.writer.Apply(ctx, o.release, p.autoscaler)
 		return err
-	case p.unscale != nil:
-		return r.writer.Delete(ctx, o.release, p.unscale)
+	case p.deleteAutoscaler != nil:
+		return r.writer.Delete(ctx, o.release, p.deleteAutoscaler)
 	}
 	return nil
 }
 
-// classify gives the Deployment's faults the words of status.failure.
+// classify maps errors of the Deployment to the values of status.failure.
 func classify(err error) *status.Error {
 	class := status.Classify(err)
 	if class == nil {
@@ -240,26 +242,49 @@ func classify(err error) *status.Error {
 	}
 	switch {
 	case class.Reason == status.ReasonInvalid:
-		class.Reason = hlnr.FailureInvalidTemplate
+		class.Reason = v1alpha1.FailureInvalidTemplate
 	case class.Reason == status.ReasonForbidden:
-		class.Reason = hlnr.FailureForbidden
-		if f := refusal(err.Error()); f.reason != hlnr.FailurePodRejected {
+		class.Reason = v1alpha1.FailureForbidden
+		if f := classifyRefusal(err.Error()); f.reason != v1alpha1.FailurePodRejected {
 			class.Reason = f.reason
 		}
-	case class.Reason == status.ReasonFailed && unanswered(err):
-		class.Reason = hlnr.FailureAdmissionUnavailable
+	case class.Reason == status.ReasonFailed && isUnavailable(err):
+		class.Reason = v1alpha1.FailureAdmissionUnavailable
 	}
 	return class
 }
 
-// unanswered says that the server could not decide about a write.
-func unanswered(err error) bool {
+// isUnavailable reports whether the server could not process a write.
+func isUnavailable(err error) bool {
 	return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
 }
 
-// noDryRun says that an admission webhook cannot be asked without effect.
-func noDryRun(err error) bool {
+// dryRunUnsupported reports whether an admission webhook does not support dry run.
+func dryRunUnsupported(err error) bool {
 	answer := new(apierrors.StatusError)
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
+}
+
+// writeStatus writes the status if it differs. It returns how long a difference that is
+// not a transition has to wait.
+func (r *reconciler) writeStatus(ctx context.Context, release *v1alpha1.VersionedMicroservice, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
+	before := release.Status
+	if equality.Semantic.DeepEqual(before, next) {
+		return 0, nil
+	}
+	if !isTransition(before, next) {
+		if wait := r.journal.Wait(release, r.clock.Now()); wait > 0 {
+			return wait, nil
+		}
+	}
+	now := release.DeepCopy()
+	now.Status = next
+	// A status of an older state, or of an older leader, must not replace the present one.
+	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	r.journal.Wrote(release, now, r.clock.Now())
+	recordEvents(r.events, release, before, next)
+	return 0, nil
 }

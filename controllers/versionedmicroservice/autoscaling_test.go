@@ -14,23 +14,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // autoscaledRelease asks for 100 millicores a pod, of which its autoscaler wants half
 // to be used.
-func autoscaledRelease(t *testing.T, replicas int32, autoscaling *hlnr.Autoscaling) (*hlnr.VersionedMicroservice, *atomic.Int64) {
+func autoscaledRelease(t *testing.T, replicas int32, autoscaling *v1alpha1.Autoscaling) (*v1alpha1.VersionedMicroservice, *atomic.Int64) {
 	t.Helper()
 	release := newRelease(namespace(t, nil), replicas)
 	release.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	release.Spec.Availability.Autoscaling = autoscaling
 	load := &atomic.Int64{}
-	world.env.PlayLoad(t, release.Namespace, client.MatchingLabels{hlnr.LabelRelease: release.Name}, load)
+	world.env.PlayLoad(t, release.Namespace, client.MatchingLabels{v1alpha1.LabelRelease: release.Name}, load)
 	return create(t, release), load
 }
 
-func halfUsed(most int32) *hlnr.Autoscaling {
-	return &hlnr.Autoscaling{MaxReplicas: most, Metrics: []autoscalingv2.MetricSpec{{
+func halfUsed(most int32) *v1alpha1.Autoscaling {
+	return &v1alpha1.Autoscaling{MaxReplicas: most, Metrics: []autoscalingv2.MetricSpec{{
 		Type: autoscalingv2.ResourceMetricSourceType,
 		Resource: &autoscalingv2.ResourceMetricSource{
 			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
@@ -45,7 +45,7 @@ type sizes struct {
 }
 
 // follow notes the sizes of a release's Deployment from now on.
-func follow(t *testing.T, release *hlnr.VersionedMicroservice) *sizes {
+func follow(t *testing.T, release *v1alpha1.VersionedMicroservice) *sizes {
 	t.Helper()
 	w, err := world.env.Client.Watch(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(release.Namespace))
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *sizes) mark() {
 
 // size waits until the Deployment has that many replicas, all of them available, and
 // the release says so.
-func size(t *testing.T, release *hlnr.VersionedMicroservice, want int32) {
+func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 	t.Helper()
 	d := deploymentOf(release)
 	eventually(t, func() string {
@@ -99,7 +99,7 @@ func size(t *testing.T, release *hlnr.VersionedMicroservice, want int32) {
 	})
 }
 
-func autoscalerOf(release *hlnr.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
+func autoscalerOf(release *v1alpha1.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
 	a := &autoscalingv2.HorizontalPodAutoscaler{}
 	a.Name, a.Namespace = release.Name, release.Namespace
 	return a
@@ -107,7 +107,7 @@ func autoscalerOf(release *hlnr.VersionedMicroservice) *autoscalingv2.Horizontal
 
 // held waits until the autoscaler has looked at the load and would have fewer replicas
 // than it may.
-func held(t *testing.T, release *hlnr.VersionedMicroservice, least int32) {
+func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 	t.Helper()
 	a := autoscalerOf(release)
 	eventually(t, func() string {
@@ -134,11 +134,11 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	size(t, release, 3)
 	seen := follow(t, release)
 	load.Store(270) // 90 % of three pods, 45 % of six
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(6) })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(6) })
 	size(t, release, 6)
 
 	written := len(world.writes.in(release.Namespace))
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(8) })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(8) })
 	a := autoscalerOf(release)
 	eventually(t, func() string {
 		fetch(t, a)
@@ -158,7 +158,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	// The writes of a pass would be seen, and the load changes nothing.
 	steady(t, release)
 
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
 	eventually(t, func() string {
 		if fetch(t, a) == "" {
 			return "the autoscaler is still there"
@@ -179,7 +179,7 @@ func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
 	size(t, release, 1)
 	seen := follow(t, release)
 	for _, want := range []int32{3, 6} { // beyond the most, because the active one has as many
-		change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = want })
+		change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = want })
 		size(t, release, want)
 		held(t, release, want)
 		size(t, release, want)
@@ -197,8 +197,8 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	load.Store(300)
 	size(t, release, 6)
 	seen := follow(t, release)
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 6 }) // the floor of the run
-	load.Store(150)                                                                 // the canary has half of it
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 6 }) // the floor of the run
+	load.Store(150)                                                                     // the canary has half of it
 	held(t, release, 6)
 	size(t, release, 6)
 	if all := seen.all(); len(all) != 1 {
@@ -206,18 +206,20 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	}
 
 	seen.mark()
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 2 })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 2 })
 	size(t, release, 3) // the load wants three: the controller makes it no smaller
 	if all := seen.all(); slices.Min(all) < 3 {
 		t.Errorf("after the run it had %v replicas", all)
 	}
 
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 1 }) // standby
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 1 }) // standby
 	size(t, release, 1)
 	if a := autoscalerOf(release); fetch(t, a) == "" {
 		t.Error("a release on standby has an autoscaler")
 	}
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = halfUsed(8), 0 })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) {
+		r.Spec.Availability.Autoscaling, r.Spec.Replicas = halfUsed(8), 0
+	})
 	size(t, release, 0)
 	if a := autoscalerOf(release); fetch(t, a) == "" {
 		t.Error("a release without pods has an autoscaler")

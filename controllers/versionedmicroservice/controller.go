@@ -1,10 +1,26 @@
 // Package versionedmicroservice runs releases: each VersionedMicroservice owns one
 // Deployment and, where it asks for them, a HorizontalPodAutoscaler and a
-// PodDisruptionBudget, and says whether it is available or what keeps it from that.
+// PodDisruptionBudget, and its status reports whether it is available, or why not.
 //
-// A release that is under way is measured, and its hooks are called, beside the
-// reconcile; a pass only takes in what is there and has the rest asked. What is said
-// stands in the release's status, and the Microservice controller decides by it.
+// Analyses and hooks of a release in a rollout run in the background: a reconcile records
+// the results that are there, and requests those that are missing. The Microservice
+// controller reads them from the status of the release.
+//
+//	controller.go        setup, RBAC, Reconcile
+//	observe.go           what a reconcile reads
+//	plan.go              the writes to children, pure
+//	apply.go             writes children and the status
+//	status.go            status and conditions, pure
+//	events.go            constructors of events
+//	index.go             watches, predicates, and the content of the cache
+//	metrics.go           metrics of hook calls
+//	rollout.go           what analyses and hooks need to know of a rollout
+//	rollout_state.go     the state that a release repeats from its Microservice
+//	checks.go            results of analyses and hooks
+//	pools.go             the background workers of analyses and hooks
+//	secrets.go           credentials of analyses and hooks
+//	failure.go           why pods are not available
+//	replicaset_retry.go  retries of rejected pods
 package versionedmicroservice
 
 import (
@@ -17,13 +33,13 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
@@ -32,7 +48,7 @@ import (
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices/status,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices/finalizers,verbs=update
-// +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=microservices;networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments/scale,verbs=update
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch;create;patch;delete
@@ -47,23 +63,25 @@ const (
 	fieldOwner = "heighliner-" + name
 )
 
-// statusInterval is the least time between two status writes of one release that
-// tell of no transition.
+// statusInterval is the minimum time between two status writes of one release that do not
+// report a transition.
 const statusInterval = time.Second
 
 // Options of the controller.
 type Options struct {
-	// MaxConcurrentReconciles is the number of releases that are worked on at a
-	// time. Default: 4.
-	MaxConcurrentReconciles int
-	// PrometheusAddress is asked by analyses that name no server; empty: none.
+	// Workers is the number of releases that are reconciled concurrently. Defaults to 4.
+	Workers int
+	// Clock is the source of all time stamps. Defaults to the real clock.
+	Clock clock.PassiveClock
+	// PrometheusAddress is the server of analyses that do not name one. If empty, such
+	// analyses fail.
 	PrometheusAddress string
-	// Outbound says which addresses analyses and hooks may ask; nil: what is refused by
-	// default is refused.
+	// Outbound restricts the addresses that analyses and hooks may call. If nil, the
+	// default restrictions apply.
 	Outbound *outbound.Policy
-	// UserAgent of requests to them. Default: heighliner.
+	// UserAgent of requests to them. Defaults to heighliner.
 	UserAgent string
-	// Metrics is where metrics are registered. Default: the manager's registry.
+	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
 }
 
@@ -73,19 +91,22 @@ type reconciler struct {
 	writer  apply.Writer
 	events  status.Recorder
 	journal *status.Journal
-	ask     asker
-	// wakes keeps the time of the next pass when one ends in an error.
+	checks  checker
+	// wakes requeues releases after a given time when a reconcile returns an error.
 	wakes status.Wakes
-	now   func() time.Time
+	clock clock.PassiveClock
 }
 
-// SetupWithManager adds the controller to the manager. The manager's cache should be
-// made with CacheByObject.
+// SetupWithManager adds the controller to the manager. Configure the manager's cache with
+// CacheByObject.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
-	if opts.MaxConcurrentReconciles == 0 {
-		opts.MaxConcurrentReconciles = 4
+	if opts.Workers == 0 {
+		opts.Workers = 4
 	}
-	asks, err := newAsks(mgr, opts)
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	pools, err := newPools(mgr, opts)
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)
 	}
@@ -95,21 +116,21 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{}},
 		events:  status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
 		journal: &status.Journal{Interval: statusInterval},
-		ask:     asks,
-		now:     time.Now,
+		checks:  pools,
+		clock:   opts.Clock,
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(&hlnr.VersionedMicroservice{}, builder.WithPredicates(changed())).
+		For(&v1alpha1.VersionedMicroservice{}, builder.WithPredicates(changed())).
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
-		Watches(&corev1.ResourceQuota{}, r.roomToReleases(), builder.WithPredicates(roomGrew())).
-		Watches(&hlnr.Microservice{}, rowsToReleases()).
-		WatchesRawSource(asks.answers()).
+		Watches(&corev1.ResourceQuota{}, r.quotaToReleases(), builder.WithPredicates(quotaRelaxed())).
+		Watches(&v1alpha1.Microservice{}, statesToReleases()).
+		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.wakes).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.MaxConcurrentReconciles, RateLimiter: status.RateLimiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)
@@ -117,51 +138,28 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// Reconcile makes one release run as it says, and reports on it.
+// Reconcile creates and updates the children of one release, and writes its status.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	seen, err := r.observe(ctx, req.NamespacedName)
-	if err != nil || seen == nil {
+	observed, err := r.observe(ctx, req.NamespacedName)
+	if err != nil || observed == nil {
 		return ctrl.Result{}, err
 	}
-	todo := decide(seen, r.now())
-	did := r.apply(ctx, seen, todo)
-	if err := did.outdated(); err != nil {
+	plan := newPlan(observed, r.clock.Now())
+	done := r.apply(ctx, observed, plan)
+	if err := done.outdated(); err != nil {
 		return status.Again(ctx, err)
 	}
-	said := listen(r.ask, seen, r.now())
-	next, look := report(seen, did, said, r.now())
-	paced, err := r.write(ctx, seen.release, next)
+	results := runChecks(r.checks, observed, r.clock.Now())
+	next, requeueAt := newStatus(observed, done, results, r.clock.Now())
+	paced, err := r.writeStatus(ctx, observed.release, next)
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	return r.wakes.Again(ctx, req, r.wake(did, paced, look, said.next, todo.retry), did.transient())
+	return r.wakes.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
 }
 
-// write writes the status if it differs, and says how long a difference that is no
-// transition has to wait.
-func (r *reconciler) write(ctx context.Context, release *hlnr.VersionedMicroservice, next hlnr.VersionedMicroserviceStatus) (time.Duration, error) {
-	before := release.Status
-	if equality.Semantic.DeepEqual(before, next) {
-		return 0, nil
-	}
-	if !transition(before, next) {
-		if wait := r.journal.Wait(release, r.now()); wait > 0 {
-			return wait, nil
-		}
-	}
-	now := release.DeepCopy()
-	now.Status = next
-	// A report of an older state, or of an older leader, must not pass for one of now.
-	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
-		return 0, client.IgnoreNotFound(err)
-	}
-	r.journal.Wrote(release, now, r.now())
-	announce(r.events, release, before, next)
-	return 0, nil
-}
-
-// wake is the earliest time at which something may be seen that no watch tells of.
-func (r *reconciler) wake(did outcome, paced time.Duration, looks ...time.Time) time.Duration {
+// requeueAfter is the time until the first change that no watch reports; 0 for none.
+func (r *reconciler) requeueAfter(done applied, paced time.Duration, times ...time.Time) time.Duration {
 	var soonest time.Duration
 	consider := func(d time.Duration) {
 		if d > 0 && (soonest == 0 || d < soonest) {
@@ -169,12 +167,12 @@ func (r *reconciler) wake(did outcome, paced time.Duration, looks ...time.Time) 
 		}
 	}
 	consider(paced)
-	for _, look := range looks {
-		if !look.IsZero() {
-			consider(max(look.Sub(r.now()), time.Millisecond))
+	for _, at := range times {
+		if !at.IsZero() {
+			consider(max(at.Sub(r.clock.Now()), time.Millisecond))
 		}
 	}
-	for _, err := range did.errors() {
+	for _, err := range done.errors() {
 		if err != nil {
 			consider(err.After)
 		}

@@ -19,22 +19,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
 const releaseName = "shop-1-0-0-abc"
 
-func newRelease(namespace string, replicas int32) *hlnr.VersionedMicroservice {
-	return &hlnr.VersionedMicroservice{
-		ObjectMeta: metav1.ObjectMeta{Name: releaseName, Namespace: namespace, Annotations: map[string]string{hlnr.AnnotationAttempt: "1"}},
-		Spec: hlnr.VersionedMicroserviceSpec{
+func newRelease(namespace string, replicas int32) *v1alpha1.VersionedMicroservice {
+	return &v1alpha1.VersionedMicroservice{
+		ObjectMeta: metav1.ObjectMeta{Name: releaseName, Namespace: namespace, Annotations: map[string]string{v1alpha1.AnnotationAttempt: "1"}},
+		Spec: v1alpha1.VersionedMicroserviceSpec{
 			MicroserviceName: "shop", Group: "1-x",
-			SemVer:   hlnr.SemVer{Name: "1.x", Version: "1.0.0"},
-			Images:   []hlnr.ReleaseImage{{Image: "registry.example.com/shop:1.0.0", Digest: "sha256:0"}},
+			SemVer:   v1alpha1.SemVer{Name: "1.x", Version: "1.0.0"},
+			Images:   []v1alpha1.ReleaseImage{{Image: "registry.example.com/shop:1.0.0", Digest: "sha256:0"}},
 			Replicas: replicas,
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hlnr.LabelRelease: releaseName, hlnr.LabelMicroservice: "shop"}},
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRelease: releaseName, v1alpha1.LabelMicroservice: "shop"}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.0.0"}}},
 			},
 		},
@@ -42,7 +42,7 @@ func newRelease(namespace string, replicas int32) *hlnr.VersionedMicroservice {
 }
 
 // create makes the release as the Microservice controller does.
-func create(t *testing.T, release *hlnr.VersionedMicroservice) *hlnr.VersionedMicroservice {
+func create(t *testing.T, release *v1alpha1.VersionedMicroservice) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	if err := world.Create(t.Context(), release); err != nil {
 		t.Fatal(err)
@@ -65,12 +65,12 @@ func change[T client.Object](t *testing.T, obj T, edit func(T)) {
 	})
 }
 
-func deploymentOf(release *hlnr.VersionedMicroservice) *appsv1.Deployment {
+func deploymentOf(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
 }
 
 // reads waits until the release's status reads so: "<ready> <condition>=<status> … failure".
-func reads(t *testing.T, release *hlnr.VersionedMicroservice, want string) {
+func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	t.Helper()
 	eventually(t, func() string {
 		if text := fetch(t, release); text != "" {
@@ -91,11 +91,11 @@ func reads(t *testing.T, release *hlnr.VersionedMicroservice, want string) {
 }
 
 // play plays the kubelet for all pods of a release, as soon as there are n.
-func play(t *testing.T, release *hlnr.VersionedMicroservice, n int, edit func(*corev1.Pod)) {
+func play(t *testing.T, release *v1alpha1.VersionedMicroservice, n int, edit func(*corev1.Pod)) {
 	t.Helper()
 	eventually(t, func() string {
 		var pods corev1.PodList
-		if err := world.List(t.Context(), &pods, client.InNamespace(release.Namespace), client.MatchingLabels{hlnr.LabelRelease: release.Name}); err != nil {
+		if err := world.List(t.Context(), &pods, client.InNamespace(release.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: release.Name}); err != nil {
 			return err.Error()
 		}
 		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
@@ -158,7 +158,7 @@ func TestLifeOfARelease(t *testing.T) {
 	d := deploymentOf(release)
 	fetch(t, d)
 	template, generation := d.Spec.Template, d.Generation
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 3 })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 3 })
 	play(t, release, 3, readyPod)
 	reads(t, release, "3/3 "+isAvailable)
 	fetch(t, d)
@@ -166,7 +166,7 @@ func TestLifeOfARelease(t *testing.T) {
 		t.Errorf("scaling changed the template (generation %d, was %d):\n%s", d.Generation, generation, diff)
 	}
 
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
 	reads(t, release, "0/0 "+isZero)
 }
 
@@ -179,7 +179,7 @@ func TestAvailabilityLost(t *testing.T) {
 		waitingPod("CrashLoopBackOff", "back-off 5m0s restarting failed container")(pod)
 		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 	})
-	reads(t, release, "0/1 "+failing(hlnr.FailureCrashLoopBackOff))
+	reads(t, release, "0/1 "+failing(v1alpha1.FailureCrashLoopBackOff))
 	if want := `container "shop" exited with code 137 (OOMKilled)`; release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
@@ -191,7 +191,7 @@ func TestImageFailures(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
 	play(t, release, 1, waitingPod("ErrImagePull", `failed to resolve reference "registry.example.com/shop:1.0.0": registry.example.com/shop:1.0.0: not found`))
-	reads(t, release, "0/1 "+failing(hlnr.FailureImageNotFound))
+	reads(t, release, "0/1 "+failing(v1alpha1.FailureImageNotFound))
 	steady(t, release)
 	written := len(world.writes.in(release.Namespace))
 	play(t, release, 1, waitingPod("ImagePullBackOff", `Back-off pulling image "registry.example.com/shop:1.0.0": ErrImagePull: failed to resolve reference "registry.example.com/shop:1.0.0": registry.example.com/shop:1.0.0: not found`))
@@ -206,7 +206,7 @@ func TestPodsRefused(t *testing.T) {
 	t.Run("by Pod Security", func(t *testing.T) {
 		t.Parallel()
 		release := create(t, newRelease(namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), 1))
-		reads(t, release, "0/1 "+failing(hlnr.FailurePodSecurityViolation))
+		reads(t, release, "0/1 "+failing(v1alpha1.FailurePodSecurityViolation))
 		if strings.Contains(release.Status.Message, releaseName) || !strings.HasPrefix(release.Status.Message, "violates PodSecurity") {
 			t.Errorf("message %q names a pod that never was", release.Status.Message)
 		}
@@ -224,7 +224,7 @@ func TestPodsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		release := create(t, newRelease(ns, 1))
-		reads(t, release, "0/1 "+failing(hlnr.FailureQuotaExceeded))
+		reads(t, release, "0/1 "+failing(v1alpha1.FailureQuotaExceeded))
 	})
 }
 
@@ -249,7 +249,7 @@ func TestDeploymentIsKept(t *testing.T) {
 		"image changed": func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" },
 		"image changed, with the hash of that": func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Image = "other"
-			if err := stamp(d, d); err != nil {
+			if err := annotateTemplate(d, d); err != nil {
 				t.Error(err)
 			}
 		},
@@ -302,11 +302,11 @@ func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
 	reads(t, release, "1/1 "+isAvailable)
 	old := deploymentOf(release)
 	fetch(t, old)
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Annotations[hlnr.AnnotationAttempt] = "2" })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Annotations[v1alpha1.AnnotationAttempt] = "2" })
 	d := deploymentOf(release)
 	eventually(t, func() string {
 		fetch(t, d)
-		return cmp.Diff("2", d.Annotations[hlnr.AnnotationAttempt])
+		return cmp.Diff("2", d.Annotations[v1alpha1.AnnotationAttempt])
 	})
 	late := &reconciler{client: world.Client}
 	if err := late.scale(t.Context(), old, 0); !apierrors.IsConflict(err) {
@@ -352,7 +352,7 @@ func TestForeignDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := create(t, newRelease(ns, 2))
-	reads(t, release, strings.ReplaceAll("0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", hlnr.FailureNameConflict))
+	reads(t, release, strings.ReplaceAll("0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", v1alpha1.FailureNameConflict))
 	if !strings.Contains(release.Status.Message, `Deployment "`+releaseName+`" exists`) {
 		t.Errorf("message %q does not name the object", release.Status.Message)
 	}
@@ -370,7 +370,7 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	release := newRelease(namespace(t, nil), 2)
 	one := intstr.FromInt32(1)
-	release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
+	release.Spec.Availability.DisruptionBudget = &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
 	create(t, release)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
 	wait := func(want policyv1.PodDisruptionBudgetSpec) {
@@ -386,13 +386,13 @@ func TestBudget(t *testing.T) {
 	}
 	wait(policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one})
 	half := intstr.FromString("50%")
-	change(t, release, func(r *hlnr.VersionedMicroservice) {
-		r.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MinAvailable: &half}
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) {
+		r.Spec.Availability.DisruptionBudget = &v1alpha1.DisruptionBudget{MinAvailable: &half}
 	})
 	wait(policyv1.PodDisruptionBudgetSpec{MinAvailable: &half})
 	change(t, budget, func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = &one })
 	wait(policyv1.PodDisruptionBudgetSpec{MinAvailable: &half})
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Availability.DisruptionBudget = nil })
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.DisruptionBudget = nil })
 	eventually(t, func() string {
 		if err := world.Get(t.Context(), client.ObjectKeyFromObject(budget), budget); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Sprintf("the budget is still there: %v", err)
@@ -405,22 +405,22 @@ func TestLedgerIsMirrored(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
 	play(t, release, 1, waitingPod("CreateContainerConfigError", `configmap "shop" not found`))
-	reads(t, release, "0/1 "+failing(hlnr.FailureCreateContainerConfigError))
+	reads(t, release, "0/1 "+failing(v1alpha1.FailureCreateContainerConfigError))
 
 	ms := microserviceOf(release.Namespace)
 	if err := world.Create(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	write := func(value hlnr.ReleaseStatus, run *hlnr.ReleaseRun) {
+	write := func(value v1alpha1.ReleaseStatus, run *v1alpha1.ReleaseRun) {
 		t.Helper()
-		ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: hlnr.GroupLive, Run: run, Releases: []hlnr.Release{{
+		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Run: run, Releases: []v1alpha1.Release{{
 			VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: value, LastTransitionTime: metav1.NowMicro(), Reason: "ProgressDeadlineExceeded",
-			Decision: &hlnr.HandledDecision{ID: "a", Action: hlnr.DecisionRetry, Time: metav1.NowMicro()}}}}}
+			Decision: &v1alpha1.HandledDecision{ID: "a", Action: v1alpha1.DecisionRetry, Time: metav1.NowMicro()}}}}}
 		if err := world.Status().Update(t.Context(), ms); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(hlnr.ReleaseCanary, &hlnr.ReleaseRun{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
+	write(v1alpha1.ReleaseCanary, &v1alpha1.ReleaseRun{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
 	eventually(t, func() string {
 		fetch(t, release)
 		return cmp.Diff("canary 2/2 Paused", fmt.Sprintf("%s %s", release.Status.Release, release.Status.Step))
@@ -430,12 +430,12 @@ func TestLedgerIsMirrored(t *testing.T) {
 	}
 
 	// The reason outlives the pods.
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
-	write(hlnr.ReleaseError, nil)
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	write(v1alpha1.ReleaseError, nil)
 	eventually(t, func() string {
 		fetch(t, release)
-		ready := meta.FindStatusCondition(release.Status.Conditions, hlnr.ConditionReady)
-		return cmp.Diff(lines("error 0/0", hlnr.FailureCreateContainerConfigError, hlnr.FailureCreateContainerConfigError, `container "shop": configmap "shop" not found`),
+		ready := meta.FindStatusCondition(release.Status.Conditions, v1alpha1.ConditionReady)
+		return cmp.Diff(lines("error 0/0", v1alpha1.FailureCreateContainerConfigError, v1alpha1.FailureCreateContainerConfigError, `container "shop": configmap "shop" not found`),
 			lines(string(release.Status.Release)+" "+release.Status.Ready, release.Status.Failure, ready.Reason, release.Status.Message))
 	})
 }
@@ -465,30 +465,30 @@ func TestReadinessFailing(t *testing.T) {
 		pod.Status.ContainerStatuses[0].Ready = false
 		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-16 * time.Second))
 	})
-	reads(t, release, "0/1 "+failing(hlnr.FailureReadinessFailing))
-	const want = `container "shop" runs, and its readiness probe does not succeed: HTTP probe failed with statuscode: 503`
+	reads(t, release, "0/1 "+failing(v1alpha1.FailureReadinessFailing))
+	const want = `container "shop" runs, but its readiness probe fails: HTTP probe failed with statuscode: 503`
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
 	// The verdict is written before the release is made smaller, as the Microservice's controller does.
-	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: hlnr.GroupLive, Releases: []hlnr.Release{{
-		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: hlnr.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: hlnr.FailureReadinessFailing}}}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{
+		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: v1alpha1.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: v1alpha1.FailureReadinessFailing}}}}
 	if err := world.Status().Update(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	change(t, release, func(r *hlnr.VersionedMicroservice) { r.Spec.Replicas = 0 })
-	reads(t, release, strings.ReplaceAll("0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", hlnr.FailureReadinessFailing))
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
+	reads(t, release, strings.ReplaceAll("0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", v1alpha1.FailureReadinessFailing))
 	if release.Status.Message != want {
 		t.Errorf("message %q when the pods are gone, want %q", release.Status.Message, want)
 	}
 }
 
-func microserviceOf(namespace string) *hlnr.Microservice {
-	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: namespace}}
+func microserviceOf(namespace string) *v1alpha1.Microservice {
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: namespace}}
 	ms.Spec.ImagePolicyRef.Name = "shop"
 	ms.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop"}}}}
 	ms.Spec.Availability.Replicas = 1
-	ms.Spec.UpdateStrategy = hlnr.UpdateStrategy{MinimumAvailable: 3, ProgressDeadlineSeconds: 600, DrainDelay: "30s", Canary: &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{
-		{Weight: 10}, {Weight: 50, Pause: &hlnr.CanaryPause{Duration: "1m"}}}}}
+	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{MinimumAvailable: 3, ProgressDeadlineSeconds: 600, DrainDelay: "30s", Canary: &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
+		{Weight: 10}, {Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1m"}}}}}
 	return ms
 }

@@ -11,93 +11,91 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// failure is why a release is not available. The zero failure: nothing is known to
-// be wrong (yet).
+// failure is why a release is not available. The zero failure means that no cause is
+// known (yet).
 type failure struct {
-	// reason is one of the words of status.failure.
+	// reason is one of the values of status.failure.
 	reason string
-	// message is the same for the same fault: without counts, names and waits that
-	// change by themselves.
+	// message is the same for the same cause: it contains no counts, names or delays that
+	// change on their own.
 	message string
-	// look is when a container that is only starting now will have had its time; zero:
-	// only a change can tell more.
-	look time.Time
-	// untried: of a pod that is not complete. What its containers lack to get ready may be
-	// the one that does not run.
-	untried bool
+	// requeueAt is when the grace period of a starting container ends; zero if there is
+	// nothing to wait for.
+	requeueAt time.Time
+	// notTried marks failures of pods in which not all containers run. A container may not
+	// become ready because another one does not run.
+	notTried bool
 }
 
-// ranks orders failures: what explains most comes first. The release's own faults come
-// before causes outside of it, which would not help it if they ended.
+// ranks orders failures: the most specific comes first. Causes in the release itself come
+// before external causes, because they remain when the external ones end.
 var ranks = map[string]int{
-	hlnr.FailureImageNotFound:              1,
-	hlnr.FailureImageUnusable:              2,
-	hlnr.FailureInvalidImageName:           3,
-	hlnr.FailureCreateContainerConfigError: 4,
-	hlnr.FailureCreateContainerError:       5,
-	hlnr.FailureCrashLoopBackOff:           6,
-	hlnr.FailurePodSecurityViolation:       7,
-	hlnr.FailurePodRejected:                8,
-	hlnr.FailureReadinessFailing:           rankTried,
-	hlnr.FailureImagePullBackOff:           10,
-	hlnr.FailureQuotaExceeded:              11,
-	hlnr.FailureAdmissionUnavailable:       12,
-	hlnr.FailureUnschedulable:              13,
+	v1alpha1.FailureImageNotFound:              1,
+	v1alpha1.FailureImageUnusable:              2,
+	v1alpha1.FailureInvalidImageName:           3,
+	v1alpha1.FailureCreateContainerConfigError: 4,
+	v1alpha1.FailureCreateContainerError:       5,
+	v1alpha1.FailureCrashLoopBackOff:           6,
+	v1alpha1.FailurePodSecurityViolation:       7,
+	v1alpha1.FailurePodRejected:                8,
+	v1alpha1.FailureReadinessFailing:           rankTried,
+	v1alpha1.FailureImagePullBackOff:           10,
+	v1alpha1.FailureQuotaExceeded:              11,
+	v1alpha1.FailureAdmissionUnavailable:       12,
+	v1alpha1.FailureUnschedulable:              13,
 }
 
 const (
-	// rankTried is the rank of pods that run and do not become ready, where enough ran.
+	// rankTried is the rank of pods that run and do not become ready, if enough pods ran.
 	rankTried = 9
-	// rankUntried is their rank where too few ran, or not all of their containers did: a pod
-	// may need others to become ready, a container others of its pod, and these have not run
-	// yet.
-	rankUntried = 14
+	// rankNotTried is their rank if too few pods ran, or not all of their containers did: a
+	// pod may need other pods, and a container others of its pod, to become ready.
+	rankNotTried = 14
 )
 
-// diagnose finds the failure that explains most why the pods of a release are not
-// available.
-func diagnose(o *observed, row mirror, now time.Time) failure {
-	all, tried := []failure{refused(o.own())}, 0
+// diagnose returns the most specific failure of the pods of a release.
+func diagnose(o *observed, state rolloutState, now time.Time) failure {
+	all, tried := []failure{replicaFailure(o.own())}, 0
 	for i := range o.pods {
-		if over(&o.pods[i]) {
+		if terminated(&o.pods[i]) {
 			continue
 		}
-		found := diagnosePod(o, row, &o.pods[i], now)
-		if containersReady(&o.pods[i]) || slices.ContainsFunc(found, func(f failure) bool { return f.reason == hlnr.FailureReadinessFailing && !f.untried }) {
+		found := diagnosePod(o, state, &o.pods[i], now)
+		if containersReady(&o.pods[i]) || slices.ContainsFunc(found, func(f failure) bool { return f.reason == v1alpha1.FailureReadinessFailing && !f.notTried }) {
 			tried++
 		}
 		all = append(all, found...)
 	}
-	var look time.Time
+	var requeueAt time.Time
 	for _, f := range all {
-		if !f.look.IsZero() && (look.IsZero() || f.look.Before(look)) {
-			look = f.look
+		if !f.requeueAt.IsZero() && (requeueAt.IsZero() || f.requeueAt.Before(requeueAt)) {
+			requeueAt = f.requeueAt
 		}
 	}
 	all = slices.DeleteFunc(all, func(f failure) bool { return f.reason == "" })
 	if len(all) == 0 {
-		return failure{look: look}
+		return failure{requeueAt: requeueAt}
 	}
 	rank := func(f failure) int {
-		if f.reason == hlnr.FailureReadinessFailing && (f.untried || 2*tried < int(o.release.Spec.Replicas)) {
-			return rankUntried
+		if f.reason == v1alpha1.FailureReadinessFailing && (f.notTried || 2*tried < int(o.release.Spec.Replicas)) {
+			return rankNotTried
 		}
 		return ranks[f.reason]
 	}
 	worst := slices.MinFunc(all, func(a, b failure) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.message, b.message))
 	})
-	worst.look, worst.untried = look, false
+	worst.requeueAt, worst.notTried = requeueAt, false
 	return worst
 }
 
-// over reports whether a pod is deleted, or has ended. The pods of a Deployment restart
-// their containers without end: what ended for good was evicted, or ended with its node,
-// and stays until somebody collects it. Another pod took its place.
-func over(pod *corev1.Pod) bool {
+// terminated reports whether a pod is deleted or has ended. The pods of a Deployment
+// always restart their containers: a pod in a final phase was evicted, or its node went
+// away, and it remains until it is garbage collected. Another pod replaces it.
+func terminated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
@@ -107,89 +105,89 @@ func containersReady(pod *corev1.Pod) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
-// complete reports whether nothing keeps a container of a pod from running, and since when
-// all of them have begun. One that starts again after an end of its own began before.
+// complete reports whether all containers of a pod run, and since when. Restarts after an
+// exit of the container do not count as a new start.
 func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		running, end := c.State.Running, c.LastTerminationState.Terminated
 		switch {
 		case running == nil && !c.Ready:
 			return time.Time{}, false
-		case running != nil && running.StartedAt.After(since) && (end == nil || lost(end)):
+		case running != nil && running.StartedAt.After(since) && (end == nil || exitUnknown(end)):
 			since = running.StartedAt.Time
 		}
 	}
 	return since, true
 }
 
-// refused reads why the server refuses to create pods, which the Deployment repeats
-// from its ReplicaSet.
-func refused(deployment *appsv1.Deployment) failure {
+// replicaFailure reads why the server rejects pods, which the Deployment copies from its
+// ReplicaSet.
+func replicaFailure(deployment *appsv1.Deployment) failure {
 	if deployment == nil {
 		return failure{}
 	}
 	for _, c := range deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == "FailedCreate" {
-			return refusal(c.Message)
+			return classifyRefusal(c.Message)
 		}
 	}
 	return failure{}
 }
 
-// denied matches the answer of an admission webhook or policy that has decided. What it
-// says besides is the cluster's own text, and may sound like anything.
+// denied matches the decision of an admission webhook or policy. The rest of its message
+// is free text.
 var denied = regexp.MustCompile(`(?i)\bdenied (the )?request\b`)
 
-// undecided matches the answers of a server that could not find out whether the pod is
-// allowed: a webhook that is down or answers nonsense, and faults of the server itself.
-// The ReplicaSet keeps the text of such an answer alone.
+// undecided matches errors of a server that could not decide whether to admit the pod: a
+// webhook that is unavailable or returns invalid responses, and errors of the server
+// itself. Of such an error the ReplicaSet keeps only the text.
 var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed calling webhook\b|^Timeout: |\brequest did not complete within\b|` +
 	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
 	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
 
-// refusal sorts the server's answer to the creation of a pod. What stands before
-// "is forbidden" names a pod that will never exist, another one each time.
-func refusal(message string) failure {
+// classifyRefusal classifies the server's error when a pod is created. The text before
+// "is forbidden" names a pod that does not exist, a different one each time.
+func classifyRefusal(message string) failure {
 	if _, cause, ok := strings.Cut(message, " is forbidden: "); ok {
 		message = cause
 	}
 	switch {
 	case denied.MatchString(message):
-		return failure{reason: hlnr.FailurePodRejected, message: message}
+		return failure{reason: v1alpha1.FailurePodRejected, message: message}
 	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "failed quota"), strings.Contains(message, "status unknown for quota"):
-		return failure{reason: hlnr.FailureQuotaExceeded, message: message}
+		return failure{reason: v1alpha1.FailureQuotaExceeded, message: message}
 	case strings.Contains(message, "violates PodSecurity"):
-		return failure{reason: hlnr.FailurePodSecurityViolation, message: message}
+		return failure{reason: v1alpha1.FailurePodSecurityViolation, message: message}
 	case undecided.MatchString(message):
-		return failure{reason: hlnr.FailureAdmissionUnavailable, message: message}
+		return failure{reason: v1alpha1.FailureAdmissionUnavailable, message: message}
 	}
-	return failure{reason: hlnr.FailurePodRejected, message: message}
+	return failure{reason: v1alpha1.FailurePodRejected, message: message}
 }
 
-func diagnosePod(o *observed, row mirror, pod *corev1.Pod, now time.Time) []failure {
+func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time) []failure {
 	var found []failure
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			found = append(found, failure{reason: hlnr.FailureUnschedulable, message: c.Message})
+			found = append(found, failure{reason: v1alpha1.FailureUnschedulable, message: c.Message})
 		}
 	}
 	since, whole := complete(pod)
 	for _, c := range pod.Status.InitContainerStatuses {
-		found = append(found, stuck(c, "init container"))
+		found = append(found, notRunning(c, "init container"))
 	}
 	for _, c := range pod.Status.ContainerStatuses {
-		f := stuck(c, "container")
+		f := notRunning(c, "container")
 		if f.reason == "" {
-			f = unready(o, row, c, since, now)
-			f.untried = !whole
+			f = notReady(o, state, c, since, now)
+			f.notTried = !whole
 		}
 		found = append(found, f)
 	}
 	return found
 }
 
-// stuck reads why a container does not run, or does not go on running.
-func stuck(c corev1.ContainerStatus, kind string) failure {
+// notRunning returns why a container does not run, or does not keep running.
+func notRunning(c corev1.ContainerStatus, kind string) failure {
 	if c.Ready {
 		return failure{}
 	}
@@ -197,47 +195,47 @@ func stuck(c corev1.ContainerStatus, kind string) failure {
 	if w := c.State.Waiting; w != nil {
 		switch w.Reason {
 		case "ImagePullBackOff", "ErrImagePull", "RegistryUnavailable", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
-			return unpulled(who, c.Image, w)
+			return pullFailure(who, c.Image, w)
 		case "InvalidImageName", "ErrInvalidImageName":
-			return failure{reason: hlnr.FailureInvalidImageName, message: join(who, fmt.Sprintf("image %q", c.Image), w.Message)}
+			return failure{reason: v1alpha1.FailureInvalidImageName, message: join(who, fmt.Sprintf("image %q", c.Image), w.Message)}
 		case "CreateContainerConfigError":
-			return failure{reason: hlnr.FailureCreateContainerConfigError, message: join(who, w.Message)}
+			return failure{reason: v1alpha1.FailureCreateContainerConfigError, message: join(who, w.Message)}
 		case "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "PostStartHookError", "StartError":
-			return failure{reason: hlnr.FailureCreateContainerError, message: join(who, w.Message)}
+			return failure{reason: v1alpha1.FailureCreateContainerError, message: join(who, w.Message)}
 		}
 	}
-	return crashed(c, who)
+	return crash(c, who)
 }
 
-// What registries and container runtimes say about a pull that failed, first match
-// first. A lack of rights comes before all: a registry or its token server answers "not
-// found" too, where it shows an image only to those who may pull it.
+// Errors of registries and container runtimes for failed pulls; the first match counts.
+// Missing permissions come first: registries and token servers also answer "not found" to
+// clients that may not pull an image.
 var pulls = []struct {
 	says   *regexp.Regexp
 	reason string
 }{
 	{regexp.MustCompile(`(?i)(\bunauthorized\b|\bdenied\b|\bforbidden\b|authorization failed|authentication required|no basic auth credentials|insufficient_scope|` +
-		`failed to authorize|failed to fetch (anonymous|oauth) token|\bstatus( code)?:? 40[13]\b)`), hlnr.FailureImagePullBackOff},
-	{regexp.MustCompile(`(?i)(no match for platform|no matching manifest for|no image found in (image index|manifest list) for)`), hlnr.FailureImageUnusable},
-	{regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`), hlnr.FailureImageNotFound},
+		`failed to authorize|failed to fetch (anonymous|oauth) token|\bstatus( code)?:? 40[13]\b)`), v1alpha1.FailureImagePullBackOff},
+	{regexp.MustCompile(`(?i)(no match for platform|no matching manifest for|no image found in (image index|manifest list) for)`), v1alpha1.FailureImageUnusable},
+	{regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`), v1alpha1.FailureImageNotFound},
 }
 
-// address matches what a message repeats of the requests that were made.
+// address matches the URLs of requests in a message.
 var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
 
-// backOff is what the kubelet puts before the cause while it waits to try again.
+// backOff is the kubelet's prefix of the cause while it waits to retry.
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: |SignatureValidationFailed: )?`)
 
-// unpulled sorts a pull that failed. Only what surely is the image's own fault is one
-// of the release; credentials that are missing and a registry that is away are not.
-func unpulled(who, image string, w *corev1.ContainerStateWaiting) failure {
+// pullFailure classifies a failed pull. Only a definite problem of the image is a failure
+// of the release; missing credentials and an unavailable registry are not.
+func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 	cause := strings.TrimPrefix(backOff.ReplaceAllString(w.Message, ""), "ErrImagePull: ")
-	f := failure{reason: hlnr.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}
+	f := failure{reason: v1alpha1.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}
 	if strings.Contains(w.Reason+w.Message, "SignatureValidationFailed") {
-		f.reason = hlnr.FailureImageUnusable
+		f.reason = v1alpha1.FailureImageUnusable
 		return f
 	}
-	// The name of the image is the user's, and may hold any of the words.
+	// The name of the image is chosen by the user, and may contain any of the words.
 	said := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
 	for _, pull := range pulls {
 		if pull.says.MatchString(said) {
@@ -248,48 +246,49 @@ func unpulled(who, image string, w *corev1.ContainerStateWaiting) failure {
 	return f
 }
 
-// crashed tells of a container that ended. It holds while the next try runs, until
-// that is ready, so that the verdict does not come and go with each try.
-func crashed(c corev1.ContainerStatus, who string) failure {
+// crash returns the failure of a container that exited. It persists until the restarted
+// container is ready, so that the failure does not change with each restart.
+func crash(c corev1.ContainerStatus, who string) failure {
 	end := c.State.Terminated
 	if end == nil {
 		end = c.LastTerminationState.Terminated
 	}
-	if end == nil || lost(end) && (c.State.Waiting == nil || c.State.Waiting.Reason != hlnr.FailureCrashLoopBackOff) {
+	if end == nil || exitUnknown(end) && (c.State.Waiting == nil || c.State.Waiting.Reason != v1alpha1.FailureCrashLoopBackOff) {
 		return failure{}
 	}
 	how := fmt.Sprintf("exited with code %d", end.ExitCode)
 	if end.Signal != 0 {
-		how = fmt.Sprintf("was ended by signal %d", end.Signal)
+		how = fmt.Sprintf("was terminated by signal %d", end.Signal)
 	}
 	if end.Reason != "" {
 		how += " (" + end.Reason + ")"
 	}
-	return failure{reason: hlnr.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
+	return failure{reason: v1alpha1.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
 }
 
-// lost reports whether no one saw how a container ended: its node, or the container
-// runtime, went with it.
-func lost(end *corev1.ContainerStateTerminated) bool {
+// exitUnknown reports whether the exit of a container was not observed, because its node
+// or the container runtime went away with it.
+func exitUnknown(end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown"
 }
 
-// grace is what a container without probes of its own in the template is given, and
-// what others are given at least.
+// grace is the minimum time that a container has to become ready, and the time of a
+// container without probes.
 const grace = 30 * time.Second
 
-// graceOf shortens the grace to half of the progress deadline, so that the cause is
-// known when the deadline comes.
-func graceOf(ms *hlnr.Microservice) time.Duration {
+// graceOf limits the grace period to half of the progress deadline, so that the cause is
+// known when the deadline passes.
+func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
 		return grace
 	}
 	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// unready tells of a container that runs and has had the time that its probes give, since
-// its pod is complete. A release that was given up has had its time.
-func unready(o *observed, row mirror, c corev1.ContainerStatus, whole, now time.Time) failure {
+// notReady returns the failure of a container that runs and has not become ready within
+// the time that its probes allow, counted from when its pod was complete. The containers of
+// a failed release get no more time.
+func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, now time.Time) failure {
 	if c.Ready || c.State.Running == nil {
 		return failure{}
 	}
@@ -302,24 +301,24 @@ func unready(o *observed, row mirror, c corev1.ContainerStatus, whole, now time.
 	if whole.After(since) {
 		since = whole
 	}
-	due := since.Add(max(graceOf(o.microservice), patience(startup)+patience(readiness)))
-	if now.Before(due) && !o.failed(row) {
-		return failure{look: due}
+	due := since.Add(max(graceOf(o.microservice), probeTimeout(startup)+probeTimeout(readiness)))
+	if now.Before(due) && !o.failedByPods(state) {
+		return failure{requeueAt: due}
 	}
 	f := failure{
-		reason:  hlnr.FailureReadinessFailing,
-		message: fmt.Sprintf("container %q runs, and its %s probe does not succeed", c.Name, probe),
+		reason:  v1alpha1.FailureReadinessFailing,
+		message: fmt.Sprintf("container %q runs, but its %s probe fails", c.Name, probe),
 	}
-	// The answer that was found first stays: others differ in addresses only.
+	// Keep the first message: later ones differ only in addresses.
 	if old := o.release.Status; old.Failure == f.reason && strings.HasPrefix(old.Message, f.message) {
 		f.message = old.Message
 		return f
 	}
-	f.message = join(f.message, o.answers[c.Name])
+	f.message = join(f.message, o.probeMessages[c.Name])
 	return f
 }
 
-func probes(release *hlnr.VersionedMicroservice, container string) (startup, readiness *corev1.Probe) {
+func probes(release *v1alpha1.VersionedMicroservice, container string) (startup, readiness *corev1.Probe) {
 	for i := range release.Spec.Template.Spec.Containers {
 		if c := &release.Spec.Template.Spec.Containers[i]; c.Name == container {
 			return c.StartupProbe, c.ReadinessProbe
@@ -328,9 +327,9 @@ func probes(release *hlnr.VersionedMicroservice, container string) (startup, rea
 	return nil, nil
 }
 
-// patience is how long a probe may fail before that means anything, with the
-// defaults of the API server.
-func patience(p *corev1.Probe) time.Duration {
+// probeTimeout is how long a probe may fail before the container counts as failed, with
+// the defaults of the API server.
+func probeTimeout(p *corev1.Probe) time.Duration {
 	if p == nil {
 		return 0
 	}
@@ -338,7 +337,7 @@ func patience(p *corev1.Probe) time.Duration {
 	return time.Duration(p.InitialDelaySeconds+period*failures) * time.Second
 }
 
-// join puts a colon between the parts that say something.
+// join joins the parts that are not empty with colons.
 func join(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(part string) bool { return strings.TrimSpace(part) == "" })
 	return strings.Join(parts, ": ")

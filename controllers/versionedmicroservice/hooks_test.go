@@ -17,9 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/await"
@@ -80,13 +81,13 @@ func (r *receiver) of(name string) []hook.Body {
 }
 
 // signed is a hook that the receiver is called by, often.
-func (r *receiver) signed(t hlnr.HookType) hlnr.Hook {
-	h := hlnr.Hook{
+func (r *receiver) signed(t v1alpha1.HookType) v1alpha1.Hook {
+	h := v1alpha1.Hook{
 		Name: strings.ToLower(string(t)), Type: t, URL: r.URL, Timeout: "1m",
-		SecretRef: &hlnr.Reference{Name: "key"}, Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+		SecretRef: &v1alpha1.Reference{Name: "key"}, Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}
 	switch t {
-	case hlnr.HookConfirmRollout, hlnr.HookConfirmTrafficIncrease, hlnr.HookConfirmPromotion, hlnr.HookRollback:
+	case v1alpha1.HookConfirmRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion, v1alpha1.HookRollback:
 		h.Interval = "1s"
 	}
 	return h
@@ -95,17 +96,17 @@ func (r *receiver) signed(t hlnr.HookType) hlnr.Hook {
 // stage is a release with a Microservice whose ledger the test writes.
 type stage struct {
 	t       *testing.T
-	ms      *hlnr.Microservice
-	release *hlnr.VersionedMicroservice
+	ms      *v1alpha1.Microservice
+	release *v1alpha1.VersionedMicroservice
 	// older is the group from which domains move to the release; nil: it is not the first
 	// of its own group.
-	older *hlnr.ReleaseGroup
+	older *v1alpha1.ReleaseGroup
 }
 
-func newStage(t *testing.T, canary *hlnr.CanaryStrategy) *stage {
+func newStage(t *testing.T, canary *v1alpha1.CanaryStrategy) *stage {
 	t.Helper()
 	ns := namespace(t, nil)
-	s := &stage{t: t, ms: &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "shop"}}, release: newRelease(ns, 1)}
+	s := &stage{t: t, ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "shop"}}, release: newRelease(ns, 1)}
 	s.ms.Spec.ImagePolicyRef.Name = "shop"
 	s.ms.Spec.Template.Spec.Containers = []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.0.0"}}
 	s.ms.Spec.UpdateStrategy.Canary = canary
@@ -120,7 +121,7 @@ func newStage(t *testing.T, canary *hlnr.CanaryStrategy) *stage {
 }
 
 // write puts a state of the ledger there: the row of the release, and its run.
-func (s *stage) write(row hlnr.Release, run *hlnr.ReleaseRun) {
+func (s *stage) write(row v1alpha1.Release, run *v1alpha1.ReleaseRun) {
 	s.t.Helper()
 	row.VersionedMicroservice, row.SemVer = s.release.Name, s.release.Spec.SemVer
 	if row.LastTransitionTime.IsZero() {
@@ -131,10 +132,10 @@ func (s *stage) write(row hlnr.Release, run *hlnr.ReleaseRun) {
 	}
 	eventually(s.t, func() string {
 		fetch(s.t, s.ms)
-		s.ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{
-			Name: "1.x", Slug: "1-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Active: "0.9.0", Run: run, Releases: []hlnr.Release{row},
+		s.ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+			Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Active: "0.9.0", Run: run, Releases: []v1alpha1.Release{row},
 		}}
-		if row.Status == hlnr.ReleaseActive {
+		if row.Status == v1alpha1.ReleaseActive {
 			s.ms.Status.ReleaseGroups[0].Active = row.SemVer.Version
 		}
 		if s.older != nil {
@@ -149,9 +150,9 @@ func (s *stage) write(row hlnr.Release, run *hlnr.ReleaseRun) {
 }
 
 // hook waits for the phase of a hook in the status of the release.
-func (s *stage) hook(name string, want hlnr.HookPhase) hlnr.HookStatus {
+func (s *stage) hook(name string, want v1alpha1.HookPhase) v1alpha1.HookStatus {
 	s.t.Helper()
-	var got hlnr.HookStatus
+	var got v1alpha1.HookStatus
 	eventually(s.t, func() string {
 		fetch(s.t, s.release)
 		for _, h := range s.release.Status.Hooks {
@@ -180,25 +181,25 @@ func (s *stage) called(r *receiver, name string, n int) {
 func TestHooksOfARelease(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
-	s := newStage(t, &hlnr.CanaryStrategy{
-		Steps: []hlnr.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}},
-		Hooks: []hlnr.Hook{
-			r.signed(hlnr.HookConfirmRollout), r.signed(hlnr.HookPreRollout), r.signed(hlnr.HookConfirmTrafficIncrease),
-			r.signed(hlnr.HookRollback), r.signed(hlnr.HookPostRollout), r.signed(hlnr.HookEvent),
+	s := newStage(t, &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}},
+		Hooks: []v1alpha1.Hook{
+			r.signed(v1alpha1.HookConfirmRollout), r.signed(v1alpha1.HookPreRollout), r.signed(v1alpha1.HookConfirmTrafficIncrease),
+			r.signed(v1alpha1.HookRollback), r.signed(v1alpha1.HookPostRollout), r.signed(v1alpha1.HookEvent),
 		},
 	})
 	r.say("event", 204)
-	pending := hlnr.Release{Status: hlnr.ReleasePending, Reason: "Started", LastTransitionTime: metav1.NowMicro()}
+	pending := v1alpha1.Release{Status: v1alpha1.ReleasePending, Reason: "Started", LastTransitionTime: metav1.NowMicro()}
 	at := metav1.NowMicro()
-	s.write(pending, &hlnr.ReleaseRun{Sequence: 5, Gate: hlnr.GateConfirmRollout, GateTime: &at})
+	s.write(pending, &v1alpha1.ReleaseRun{Sequence: 5, Gate: v1alpha1.GateConfirmRollout, GateTime: &at})
 	s.called(r, "confirmrollout", 2)
-	closed := s.hook("confirmrollout", hlnr.HookWaiting)
+	closed := s.hook("confirmrollout", v1alpha1.HookWaiting)
 	if closed.Run != 5 || closed.Step != 0 || !closed.Since.Time.Equal(at.Truncate(time.Microsecond)) {
 		t.Errorf("the gate's status %+v does not name run, step and gate time", closed)
 	}
-	s.hook("rollback", hlnr.HookWaiting)
-	s.hook("event", hlnr.HookDelivered)
-	if fetch(t, s.release); s.release.Status.Step != "ConfirmRollout" || s.release.Status.Release != hlnr.ReleasePending {
+	s.hook("rollback", v1alpha1.HookWaiting)
+	s.hook("event", v1alpha1.HookDelivered)
+	if fetch(t, s.release); s.release.Status.Step != "ConfirmRollout" || s.release.Status.Release != v1alpha1.ReleasePending {
 		t.Errorf("the release says %s %q", s.release.Status.Release, s.release.Status.Step)
 	}
 
@@ -216,7 +217,7 @@ func TestHooksOfARelease(t *testing.T) {
 
 	t.Log("it opens, and is asked no more")
 	r.say("confirmrollout", 200)
-	open := s.hook("confirmrollout", hlnr.HookOpen)
+	open := s.hook("confirmrollout", v1alpha1.HookOpen)
 	if open.ID != closed.ID || open.Message != "HTTP 200" || open.Attempts < 3 {
 		t.Errorf("the open gate: %+v", open)
 	}
@@ -224,8 +225,8 @@ func TestHooksOfARelease(t *testing.T) {
 
 	t.Log("a check that fails is final")
 	at2 := metav1.NowMicro()
-	s.write(pending, &hlnr.ReleaseRun{Sequence: 5, Gate: hlnr.GatePreRollout, GateTime: &at2})
-	s.hook("prerollout", hlnr.HookFailed)
+	s.write(pending, &v1alpha1.ReleaseRun{Sequence: 5, Gate: v1alpha1.GatePreRollout, GateTime: &at2})
+	s.hook("prerollout", v1alpha1.HookFailed)
 	s.called(r, "rollback", len(r.of("rollback"))+2) // time passes
 	if n := len(r.of("prerollout")); n != 1 {
 		t.Errorf("a failed check was called %d times", n)
@@ -235,22 +236,22 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 
 	t.Log("the end is told once, and nothing else is asked")
-	failed := hlnr.Release{Status: hlnr.ReleaseError, Reason: "HookFailed", LastTransitionTime: metav1.NowMicro()}
+	failed := v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "HookFailed", LastTransitionTime: metav1.NowMicro()}
 	r.say("postrollout", 200)
 	s.write(failed, nil)
-	s.hook("postrollout", hlnr.HookDelivered)
+	s.hook("postrollout", v1alpha1.HookDelivered)
 	eventually(t, func() string {
 		events := r.of("event")
-		if last := events[len(events)-1]; last.Phase != hlnr.ReleaseError {
+		if last := events[len(events)-1]; last.Phase != v1alpha1.ReleaseError {
 			return fmt.Sprintf("the last event is %+v", last)
 		}
 		return ""
 	})
-	s.hook("event", hlnr.HookDelivered)
+	s.hook("event", v1alpha1.HookDelivered)
 	if diff := cmp.Diff([]hook.Body{{
-		APIVersion: hook.APIVersion, Type: hlnr.HookPostRollout, Name: "postrollout", Namespace: s.ms.Namespace, Microservice: "shop", Group: "1-x",
-		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: hlnr.ReleaseError, Reason: "HookFailed",
-		Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+		APIVersion: hook.APIVersion, Type: v1alpha1.HookPostRollout, Name: "postrollout", Namespace: s.ms.Namespace, Microservice: "shop", Group: "1-x",
+		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: v1alpha1.ReleaseError, Reason: "HookFailed",
+		Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}}, r.of("postrollout"), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ID" || p.Last().String() == ".Time" }, cmp.Ignore())); diff != "" {
 		t.Errorf("the end was told so (-want +got):\n%s", diff)
 	}
@@ -269,19 +270,19 @@ func TestHooksOfARelease(t *testing.T) {
 func TestHooksAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
-	s := newStage(t, &hlnr.CanaryStrategy{
-		Steps: []hlnr.CanaryStep{{Weight: 10}},
-		Hooks: []hlnr.Hook{r.signed(hlnr.HookConfirmPromotion), r.signed(hlnr.HookPreRollout), r.signed(hlnr.HookEvent)},
+	s := newStage(t, &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}},
+		Hooks: []v1alpha1.Hook{r.signed(v1alpha1.HookConfirmPromotion), r.signed(v1alpha1.HookPreRollout), r.signed(v1alpha1.HookEvent)},
 	})
 	r.say("event", 200)
 	at := metav1.NowMicro()
-	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, Gate: hlnr.GateConfirmPromotion, GateTime: &at})
-	s.hook("event", hlnr.HookDelivered)
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
+	s.hook("event", v1alpha1.HookDelivered)
 	s.called(r, "confirmpromotion", 1)
-	s.hook("confirmpromotion", hlnr.HookWaiting)
+	s.hook("confirmpromotion", v1alpha1.HookWaiting)
 
 	// The next manager has the same cache, and pools that know nothing.
-	asks, err := newAsks(world.manager, Options{Outbound: world.loopback, Metrics: noMetrics{}})
+	asks, err := newPools(world.manager, Options{Outbound: world.loopback, Metrics: noMetrics{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,11 +290,11 @@ func TestHooksAfterARestart(t *testing.T) {
 	asks.hooks.Start(t.Context(), func(client.ObjectKey) { woken <- struct{}{} })
 	next := func() {
 		t.Helper()
-		o, err := (&reconciler{client: world.manager.GetClient(), journal: &status.Journal{}, ask: asks, now: time.Now}).observe(t.Context(), client.ObjectKeyFromObject(s.release))
+		o, err := (&reconciler{client: world.manager.GetClient(), journal: &status.Journal{}, checks: asks, clock: clock.RealClock{}}).observe(t.Context(), client.ObjectKeyFromObject(s.release))
 		if err != nil {
 			t.Fatal(err)
 		}
-		listen(asks, o, time.Now())
+		runChecks(asks, o, time.Now())
 	}
 	events := len(r.of("event"))
 	cached(t, s.release)
@@ -326,11 +327,11 @@ func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 		gone <- struct{}{}
 	}))
 	t.Cleanup(server.Close)
-	s := newStage(t, &hlnr.CanaryStrategy{
-		Steps: []hlnr.CanaryStep{{Weight: 10}},
-		Hooks: []hlnr.Hook{{Name: "told", Type: hlnr.HookEvent, URL: server.URL, Timeout: "1m"}},
+	s := newStage(t, &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}},
+		Hooks: []v1alpha1.Hook{{Name: "told", Type: v1alpha1.HookEvent, URL: server.URL, Timeout: "1m"}},
 	})
-	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1})
 	<-came
 	if err := world.Delete(context.WithoutCancel(t.Context()), s.release); err != nil {
 		t.Fatal(err)
@@ -342,14 +343,14 @@ func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 func TestHookWithoutItsSecret(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
-	gate := r.signed(hlnr.HookConfirmPromotion)
+	gate := r.signed(v1alpha1.HookConfirmPromotion)
 	gate.SecretRef.Name = "missing"
-	s := newStage(t, &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Weight: 10}}, Hooks: []hlnr.Hook{gate}})
+	s := newStage(t, &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{gate}})
 	r.say(gate.Name, 200)
 	at := metav1.NowMicro()
-	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, Gate: hlnr.GateConfirmPromotion, GateTime: &at})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
 	eventually(t, func() string {
-		if h := s.hook(gate.Name, hlnr.HookWaiting); !strings.Contains(h.Message, `hooks[].secretRef: there is no Secret "missing" in this namespace: create it`) {
+		if h := s.hook(gate.Name, v1alpha1.HookWaiting); !strings.Contains(h.Message, `hooks[].secretRef: Secret "missing" not found in this namespace: create it`) {
 			return h.Message
 		}
 		return ""
@@ -358,7 +359,7 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	if err := world.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.hook(gate.Name, hlnr.HookOpen)
+	s.hook(gate.Name, v1alpha1.HookOpen)
 	if len(r.faults) > 0 {
 		t.Errorf("the receiver has this against the calls: %q", r.faults)
 	}
@@ -369,12 +370,12 @@ func TestHookWithoutItsSecret(t *testing.T) {
 func TestHookThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
-	back := r.signed(hlnr.HookRollback)
+	back := r.signed(v1alpha1.HookRollback)
 	back.URL, back.Interval = "http://169.254.169.254/latest", "1h"
-	s := newStage(t, &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Weight: 10}}, Hooks: []hlnr.Hook{back}})
-	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1})
+	s := newStage(t, &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{back}})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1})
 	eventually(t, func() string {
-		if h := s.hook(back.Name, hlnr.HookWaiting); !hook.Uncallable(h) {
+		if h := s.hook(back.Name, v1alpha1.HookWaiting); !hook.Uncallable(h) {
 			return h.Message
 		}
 		return ""
@@ -385,7 +386,7 @@ func TestHookThatCannotBeCalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() string {
-		if h := s.hook(back.Name, hlnr.HookWaiting); h.Message != "HTTP 409" {
+		if h := s.hook(back.Name, v1alpha1.HookWaiting); h.Message != "HTTP 409" {
 			return h.Message
 		}
 		return ""
@@ -408,28 +409,28 @@ func TestAnalysisOfARelease(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	five := 5.0
-	s := newStage(t, &hlnr.CanaryStrategy{
-		Steps: []hlnr.CanaryStep{{Weight: 10}, {Weight: 50}},
-		Analysis: &hlnr.CanaryAnalysis{
+	s := newStage(t, &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}},
+		Analysis: &v1alpha1.CanaryAnalysis{
 			Interval: "10s",
-			Provider: hlnr.AnalysisProvider{Prometheus: &hlnr.PrometheusProvider{Address: server.URL}},
-			Metrics: []hlnr.AnalysisMetric{{
-				Name: "errors", Prometheus: &hlnr.PrometheusMetric{Query: `errors{release="{{.Release}}",service=~"{{.Service}}"}`}, ThresholdRange: hlnr.ValueRange{Max: &five},
+			Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: server.URL}},
+			Metrics: []v1alpha1.AnalysisMetric{{
+				Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `errors{release="{{.Release}}",service=~"{{.Service}}"}`}, ThresholdRange: v1alpha1.ValueRange{Max: &five},
 			}},
 		},
 	})
 	for name, label := range map[string]string{"inside": releaseName, "outside": releaseName, "of-another": "other"} {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{hlnr.LabelRelease: label}}}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelRelease: label}}}
 		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		if err := world.Create(t.Context(), service); err != nil {
 			t.Fatal(err)
 		}
 	}
 	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
-	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since})
 	eventually(t, func() string {
 		fetch(t, s.release)
-		if a := s.release.Status.Analysis; a == nil || a.Phase != hlnr.AnalysisFailed {
+		if a := s.release.Status.Analysis; a == nil || a.Phase != v1alpha1.AnalysisFailed {
 			return fmt.Sprintf("analysis %+v", a)
 		}
 		return ""
@@ -471,32 +472,32 @@ func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	five := 5.0
-	s := newStage(t, &hlnr.CanaryStrategy{
-		Steps: []hlnr.CanaryStep{{Weight: 10}, {Weight: 50}},
-		Analysis: &hlnr.CanaryAnalysis{
+	s := newStage(t, &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}},
+		Analysis: &v1alpha1.CanaryAnalysis{
 			Interval: "10s",
-			Provider: hlnr.AnalysisProvider{Prometheus: &hlnr.PrometheusProvider{Address: server.URL}},
-			Metrics: []hlnr.AnalysisMetric{{
-				Name: "errors", Prometheus: &hlnr.PrometheusMetric{Query: `errors{of="{{.Release}}/{{.Group}}/{{.Service}}"}`},
-				ThresholdRange: hlnr.ValueRange{Max: &five}, Baseline: hlnr.BaselineDifference,
+			Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: server.URL}},
+			Metrics: []v1alpha1.AnalysisMetric{{
+				Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `errors{of="{{.Release}}/{{.Group}}/{{.Service}}"}`},
+				ThresholdRange: v1alpha1.ValueRange{Max: &five}, Baseline: v1alpha1.BaselineDifference,
 			}},
 		},
 	})
-	s.older = &hlnr.ReleaseGroup{Name: "1.x", Slug: "1-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Active: "0.9.0", Releases: []hlnr.Release{{
-		VersionedMicroservice: "old", SemVer: hlnr.SemVer{Version: "0.9.0"}, Status: hlnr.ReleaseActive, Weight: 100, LastTransitionTime: metav1.NowMicro(),
+	s.older = &v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Active: "0.9.0", Releases: []v1alpha1.Release{{
+		VersionedMicroservice: "old", SemVer: v1alpha1.SemVer{Version: "0.9.0"}, Status: v1alpha1.ReleaseActive, Weight: 100, LastTransitionTime: metav1.NowMicro(),
 	}}}
 	for name, label := range map[string]string{"inside": releaseName, "inside-old": "old"} {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{hlnr.LabelRelease: label}}}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelRelease: label}}}
 		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		if err := world.Create(t.Context(), service); err != nil {
 			t.Fatal(err)
 		}
 	}
 	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
-	s.write(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10}, &hlnr.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since, From: "1-x"})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since, From: "1-x"})
 	eventually(t, func() string {
 		fetch(t, s.release)
-		if a := s.release.Status.Analysis; a == nil || a.Phase != hlnr.AnalysisFailed {
+		if a := s.release.Status.Analysis; a == nil || a.Phase != v1alpha1.AnalysisFailed {
 			return fmt.Sprintf("analysis %+v", a)
 		}
 		return ""

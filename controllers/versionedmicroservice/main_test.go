@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
@@ -165,7 +165,7 @@ func cached(t *testing.T, obj client.Object) {
 
 // steady waits until passes write nothing: what a test waited for may be seen before the
 // last write that follows from it. A pass that writes each time is never steady.
-func steady(t *testing.T, release *hlnr.VersionedMicroservice) {
+func steady(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {
 		before := world.writes.in(release.Namespace)
@@ -178,14 +178,14 @@ func steady(t *testing.T, release *hlnr.VersionedMicroservice) {
 }
 
 // pass reconciles one release n times outside of the queue, over the manager's cache.
-func pass(t *testing.T, release *hlnr.VersionedMicroservice, n int) {
+func pass(t *testing.T, release *v1alpha1.VersionedMicroservice, n int) {
 	t.Helper()
-	cached(t, &hlnr.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: release.Namespace, Name: release.Name}})
+	cached(t, &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: release.Namespace, Name: release.Name}})
 	cached(t, deploymentOf(release))
 	r := &reconciler{
 		client: world.manager.GetClient(), live: world.manager.GetAPIReader(),
 		writer:  apply.Writer{Client: world.manager.GetClient(), Live: world.manager.GetAPIReader(), Owner: fieldOwner},
-		journal: &status.Journal{}, ask: &answers{}, now: time.Now,
+		journal: &status.Journal{}, checks: &answers{}, clock: clock.RealClock{},
 	}
 	for range n {
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(release)}); err != nil {

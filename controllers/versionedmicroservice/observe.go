@@ -3,6 +3,7 @@ package versionedmicroservice
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,35 +15,37 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// observed is all that a pass reads, before it decides anything.
+// observed is everything that a reconcile reads before it plans.
 type observed struct {
-	release      *hlnr.VersionedMicroservice
-	deployment   *appsv1.Deployment                     // nil: absent
-	budget       *policyv1.PodDisruptionBudget          // nil: absent
-	autoscaler   *autoscalingv2.HorizontalPodAutoscaler // nil: absent
-	microservice *hlnr.Microservice                     // nil: absent
-	pods         []corev1.Pod                           // read only while they may explain something
-	answers      map[string]string                      // what failing probes got, by container
-	way          *underWay                              // nil: it has no row in the ledger
-	room         string                                 // what the quotas leave, while one refuses pods
+	release       *v1alpha1.VersionedMicroservice
+	deployment    *appsv1.Deployment                     // nil if absent
+	budget        *policyv1.PodDisruptionBudget          // nil if absent
+	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if absent
+	microservice  *v1alpha1.Microservice                 // nil if absent
+	pods          []corev1.Pod                           // read only while they may explain a failure
+	probeMessages map[string]string                      // messages of failing probes, by container
+	rollout       *rollout                               // nil if the rollout state does not list the release
+	quota         string                                 // hash of the quotas, while one rejects pods
 }
 
-// observe reads the release and what belongs to it; nil where there is nothing to do.
+// observe reads the release and its children. It returns nil if there is nothing to do.
 func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observed, error) {
-	release, err := get(ctx, r.client, key, &hlnr.VersionedMicroservice{})
+	release, err := get(ctx, r.client, key, &v1alpha1.VersionedMicroservice{})
 	if err != nil {
 		return nil, err
 	}
 	if release == nil || release.DeletionTimestamp != nil {
-		r.ask.Forget(key)
+		r.checks.Forget(key)
 		return nil, nil
 	}
 	if r.journal.Behind(release) {
-		return nil, nil // the event of our own write will wake us
+		return nil, nil // the event of the last status write enqueues it again
 	}
 	o := &observed{release: release}
 	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
@@ -55,30 +58,30 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, err
 	}
 	owner := client.ObjectKey{Namespace: key.Namespace, Name: release.Spec.MicroserviceName}
-	if o.microservice, err = get(ctx, r.client, owner, &hlnr.Microservice{}); err != nil {
+	if o.microservice, err = get(ctx, r.client, owner, &v1alpha1.Microservice{}); err != nil {
 		return nil, err
 	}
-	if o.way, err = r.observeWay(ctx, o); err != nil {
+	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
 	}
-	row := mirrorOf(o.microservice, release.Name)
-	if o.short() || o.failed(row) && release.Status.Message == "" {
+	state := rolloutStateOf(o.microservice, release.Name)
+	if o.missingReplicas() || o.failedByPods(state) && release.Status.Message == "" {
 		var pods corev1.PodList
-		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{hlnr.LabelRelease: release.Name}); err != nil {
+		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: release.Name}); err != nil {
 			return nil, fmt.Errorf("list pods of release %q: %w", release.Name, err)
 		}
 		o.pods = pods.Items
 	}
-	if err := r.observeRoom(ctx, o); err != nil {
+	if err := r.observeQuota(ctx, o); err != nil {
 		return nil, err
 	}
-	if f := diagnose(o, row, r.now()); f.reason == hlnr.FailureReadinessFailing && release.Status.Failure != f.reason {
-		o.answers = r.answers(ctx, o)
+	if f := diagnose(o, state, r.clock.Now()); f.reason == v1alpha1.FailureReadinessFailing && release.Status.Failure != f.reason {
+		o.probeMessages = r.probeMessages(ctx, o)
 	}
 	return o, nil
 }
 
-// own is the Deployment, if this release controls it.
+// own returns the Deployment if this release controls it, otherwise nil.
 func (o *observed) own() *appsv1.Deployment {
 	if o.deployment == nil || !metav1.IsControlledBy(o.deployment, o.release) {
 		return nil
@@ -86,9 +89,9 @@ func (o *observed) own() *appsv1.Deployment {
 	return o.deployment
 }
 
-// counted gives the replicas that exist and those that are available, of those that
-// the Deployment is to have: what is wanted, or more by its autoscaler.
-func (o *observed) counted() (replicas, available int32) {
+// replicaCounts returns how many replicas exist and how many are available, up to the
+// desired number, which the autoscaler may have raised.
+func (o *observed) replicaCounts() (replicas, available int32) {
 	d := o.own()
 	if d == nil {
 		return 0, 0
@@ -100,26 +103,27 @@ func (o *observed) counted() (replicas, available int32) {
 	return min(want, d.Status.Replicas), min(want, d.Status.AvailableReplicas)
 }
 
-// short says that fewer replicas are available than are wanted.
-func (o *observed) short() bool {
-	_, available := o.counted()
+// missingReplicas reports whether fewer replicas are available than desired.
+func (o *observed) missingReplicas() bool {
+	_, available := o.replicaCounts()
 	return available < o.release.Spec.Replicas
 }
 
-// failed says that the ledger has given the release up because of its pods.
-func (o *observed) failed(row mirror) bool {
-	return row.release == hlnr.ReleaseError && (row.reason == "ProgressDeadlineExceeded" || row.reason == "AvailabilityLost")
+// failedByPods reports whether the rollout failed because of the pods of the release.
+func (o *observed) failedByPods(state rolloutState) bool {
+	return state.release == v1alpha1.ReleaseError && (state.reason == "ProgressDeadlineExceeded" || state.reason == "AvailabilityLost")
 }
 
-// settled says that the Deployment's status speaks of what is wanted now.
-func (o *observed) settled() bool {
+// deploymentObserved reports whether the Deployment's status is of its present
+// generation, with the desired replicas.
+func (o *observed) deploymentObserved() bool {
 	d := o.own()
-	return d != nil && d.Status.ObservedGeneration >= d.Generation && sized(o.release, d)
+	return d != nil && d.Status.ObservedGeneration >= d.Generation && hasReplicas(o.release, d)
 }
 
-// sized says that a Deployment is to have the replicas that are wanted; with an
-// autoscaler it may have more, and that is none of our business.
-func sized(release *hlnr.VersionedMicroservice, d *appsv1.Deployment) bool {
+// hasReplicas reports whether spec.replicas of a Deployment is the desired number. With an
+// autoscaler it may be higher: the autoscaler owns what exceeds the minimum.
+func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) bool {
 	if d.Spec.Replicas == nil {
 		return false
 	}
@@ -129,16 +133,16 @@ func sized(release *hlnr.VersionedMicroservice, d *appsv1.Deployment) bool {
 	return *d.Spec.Replicas == release.Spec.Replicas
 }
 
-// answers reads what the probes of containers that are not ready got, which only the
-// kubelet's events tell. They are read once for a failure, and live: a cache of events
-// would hold those of all pods. Without them the failure is only less well explained.
-func (r *reconciler) answers(ctx context.Context, o *observed) map[string]string {
+// probeMessages reads why probes of containers fail, which only the kubelet's events
+// report. It reads them once per failure and past the cache, which would hold the events
+// of all pods. Without them the message of the failure is less specific.
+func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]string {
 	found := map[string]string{}
 	for i := range o.pods {
 		var list eventsv1.EventList
 		if err := r.live.List(ctx, &list, client.InNamespace(o.release.Namespace), client.Limit(100),
 			client.MatchingFields{"regarding.uid": string(o.pods[i].UID), "reason": "Unhealthy"}); err != nil {
-			ctrl.LoggerFrom(ctx).V(1).Info("cannot read why a probe fails", "error", err.Error())
+			ctrl.LoggerFrom(ctx).V(1).Info("cannot read the events of a failing probe", "error", err.Error())
 			return found
 		}
 		for _, e := range list.Items {
@@ -154,7 +158,7 @@ func (r *reconciler) answers(ctx context.Context, o *observed) map[string]string
 	return found
 }
 
-// get reads an object; the nil object where there is none.
+// get reads an object. It returns nil if the object does not exist.
 func get[T client.Object](ctx context.Context, from client.Reader, key client.ObjectKey, into T) (T, error) {
 	if err := from.Get(ctx, key, into); err != nil {
 		var none T
@@ -164,4 +168,89 @@ func get[T client.Object](ctx context.Context, from client.Reader, key client.Ob
 		return none, fmt.Errorf("get %T %q: %w", into, key.Name, err)
 	}
 	return into, nil
+}
+
+// observeRollout reads the rollout of the release; nil if there is none.
+func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout, error) {
+	if o.microservice == nil {
+		return nil, nil
+	}
+	place := hook.PlaceOf(o.microservice, o.release)
+	if place == nil {
+		return nil, nil
+	}
+	if err := r.observeAddresses(ctx, place); err != nil {
+		return nil, err
+	}
+	w := &rollout{place: place, point: pointOf(place)}
+	if w.point == nil || w.spec() == nil {
+		return w, nil
+	}
+	canary, err := r.target(ctx, w.place, w.place.Group, w.place.Row)
+	if err != nil {
+		return nil, err
+	}
+	w.request = analysis.Request{Spec: *w.spec(), Canary: canary}
+	rivals := w.place.Rivals()
+	rows := rivals.Releases
+	if i := slices.IndexFunc(rows, func(row v1alpha1.Release) bool { return row.Status == v1alpha1.ReleaseActive && row.Weight > 0 }); i >= 0 {
+		active, err := r.target(ctx, w.place, rivals, &rows[i])
+		if err != nil {
+			return nil, err
+		}
+		w.request.Active = &active
+	}
+	return w, nil
+}
+
+// target identifies a release for metric queries. Its Services are those of all policies.
+func (r *reconciler) target(ctx context.Context, place *hook.Place, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
+	ms := place.Microservice
+	var services corev1.ServiceList
+	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: row.VersionedMicroservice}); err != nil {
+		return analysis.Target{}, fmt.Errorf("list Services of release %q: %w", row.VersionedMicroservice, err)
+	}
+	t := analysis.Target{
+		Namespace: ms.Namespace, Microservice: ms.Name, Group: group.Slug,
+		Release: row.VersionedMicroservice, Version: row.SemVer.Version,
+	}
+	for i := range services.Items {
+		t.Services = append(t.Services, services.Items[i].Name)
+	}
+	slices.Sort(t.Services)
+	return t, nil
+}
+
+// observeAddresses reads the Services and the URL of a release, for the bodies of its
+// hooks.
+func (r *reconciler) observeAddresses(ctx context.Context, place *hook.Place) error {
+	ms := place.Microservice
+	if canary := ms.Spec.UpdateStrategy.Canary; canary == nil || len(canary.Hooks) == 0 {
+		return nil
+	}
+	target, err := r.target(ctx, place, place.Group, place.Row)
+	if err != nil {
+		return err
+	}
+	var policies v1alpha1.NetworkPolicyList
+	if err := r.client.List(ctx, &policies, client.InNamespace(ms.Namespace)); err != nil {
+		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	}
+	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.NetworkPolicy) bool { return p.MicroserviceName() != ms.Name })
+	place.Services, place.URL = target.Services, urlOf(policies.Items, place.Row.VersionedMicroservice)
+	return nil
+}
+
+// observeQuota reads the quotas of a namespace if one of them rejects pods.
+func (r *reconciler) observeQuota(ctx context.Context, o *observed) error {
+	if replicaFailure(o.own()).reason != v1alpha1.FailureQuotaExceeded {
+		return nil
+	}
+	var quotas corev1.ResourceQuotaList
+	if err := r.client.List(ctx, &quotas, client.InNamespace(o.release.Namespace)); err != nil {
+		return fmt.Errorf("list ResourceQuotas: %w", err)
+	}
+	var err error
+	o.quota, err = quotaHash(quotas.Items)
+	return err
 }

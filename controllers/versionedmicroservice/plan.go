@@ -10,41 +10,41 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// plan is what a pass writes to children; the zero plan: nothing.
+// plan is what a reconcile writes to children. The zero plan writes nothing.
 type plan struct {
 	// create is the Deployment to create.
 	create *appsv1.Deployment
-	// amend is the Deployment as it should be, template and replicas aside.
-	amend *appsv1.Deployment
-	// restore is the Deployment with the template of the release, to be written if
-	// the server finds that this changes anything; else its template is taken for good.
+	// update is the desired Deployment, except for its template and replicas.
+	update *appsv1.Deployment
+	// restore is the Deployment with the template of the release. It is written only if
+	// the server finds that it changes the stored template.
 	restore *appsv1.Deployment
-	// retry is when the ReplicaSet is to be asked to try again; zero: not yet known.
-	retry time.Time
+	// retryAt is when the ReplicaSet is next made to retry; zero if that is not known yet.
+	retryAt time.Time
 	// scale is the number of replicas to set.
 	scale *int32
-	// budget is to be applied; retire is to be deleted.
-	budget, retire *policyv1.PodDisruptionBudget
-	// autoscaler is to be applied; unscale is to be deleted, before the Deployment
-	// is made smaller than it wants.
-	autoscaler, unscale *autoscalingv2.HorizontalPodAutoscaler
+	// budget is applied; deleteBudget is deleted.
+	budget, deleteBudget *policyv1.PodDisruptionBudget
+	// autoscaler is applied; deleteAutoscaler is deleted, before the Deployment is scaled
+	// below the autoscaler's minimum.
+	autoscaler, deleteAutoscaler *autoscalingv2.HorizontalPodAutoscaler
 }
 
-// decide is pure: what is observed alone gives the plan.
-func decide(o *observed, now time.Time) plan {
+// newPlan plans the writes. It is pure.
+func newPlan(o *observed, now time.Time) plan {
 	var p plan
-	decideDeployment(o, &p, now)
-	decideBudget(o, &p)
-	decideAutoscaler(o, &p)
+	planDeployment(o, &p, now)
+	planBudget(o, &p)
+	planAutoscaler(o, &p)
 	return p
 }
 
-func decideDeployment(o *observed, p *plan, now time.Time) {
+func planDeployment(o *observed, p *plan, now time.Time) {
 	live := o.deployment
 	if live == nil {
 		p.create = resources.Deployment(o.release)
@@ -57,42 +57,43 @@ func decideDeployment(o *observed, p *plan, now time.Time) {
 		p.restore = resources.Restore(live, o.release)
 	}
 	amended := resources.Amend(live, o.release)
-	due, look := decideRetry(o, now)
-	if p.retry = look; due != nil {
+	due, retryAt := planRetry(o, now)
+	if p.retryAt = retryAt; due != nil {
 		resources.Annotate(amended, resources.AnnotationRetry, due.String())
 	}
 	if p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
-		p.amend = amended
+		p.update = amended
 	}
-	if want := o.release.Spec.Replicas; !sized(o.release, live) {
+	if want := o.release.Spec.Replicas; !hasReplicas(o.release, live) {
 		p.scale = &want
 	}
 }
 
-// edited says that the pod template may be another one than was written. Whoever edits
-// it may write the annotation too, but not the release's status.
-func edited(release *hlnr.VersionedMicroservice, live *appsv1.Deployment) bool {
+// edited reports whether the pod template may differ from what this controller wrote. A
+// user who edits the template may also edit the annotation, but not the status of the
+// release.
+func edited(release *v1alpha1.VersionedMicroservice, live *appsv1.Deployment) bool {
 	hash, err := apply.Hash(live.Spec.Template)
 	known := cmp.Or(release.Status.TemplateHash, hash)
 	return err != nil || hash != live.Annotations[resources.AnnotationTemplate] || hash != known
 }
 
-// decideBudget leaves the comparison of an existing budget to the writer.
-func decideBudget(o *observed, p *plan) {
+// planBudget leaves the comparison with an existing budget to the writer.
+func planBudget(o *observed, p *plan) {
 	if p.budget = resources.Budget(o.release); p.budget != nil {
 		return
 	}
 	if o.budget != nil && o.budget.DeletionTimestamp == nil && metav1.IsControlledBy(o.budget, o.release) {
-		p.retire = o.budget
+		p.deleteBudget = o.budget
 	}
 }
 
-// decideAutoscaler leaves the comparison of an existing one to the writer.
-func decideAutoscaler(o *observed, p *plan) {
+// planAutoscaler leaves the comparison with an existing autoscaler to the writer.
+func planAutoscaler(o *observed, p *plan) {
 	if p.autoscaler = resources.Autoscaler(o.release); p.autoscaler != nil {
 		return
 	}
 	if o.autoscaler != nil && o.autoscaler.DeletionTimestamp == nil && metav1.IsControlledBy(o.autoscaler, o.release) {
-		p.unscale = o.autoscaler
+		p.deleteAutoscaler = o.autoscaler
 	}
 }

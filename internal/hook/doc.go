@@ -16,7 +16,7 @@ import (
 	"cmp"
 	"time"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // The defaults of hooks.
@@ -27,38 +27,40 @@ const (
 )
 
 // gates says that a hook's answer holds a run at a point.
-func gates(t hlnr.HookType) bool {
+func gates(t v1alpha1.HookType) bool {
 	switch t {
-	case hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmTrafficIncrease, hlnr.HookConfirmPromotion:
+	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion:
 		return true
 	}
 	return false
 }
 
 // polled says that a hook is asked again and again until it says yes.
-func polled(t hlnr.HookType) bool {
-	return t == hlnr.HookRollback || gates(t) && t != hlnr.HookPreRollout
+func polled(t v1alpha1.HookType) bool {
+	return t == v1alpha1.HookRollback || gates(t) && t != v1alpha1.HookPreRollout
 }
 
 // checks says that a hook judges a release once, so that its no counts against it.
-func checks(t hlnr.HookType) bool { return t == hlnr.HookPreRollout || t == hlnr.HookRollout }
+func checks(t v1alpha1.HookType) bool {
+	return t == v1alpha1.HookPreRollout || t == v1alpha1.HookRollout
+}
 
 // refuses reports whether a hook can end a rollout for good, by an answer of
 // StatusRefused: a gate that waits otherwise.
-func refuses(t hlnr.HookType) bool { return gates(t) && polled(t) }
+func refuses(t v1alpha1.HookType) bool { return gates(t) && polled(t) }
 
 // message says that a hook is told something, and decides nothing.
-func message(t hlnr.HookType) bool {
-	return t == hlnr.HookPostRollout || t == hlnr.HookEvent
+func message(t v1alpha1.HookType) bool {
+	return t == v1alpha1.HookPostRollout || t == v1alpha1.HookEvent
 }
 
-func timeout(h *hlnr.Hook) time.Duration { return min(h.Timeout.Std(defaultTimeout), maxTimeout) }
+func timeout(h *v1alpha1.Hook) time.Duration { return min(h.Timeout.Std(defaultTimeout), maxTimeout) }
 
-func interval(h *hlnr.Hook) time.Duration {
+func interval(h *v1alpha1.Hook) time.Duration {
 	return max(time.Second, cmp.Or(h.Interval.Std(0), defaultInterval))
 }
 
-func retries(h *hlnr.Hook) int {
+func retries(h *v1alpha1.Hook) int {
 	switch {
 	case polled(h.Type):
 		return 0

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/test/await"
 )
 
@@ -40,7 +40,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal(err)
 		}
 		p.shared = &http.Client{Transport: answered{code, body}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-		q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookConfirmPromotion, URL: "http://receiver.example/"}}
+		q := Question{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookConfirmPromotion, URL: "http://receiver.example/"}}
 		got := p.call(context.Background(), &q, Credentials{})
 		message := got.message
 		if got.yes != (code <= 204) || got.refused != (code == StatusRefused) {
@@ -49,7 +49,7 @@ func FuzzAnswer(f *testing.F) {
 		if !utf8.ValidString(message) || len(message) > maxMessage || strings.ContainsAny(message, "\n\r\x00\x1b") {
 			t.Errorf("%d %q: message %q of %d bytes", code, body, message, len(message))
 		}
-		if Uncallable(hlnr.HookStatus{Message: message}) {
+		if Uncallable(v1alpha1.HookStatus{Message: message}) {
 			t.Errorf("the words of a receiver are taken for ours: %q", message)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -22,22 +22,22 @@ import (
 func TestToldHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		status hlnr.ReleaseStatus
+		status v1alpha1.ReleaseStatus
 		reason string
 		active string // the group's, afterwards
-		before hlnr.ReleaseStatus
+		before v1alpha1.ReleaseStatus
 		told   bool
 	}{
-		"promoted by steps":  {hlnr.ReleaseActive, "Promoted", "1.4.3", hlnr.ReleaseCanary, true},
-		"steps were skipped": {hlnr.ReleaseActive, "Adopted", "1.4.3", hlnr.ReleaseCanary, true},
-		"adopted at once":    {hlnr.ReleaseActive, "Adopted", "1.4.3", hlnr.ReleasePending, true},
-		"the first one":      {hlnr.ReleaseActive, "First", "1.4.3", hlnr.ReleasePending, true},
-		"rolled back to":     {hlnr.ReleaseActive, "RolledBack", "1.4.3", hlnr.ReleaseDeprecated, true},
-		"failed":             {hlnr.ReleaseError, "AnalysisFailed", "1.4.2", hlnr.ReleaseCanary, true},
-		"turned down":        {hlnr.ReleaseError, "Aborted", "1.4.2", hlnr.ReleasePending, true},
-		"never was up":       {hlnr.ReleaseError, "CrashLoopBackOff", "1.4.2", hlnr.ReleasePending, true},
-		"told already":       {hlnr.ReleaseActive, "Promoted", "1.4.3", hlnr.ReleaseActive, false},
-		"under way":          {hlnr.ReleaseCanary, "Step", "1.4.2", hlnr.ReleasePending, false},
+		"promoted by steps":  {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseCanary, true},
+		"steps were skipped": {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleaseCanary, true},
+		"adopted at once":    {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleasePending, true},
+		"the first one":      {v1alpha1.ReleaseActive, "First", "1.4.3", v1alpha1.ReleasePending, true},
+		"rolled back to":     {v1alpha1.ReleaseActive, "RolledBack", "1.4.3", v1alpha1.ReleaseDeprecated, true},
+		"failed":             {v1alpha1.ReleaseError, "AnalysisFailed", "1.4.2", v1alpha1.ReleaseCanary, true},
+		"turned down":        {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
+		"never was up":       {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
+		"told already":       {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
+		"under way":          {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +47,7 @@ func TestToldHoweverItEnds(t *testing.T) {
 			group.Releases[0].Status, group.Releases[0].Reason = test.status, test.reason
 			release.Status.Release = test.before
 			questions := PlaceOf(ms, release).Questions(nil)
-			i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Type == hlnr.HookPostRollout })
+			i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Type == v1alpha1.HookPostRollout })
 			if (i >= 0) != test.told {
 				t.Fatalf("told: %t, want %t", i >= 0, test.told)
 			}
@@ -65,19 +65,19 @@ func TestToldHoweverItEnds(t *testing.T) {
 // of the rollout at each step, nor that of traffic while the promotion waits.
 func TestEachGateInItsPlace(t *testing.T) {
 	t.Parallel()
-	all := []hlnr.HookType{hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmTrafficIncrease, hlnr.HookConfirmPromotion}
+	all := []v1alpha1.HookType{v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion}
 	for _, at := range append(all, "") {
 		for step := range int32(3) {
 			ms, release := canary(), vsvc("new")
 			run := ms.Status.ReleaseGroups[0].Run
-			run.Gate, run.GateTime, run.Step = hlnr.Gate(at), &gated, step
-			var asked []hlnr.HookType
+			run.Gate, run.GateTime, run.Step = v1alpha1.Gate(at), &gated, step
+			var asked []v1alpha1.HookType
 			for _, q := range PlaceOf(ms, release).Questions(nil) {
 				if slices.Contains(all, q.Hook.Type) {
 					asked = append(asked, q.Hook.Type)
 				}
 			}
-			if want := slices.DeleteFunc([]hlnr.HookType{at}, func(t hlnr.HookType) bool { return t == "" }); !slices.Equal(asked, want) {
+			if want := slices.DeleteFunc([]v1alpha1.HookType{at}, func(t v1alpha1.HookType) bool { return t == "" }); !slices.Equal(asked, want) {
 				t.Errorf("at %q in step %d: asked %q", at, step, asked)
 			}
 		}
@@ -107,7 +107,7 @@ func TestNothingIsNoYes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := play(t, test.receive)
-			q := w.question(hlnr.HookPreRollout, "id")
+			q := w.question(v1alpha1.HookPreRollout, "id")
 			switch test.url {
 			case "":
 			case "-":
@@ -156,7 +156,7 @@ func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookEvent, URL: server.URL}}
+			q := Question{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookEvent, URL: server.URL}}
 			for range 60 {
 				if got, want := pool.call(context.Background(), &q, credentials), (reply{message: "HTTP 500: no"}); got != want {
 					t.Fatalf("%+v", got)

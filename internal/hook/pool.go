@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
@@ -33,11 +33,11 @@ type Options struct {
 	// Policy says which addresses may be called.
 	Policy *outbound.Policy
 	// Credentials reads those of a hook in a namespace.
-	Credentials func(ctx context.Context, namespace string, h *hlnr.Hook) (Credentials, error)
+	Credentials func(ctx context.Context, namespace string, h *v1alpha1.Hook) (Credentials, error)
 	// UserAgent of the calls.
 	UserAgent string
 	// Observe is told of each call. Default: nobody is.
-	Observe func(t hlnr.HookType, yes bool, took time.Duration)
+	Observe func(t v1alpha1.HookType, yes bool, took time.Duration)
 	// Now is the time. Default: time.Now.
 	Now func() time.Time
 	// Wait before a retry, from 1, and before a check that no one answered is asked again.
@@ -52,9 +52,9 @@ type Options struct {
 type Pool struct {
 	policy      *outbound.Policy
 	shared      *http.Client
-	credentials func(context.Context, string, *hlnr.Hook) (Credentials, error)
+	credentials func(context.Context, string, *v1alpha1.Hook) (Credentials, error)
 	userAgent   string
-	observe     func(hlnr.HookType, bool, time.Duration)
+	observe     func(v1alpha1.HookType, bool, time.Duration)
 	now         func() time.Time
 	wait        func(int) time.Duration
 
@@ -101,7 +101,7 @@ func NewPool(o Options) (*Pool, error) {
 		releases: map[types.NamespacedName]*deliveries{},
 	}
 	if p.observe == nil {
-		p.observe = func(hlnr.HookType, bool, time.Duration) {}
+		p.observe = func(v1alpha1.HookType, bool, time.Duration) {}
 	}
 	if p.now == nil {
 		p.now = time.Now

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -45,7 +45,7 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 	}
 	o := Options{
 		Policy: policy, UserAgent: "heighliner/test", Wait: func(int) time.Duration { return time.Millisecond },
-		Credentials: func(context.Context, string, *hlnr.Hook) (Credentials, error) {
+		Credentials: func(context.Context, string, *v1alpha1.Hook) (Credentials, error) {
 			return Credentials{}, errors.New("nobody should ask")
 		},
 	}
@@ -63,8 +63,8 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 }
 
 // question for the world's receiver.
-func (w *world) question(t hlnr.HookType, id string) Question {
-	q := Question{Hook: hlnr.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
+func (w *world) question(t v1alpha1.HookType, id string) Question {
+	q := Question{Hook: v1alpha1.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
 	return q
 }
 
@@ -123,7 +123,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := play(t, test.receive)
-			w.ask(w.question(hlnr.HookPreRollout, "id"))
+			w.ask(w.question(v1alpha1.HookPreRollout, "id"))
 			o := w.outcome(t, "id")
 			if diff := cmp.Diff(test.want, want{o.Yes, o.Message}, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -152,15 +152,15 @@ func TestRequest(t *testing.T) {
 		got <- seen{r.Header, raw, r.Method}
 	}, func(o *Options) {
 		o.Now = func() time.Time { return now }
-		o.Credentials = func(_ context.Context, namespace string, h *hlnr.Hook) (Credentials, error) {
+		o.Credentials = func(_ context.Context, namespace string, h *v1alpha1.Hook) (Credentials, error) {
 			if namespace != "shop" || h.SecretRef.Name != "key" {
 				return Credentials{}, fmt.Errorf("read Secret %q of %q: wrong one", h.SecretRef.Name, namespace)
 			}
 			return Credentials{Key: key}, nil
 		}
 	})
-	q := w.question(hlnr.HookPreRollout, "0d6f")
-	q.Hook.SecretRef = &hlnr.Reference{Name: "key"}
+	q := w.question(v1alpha1.HookPreRollout, "0d6f")
+	q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"}
 	q.Body.Version = "1.4.3"
 	w.ask(q)
 	if o := w.outcome(t, "0d6f"); !o.Yes {
@@ -215,10 +215,10 @@ func TestFailuresTellNoSecrets(t *testing.T) {
 		"nobody listens":   {func(q *Question) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
 		"a refused range":  {func(q *Question) { q.Hook.URL = "http://[fe80::1]/?token=abc" }, "--outbound-allow"},
 		"metadata":         {func(q *Question) { q.Hook.URL = "http://169.254.169.254/?token=abc" }, "metadata service"},
-		"a missing Secret": {func(q *Question) { q.Hook.SecretRef = &hlnr.Reference{Name: "key"} }, "nobody should ask"},
+		"a missing Secret": {func(q *Question) { q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"} }, "nobody should ask"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := w.question(hlnr.HookPreRollout, name)
+			q := w.question(v1alpha1.HookPreRollout, name)
 			test.change(&q)
 			w.ask(q)
 			o := w.outcome(t, name)
@@ -234,7 +234,7 @@ func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	w := play(t, func(http.ResponseWriter, *http.Request) { <-release })
 	t.Cleanup(func() { close(release) })
-	q := w.question(hlnr.HookEvent, "id")
+	q := w.question(v1alpha1.HookEvent, "id")
 	q.Hook.Timeout, q.Hook.Retries = "1s", new(int32)
 	w.ask(q) // The receiver answers when the test ends.
 	if o := w.outcome(t, "id"); o.Yes || o.Message != "no answer within 1s" {
@@ -254,15 +254,17 @@ func TestCA(t *testing.T) {
 	}{
 		"trusted":   {ca, "HTTP 200"},
 		"untrusted": {nil, "certificate"},
-		"no PEM":    {[]byte("none"), "there is no certificate in PEM"},
+		"no PEM":    {[]byte("none"), "no certificate in PEM found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := play(t, nil, func(o *Options) {
-				o.Credentials = func(context.Context, string, *hlnr.Hook) (Credentials, error) { return Credentials{CA: test.ca}, nil }
+				o.Credentials = func(context.Context, string, *v1alpha1.Hook) (Credentials, error) {
+					return Credentials{CA: test.ca}, nil
+				}
 			})
-			q := w.question(hlnr.HookPreRollout, "id")
-			q.Hook.URL, q.Hook.CASecretRef = server.URL, &hlnr.Reference{Name: "ca"}
+			q := w.question(v1alpha1.HookPreRollout, "id")
+			q.Hook.URL, q.Hook.CASecretRef = server.URL, &v1alpha1.Reference{Name: "ca"}
 			w.ask(q)
 			if o := w.outcome(t, "id"); o.Yes != (test.want == "HTTP 200") || !strings.Contains(o.Message, test.want) {
 				t.Errorf("%+v, want %q", o, test.want)
@@ -275,17 +277,17 @@ func TestRetries(t *testing.T) {
 	t.Parallel()
 	three := int32(3)
 	for name, test := range map[string]struct {
-		kind     hlnr.HookType
+		kind     v1alpha1.HookType
 		retries  *int32
 		failures int
 		want     Outcome
 	}{
-		"a check is not repeated":             {hlnr.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
-		"a check with retries":                {hlnr.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
-		"a message is repeated":               {hlnr.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
-		"a message that nobody takes":         {hlnr.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
-		"a gate has its interval for that":    {hlnr.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
-		"a rollback has its interval as well": {hlnr.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a check is not repeated":             {v1alpha1.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a check with retries":                {v1alpha1.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
+		"a message is repeated":               {v1alpha1.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
+		"a message that nobody takes":         {v1alpha1.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
+		"a gate has its interval for that":    {v1alpha1.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a rollback has its interval as well": {v1alpha1.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,24 +330,24 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 	down.Close()
 	for name, test := range map[string]struct {
 		receive http.HandlerFunc
-		change  func(*hlnr.Hook)
+		change  func(*v1alpha1.Hook)
 		verdict bool
 	}{
-		"nobody listens":        {nil, func(h *hlnr.Hook) { h.URL = down.URL }, false},
+		"nobody listens":        {nil, func(h *v1alpha1.Hook) { h.URL = down.URL }, false},
 		"the connection ends":   {hangUp, nil, false},
 		"too many requests":     {status(429, ""), nil, false},
 		"bad gateway":           {status(502, ""), nil, false},
 		"unavailable":           {status(503, "no endpoints"), nil, false},
 		"gateway timeout":       {status(504, ""), nil, false},
-		"a missing Secret":      {nil, func(h *hlnr.Hook) { h.SecretRef = &hlnr.Reference{Name: "key"} }, false},
-		"a refused address":     {nil, func(h *hlnr.Hook) { h.URL = "http://169.254.169.254/" }, false},
+		"a missing Secret":      {nil, func(h *v1alpha1.Hook) { h.SecretRef = &v1alpha1.Reference{Name: "key"} }, false},
+		"a refused address":     {nil, func(h *v1alpha1.Hook) { h.URL = "http://169.254.169.254/" }, false},
 		"a server error":        {status(500, "2 of 9 tests"), nil, true},
 		"a conflict":            {status(409, ""), nil, true},
 		"no such path":          {status(404, ""), nil, true},
 		"a key that is refused": {status(401, ""), nil, true},
 		"a redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, nil, true},
 	} {
-		for _, kind := range []hlnr.HookType{hlnr.HookPreRollout, hlnr.HookRollout} {
+		for _, kind := range []v1alpha1.HookType{v1alpha1.HookPreRollout, v1alpha1.HookRollout} {
 			t.Run(string(kind)+": "+name, func(t *testing.T) {
 				t.Parallel()
 				w := play(t, test.receive)
@@ -355,9 +357,9 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 				}
 				w.ask(q)
 				o := w.outcome(t, "id")
-				want := hlnr.HookWaiting
+				want := v1alpha1.HookWaiting
 				if test.verdict {
-					want = hlnr.HookFailed
+					want = v1alpha1.HookFailed
 				}
 				if got := phaseOf(kind, o); got != want || o.Unanswered == test.verdict || o.Message == "" {
 					t.Errorf("%s after %+v, want %s", got, o, want)
@@ -370,7 +372,7 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 		end := make(chan struct{})
 		w := play(t, func(http.ResponseWriter, *http.Request) { <-end })
 		t.Cleanup(func() { close(end) })
-		q := w.question(hlnr.HookPreRollout, "id")
+		q := w.question(v1alpha1.HookPreRollout, "id")
 		q.Hook.Timeout = "1s"
 		w.ask(q)
 		if o := w.outcome(t, "id"); !o.Unanswered {
@@ -395,7 +397,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 		o.Now = func() time.Time { return now.Add(time.Duration(elapsed.Load())) }
 		o.Wait = func(retry int) time.Duration { return time.Duration(retry) * time.Minute }
 	})
-	q := w.question(hlnr.HookPreRollout, "id")
+	q := w.question(v1alpha1.HookPreRollout, "id")
 	attempts := func(n int) Outcome {
 		t.Helper()
 		for {
@@ -419,7 +421,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 		attempts(n + 1)
 	}
 	away.Store(false)
-	q.Hook.Metadata = map[string]hlnr.HookMetadataValue{"suite": "short"}
+	q.Hook.Metadata = map[string]v1alpha1.HookMetadataValue{"suite": "short"}
 	if at := w.ask(q); !at.IsZero() {
 		t.Fatalf("it was mended, and waits until %s", at)
 	}
@@ -432,9 +434,9 @@ func TestCheckIsAskedAgain(t *testing.T) {
 // like any other.
 func TestRefusedForGood(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[hlnr.HookType]bool{
-		hlnr.HookConfirmRollout: true, hlnr.HookConfirmTrafficIncrease: true, hlnr.HookConfirmPromotion: true,
-		hlnr.HookPreRollout: false, hlnr.HookRollout: false, hlnr.HookRollback: false, hlnr.HookPostRollout: false, hlnr.HookEvent: false,
+	for kind, want := range map[v1alpha1.HookType]bool{
+		v1alpha1.HookConfirmRollout: true, v1alpha1.HookConfirmTrafficIncrease: true, v1alpha1.HookConfirmPromotion: true,
+		v1alpha1.HookPreRollout: false, v1alpha1.HookRollout: false, v1alpha1.HookRollback: false, v1alpha1.HookPostRollout: false, v1alpha1.HookEvent: false,
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
@@ -471,7 +473,7 @@ func TestPolling(t *testing.T) {
 			w.WriteHeader(http.StatusConflict)
 		}
 	}, func(o *Options) { o.Now = now })
-	q := w.question(hlnr.HookConfirmPromotion, "id")
+	q := w.question(v1alpha1.HookConfirmPromotion, "id")
 	q.Hook.Interval = "30s"
 	answered := func(attempts int) Outcome {
 		t.Helper()
@@ -515,7 +517,7 @@ func TestEditedHook(t *testing.T) {
 	var clock atomic.Int64
 	now := func() time.Time { return began.Add(time.Duration(clock.Load())) }
 	w := play(t, status(409, "not yet"), func(o *Options) { o.Now = now })
-	q := w.question(hlnr.HookConfirmPromotion, "id")
+	q := w.question(v1alpha1.HookConfirmPromotion, "id")
 	q.Hook.Interval = "1h"
 	w.ask(q)
 	if o := w.outcome(t, "id"); !o.Edited.IsZero() {
@@ -541,14 +543,14 @@ func TestEditedHook(t *testing.T) {
 func TestUncallable(t *testing.T) {
 	t.Parallel()
 	w := play(t, status(200, ""))
-	q := w.question(hlnr.HookRollback, "id")
+	q := w.question(v1alpha1.HookRollback, "id")
 	q.Hook.URL = "http://169.254.169.254/latest"
 	w.ask(q)
 	o := w.outcome(t, "id")
-	if !Uncallable(hlnr.HookStatus{Message: o.Message}) {
+	if !Uncallable(v1alpha1.HookStatus{Message: o.Message}) {
 		t.Errorf("message %q", o.Message)
 	}
-	if Uncallable(hlnr.HookStatus{Message: "HTTP 409: cannot be called: it sleeps"}) {
+	if Uncallable(v1alpha1.HookStatus{Message: "HTTP 409: cannot be called: it sleeps"}) {
 		t.Error("the words of a server are taken for ours")
 	}
 }
@@ -557,15 +559,15 @@ func TestUncallable(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		kind hlnr.HookType
+		kind v1alpha1.HookType
 		end  func(*world)
 		goes bool
 	}{
-		"a gate":                {hlnr.HookConfirmPromotion, func(w *world) { w.Ask(shop, nil, nil) }, true},
-		"a check":               {hlnr.HookRollout, func(w *world) { w.Ask(shop, nil, nil) }, true},
-		"a message":             {hlnr.HookEvent, func(w *world) { w.Ask(shop, nil, nil) }, false},
-		"a message, no release": {hlnr.HookEvent, func(w *world) { w.Forget(shop) }, true},
-		"a message, no manager": {hlnr.HookEvent, func(w *world) { w.stop() }, true},
+		"a gate":                {v1alpha1.HookConfirmPromotion, func(w *world) { w.Ask(shop, nil, nil) }, true},
+		"a check":               {v1alpha1.HookRollout, func(w *world) { w.Ask(shop, nil, nil) }, true},
+		"a message":             {v1alpha1.HookEvent, func(w *world) { w.Ask(shop, nil, nil) }, false},
+		"a message, no release": {v1alpha1.HookEvent, func(w *world) { w.Forget(shop) }, true},
+		"a message, no manager": {v1alpha1.HookEvent, func(w *world) { w.stop() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -620,7 +622,7 @@ func TestOrder(t *testing.T) {
 	for i := range 8 {
 		id := fmt.Sprint(i)
 		want = append(want, id)
-		w.ask(w.question(hlnr.HookEvent, id))
+		w.ask(w.question(v1alpha1.HookEvent, id))
 	}
 	w.outcome(t, "7")
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -645,7 +647,7 @@ func TestMessagesDoNotPileUp(t *testing.T) {
 		}
 	})
 	for i := range 50 {
-		w.ask(w.question(hlnr.HookEvent, fmt.Sprint(i)))
+		w.ask(w.question(v1alpha1.HookEvent, fmt.Sprint(i)))
 	}
 	for calls.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -680,12 +682,12 @@ func TestBounds(t *testing.T) {
 	})
 	name := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)} }
 	for i := range 100 {
-		q := w.question(hlnr.HookConfirmPromotion, fmt.Sprint(i))
+		q := w.question(v1alpha1.HookConfirmPromotion, fmt.Sprint(i))
 		w.Ask(name(i), []Question{q}, []Question{q})
 	}
 	other := httptest.NewServer(status(200, ""))
 	t.Cleanup(other.Close)
-	q := w.question(hlnr.HookConfirmPromotion, "other")
+	q := w.question(v1alpha1.HookConfirmPromotion, "other")
 	q.Hook.URL = strings.Replace(other.URL, "127.0.0.1", "localhost", 1) // ports make no other host
 	w.ask(q)
 	if o := w.outcome(t, "other"); !o.Yes {
@@ -744,14 +746,14 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 				return "http://" + host + w.server.URL[strings.LastIndex(w.server.URL, ":"):] + path
 			}
 			for i := range 2 * maxCalls {
-				q := w.question(hlnr.HookConfirmPromotion, fmt.Sprint(i))
+				q := w.question(v1alpha1.HookConfirmPromotion, fmt.Sprint(i))
 				q.Hook.Timeout, q.Hook.URL = "1m", at(test.host(i), "/hang")
 				w.Ask(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)}, []Question{q}, []Question{q})
 			}
 			for range test.want {
 				<-arrived
 			}
-			q := w.question(hlnr.HookConfirmPromotion, "mine")
+			q := w.question(v1alpha1.HookConfirmPromotion, "mine")
 			q.Hook.URL = at("both.example", "/good")
 			w.ask(q)
 			if o := w.outcome(t, "mine"); !o.Yes {
@@ -779,7 +781,7 @@ func TestNotStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := Question{Hook: hlnr.Hook{Name: "a", Type: hlnr.HookEvent}, Body: Body{ID: "id"}}
+	q := Question{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookEvent}, Body: Body{ID: "id"}}
 	if next := p.Ask(shop, []Question{q}, []Question{q}); !next.IsZero() || p.Releases() != 0 {
 		t.Errorf("next %s, %d releases", next, p.Releases())
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // APIVersion of the body of a call.
@@ -24,8 +24,8 @@ type Body struct {
 	// ID names what is asked or told: it is the same in every call that repeats it.
 	ID string `json:"id"`
 	// Type and Name of the hook.
-	Type hlnr.HookType `json:"type"`
-	Name string        `json:"name"`
+	Type v1alpha1.HookType `json:"type"`
+	Name string            `json:"name"`
 	// Namespace, Microservice and Group of the Release.
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice"`
@@ -46,13 +46,13 @@ type Body struct {
 	// Weight of the release now, in percent.
 	Weight int32 `json:"weight"`
 	// Phase is the release's status in the ledger, with its Reason and Attempt.
-	Phase   hlnr.ReleaseStatus `json:"phase"`
-	Reason  string             `json:"reason"`
-	Attempt int32              `json:"attempt"`
+	Phase   v1alpha1.ReleaseStatus `json:"phase"`
+	Reason  string                 `json:"reason"`
+	Attempt int32                  `json:"attempt"`
 	// Time of the call.
 	Time time.Time `json:"time"`
 	// Metadata of the hook.
-	Metadata map[string]hlnr.HookMetadataValue `json:"metadata"`
+	Metadata map[string]v1alpha1.HookMetadataValue `json:"metadata"`
 }
 
 // Place is where a release is on its way.
@@ -60,13 +60,13 @@ type Place struct {
 	// UID of the release.
 	UID types.UID
 	// Microservice, Group and Row of the release; a release without row has no place.
-	Microservice *hlnr.Microservice
-	Group        *hlnr.ReleaseGroup
-	Row          *hlnr.Release
+	Microservice *v1alpha1.Microservice
+	Group        *v1alpha1.ReleaseGroup
+	Row          *v1alpha1.Release
 	// Run of the release; nil: none.
-	Run *hlnr.ReleaseRun
+	Run *v1alpha1.ReleaseRun
 	// Before is the status of the release that was last told of; "": none.
-	Before hlnr.ReleaseStatus
+	Before v1alpha1.ReleaseStatus
 	// Round is when the present round of checks began, in a step that is measured;
 	// zero: none is due.
 	Round time.Time
@@ -76,7 +76,7 @@ type Place struct {
 }
 
 // PlaceOf finds a release in the ledger of its Microservice; nil where it has no row.
-func PlaceOf(ms *hlnr.Microservice, release *hlnr.VersionedMicroservice) *Place {
+func PlaceOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) *Place {
 	for i := range ms.Status.ReleaseGroups {
 		group := &ms.Status.ReleaseGroups[i]
 		for j := range group.Releases {
@@ -96,12 +96,12 @@ func PlaceOf(ms *hlnr.Microservice, release *hlnr.VersionedMicroservice) *Place 
 // judged says that the release takes the steps: it is neither a preview nor the
 // first of its group, but where the newest domains move to that.
 func (p *Place) judged() bool {
-	return p.Group.Level != hlnr.LevelPreview && (p.Group.Active != "" || p.Run != nil && p.Run.From != "")
+	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Run != nil && p.Run.From != "")
 }
 
 // Rivals are the group, and its releases, whose active one has the traffic that the
 // release has not: its own, or the one from which the newest domains move to it.
-func (p *Place) Rivals() *hlnr.ReleaseGroup {
+func (p *Place) Rivals() *v1alpha1.ReleaseGroup {
 	if p.Run == nil || p.Run.From == "" {
 		return p.Group
 	}
@@ -114,7 +114,7 @@ func (p *Place) Rivals() *hlnr.ReleaseGroup {
 }
 
 // hooks of the Microservice.
-func (p *Place) hooks() []hlnr.Hook {
+func (p *Place) hooks() []v1alpha1.Hook {
 	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil {
 		return c.Hooks
 	}
@@ -122,7 +122,7 @@ func (p *Place) hooks() []hlnr.Hook {
 }
 
 // step by its number, from 1; nil: there is none.
-func (p *Place) step(n int32) *hlnr.CanaryStep {
+func (p *Place) step(n int32) *v1alpha1.CanaryStep {
 	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil && n >= 1 && int(n) <= len(c.Steps) {
 		return &c.Steps[n-1]
 	}
@@ -132,7 +132,7 @@ func (p *Place) step(n int32) *hlnr.CanaryStep {
 // Question is what one hook is to be asked, or told, now.
 type Question struct {
 	// Hook that is called.
-	Hook hlnr.Hook
+	Hook v1alpha1.Hook
 	// Since is the gate time that the answer is for; nil: it is for no gate.
 	Since *metav1.MicroTime
 	// RunStep is the step in which the run is.
@@ -143,7 +143,7 @@ type Question struct {
 
 // Questions are what the hooks of a release are to be asked where it is, answered or
 // not, in the order of the specification. known is the status of the hooks.
-func (p *Place) Questions(known []hlnr.HookStatus) []Question {
+func (p *Place) Questions(known []v1alpha1.HookStatus) []Question {
 	var out []Question
 	for _, h := range p.hooks() {
 		if q, ok := p.question(h, known); ok {
@@ -153,35 +153,35 @@ func (p *Place) Questions(known []hlnr.HookStatus) []Question {
 	return out
 }
 
-func (p *Place) question(h hlnr.Hook, known []hlnr.HookStatus) (Question, bool) {
+func (p *Place) question(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Question, bool) {
 	switch h.Type {
-	case hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookConfirmPromotion:
-		if p.gate() != h.Type || p.Group.Level == hlnr.LevelPreview && !h.Previews {
+	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmPromotion:
+		if p.gate() != h.Type || p.Group.Level == v1alpha1.LevelPreview && !h.Previews {
 			return Question{}, false
 		}
 		return p.ask(h, p.Run.Step, p.Run.GateTime), true
-	case hlnr.HookConfirmTrafficIncrease:
+	case v1alpha1.HookConfirmTrafficIncrease:
 		if p.gate() != h.Type || !Applies(&h, p.step(p.Run.Step+1)) {
 			return Question{}, false
 		}
 		return p.ask(h, p.Run.Step+1, p.Run.GateTime), true
-	case hlnr.HookRollout:
+	case v1alpha1.HookRollout:
 		if p.Run == nil || p.Round.IsZero() || !Applies(&h, p.step(p.Run.Step)) {
 			return Question{}, false
 		}
 		return p.ask(h, p.Run.Step, nil, stamp(p.Round)), true
-	case hlnr.HookRollback:
+	case v1alpha1.HookRollback:
 		if p.Run == nil || !p.judged() {
 			return Question{}, false
 		}
 		q := p.ask(h, 0, nil)
 		q.Body.Step, q.Body.StepName = p.Run.Step, p.stepName(p.Run.Step)
 		return q, true
-	case hlnr.HookPostRollout:
-		ended := p.Row.Status == hlnr.ReleaseActive || p.Row.Status == hlnr.ReleaseError
+	case v1alpha1.HookPostRollout:
+		ended := p.Row.Status == v1alpha1.ReleaseActive || p.Row.Status == v1alpha1.ReleaseError
 		q := p.tell(h, string(p.Row.Status))
 		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))
-	case hlnr.HookEvent:
+	case v1alpha1.HookEvent:
 		var run, step string
 		if p.Run != nil {
 			run, step = strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(p.Run.Step))
@@ -195,20 +195,20 @@ func (p *Place) question(h hlnr.Hook, known []hlnr.HookStatus) (Question, bool) 
 
 // gate at which the run waits, as the type of its hooks; "": none, or its hooks are not to
 // be asked yet.
-func (p *Place) gate() hlnr.HookType {
+func (p *Place) gate() v1alpha1.HookType {
 	if p.Run == nil || p.Run.GateTime == nil {
 		return ""
 	}
-	return hlnr.HookType(p.Run.Gate)
+	return v1alpha1.HookType(p.Run.Gate)
 }
 
 // Applies says that a hook is for a step; nil: for what is not a step.
-func Applies(h *hlnr.Hook, step *hlnr.CanaryStep) bool {
+func Applies(h *v1alpha1.Hook, step *v1alpha1.CanaryStep) bool {
 	return len(h.Steps) == 0 || step != nil && step.Name != "" && slices.Contains(h.Steps, step.Name)
 }
 
 // ask makes the question of the run about a step.
-func (p *Place) ask(h hlnr.Hook, step int32, since *metav1.MicroTime, more ...string) Question {
+func (p *Place) ask(h v1alpha1.Hook, step int32, since *metav1.MicroTime, more ...string) Question {
 	key := []string{strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(step))}
 	if since != nil {
 		key = append(key, stamp(since.Time))
@@ -219,7 +219,7 @@ func (p *Place) ask(h hlnr.Hook, step int32, since *metav1.MicroTime, more ...st
 }
 
 // tell makes the message of a transition.
-func (p *Place) tell(h hlnr.Hook, transition ...string) Question {
+func (p *Place) tell(h v1alpha1.Hook, transition ...string) Question {
 	key := append([]string{strconv.Itoa(int(p.Row.Attempt)), stamp(p.Row.LastTransitionTime.Time)}, transition...)
 	q := Question{Hook: h, Body: p.body(h, key)}
 	if p.Run != nil {
@@ -229,7 +229,7 @@ func (p *Place) tell(h hlnr.Hook, transition ...string) Question {
 	return q
 }
 
-func (p *Place) body(h hlnr.Hook, key []string) Body {
+func (p *Place) body(h v1alpha1.Hook, key []string) Body {
 	b := Body{
 		APIVersion: APIVersion, ID: id(p.UID, h, key), Type: h.Type, Name: h.Name, Metadata: h.Metadata,
 		Namespace: p.Microservice.Namespace, Microservice: p.Microservice.Name, Group: p.Group.Slug,
@@ -243,7 +243,7 @@ func (p *Place) body(h hlnr.Hook, key []string) Body {
 		b.Services = []string{}
 	}
 	if b.Metadata == nil {
-		b.Metadata = map[string]hlnr.HookMetadataValue{}
+		b.Metadata = map[string]v1alpha1.HookMetadataValue{}
 	}
 	return b
 }
@@ -257,7 +257,7 @@ func (p *Place) stepName(n int32) string {
 
 // id names a question: it follows from the ledger alone, so that another manager
 // gives the same.
-func id(uid types.UID, h hlnr.Hook, key []string) string {
+func id(uid types.UID, h v1alpha1.Hook, key []string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append([]string{string(uid), string(h.Type), h.Name}, key...)))
 	return hex.EncodeToString(sum[:16])
 }
@@ -265,7 +265,7 @@ func id(uid types.UID, h hlnr.Hook, key []string) string {
 // stamp writes a time of the ledger, which keeps microseconds.
 func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
-func find(known []hlnr.HookStatus, name string) *hlnr.HookStatus {
+func find(known []v1alpha1.HookStatus, name string) *v1alpha1.HookStatus {
 	for i := range known {
 		if known[i].Name == name {
 			return &known[i]
@@ -275,7 +275,7 @@ func find(known []hlnr.HookStatus, name string) *hlnr.HookStatus {
 }
 
 // isAbout says that the status of the hook is about this very question.
-func isAbout(known []hlnr.HookStatus, q Question) bool {
+func isAbout(known []v1alpha1.HookStatus, q Question) bool {
 	s := find(known, q.Hook.Name)
 	return s != nil && s.ID == q.Body.ID
 }

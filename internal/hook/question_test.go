@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 var (
@@ -20,34 +20,34 @@ var (
 )
 
 // canary has 1.4.2 active and 1.4.3 on its way, in step 1 of 2, with all hooks.
-func canary() *hlnr.Microservice {
-	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
-	ms.Spec.UpdateStrategy.Canary = &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}}}
-	for _, t := range []hlnr.HookType{
-		hlnr.HookConfirmRollout, hlnr.HookPreRollout, hlnr.HookRollout, hlnr.HookConfirmTrafficIncrease,
-		hlnr.HookConfirmPromotion, hlnr.HookPostRollout, hlnr.HookRollback, hlnr.HookEvent,
+func canary() *v1alpha1.Microservice {
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}}}
+	for _, t := range []v1alpha1.HookType{
+		v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookRollout, v1alpha1.HookConfirmTrafficIncrease,
+		v1alpha1.HookConfirmPromotion, v1alpha1.HookPostRollout, v1alpha1.HookRollback, v1alpha1.HookEvent,
 	} {
-		ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, hlnr.Hook{
+		ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, v1alpha1.Hook{
 			Name: strings.ToLower(string(t)), Type: t, URL: "http://hooks.example.com/" + string(t),
-			Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+			Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 		})
 	}
-	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{
-		Name: "1.x", Slug: "1-x", Level: hlnr.LevelRelease, Active: "1.4.2",
-		Run: &hlnr.ReleaseRun{Release: "new", Sequence: 41, Step: 1},
-		Releases: []hlnr.Release{
-			{VersionedMicroservice: "new", SemVer: hlnr.SemVer{Version: "1.4.3"}, Status: hlnr.ReleaseCanary, Weight: 10, Reason: "Step", LastTransitionTime: metav1.NewMicroTime(began)},
-			{VersionedMicroservice: "old", SemVer: hlnr.SemVer{Version: "1.4.2"}, Status: hlnr.ReleaseActive, Weight: 90, Reason: "Promoted", Promoted: 7, LastTransitionTime: metav1.NewMicroTime(began)},
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+		Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Active: "1.4.2",
+		Run: &v1alpha1.ReleaseRun{Release: "new", Sequence: 41, Step: 1},
+		Releases: []v1alpha1.Release{
+			{VersionedMicroservice: "new", SemVer: v1alpha1.SemVer{Version: "1.4.3"}, Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step", LastTransitionTime: metav1.NewMicroTime(began)},
+			{VersionedMicroservice: "old", SemVer: v1alpha1.SemVer{Version: "1.4.2"}, Status: v1alpha1.ReleaseActive, Weight: 90, Reason: "Promoted", Promoted: 7, LastTransitionTime: metav1.NewMicroTime(began)},
 		},
 	}}
 	return ms
 }
 
-func vsvc(name string) *hlnr.VersionedMicroservice {
-	v := &hlnr.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-of-" + "release"}}
-	v.Status.Release = hlnr.ReleaseCanary
+func vsvc(name string) *v1alpha1.VersionedMicroservice {
+	v := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-of-" + "release"}}
+	v.Status.Release = v1alpha1.ReleaseCanary
 	if name == "old" {
-		v.Status.Release = hlnr.ReleaseActive
+		v.Status.Release = v1alpha1.ReleaseActive
 	}
 	return v
 }
@@ -64,15 +64,15 @@ func names(questions []Question) []string {
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	type world struct {
-		ms      *hlnr.Microservice
-		group   *hlnr.ReleaseGroup
-		run     *hlnr.ReleaseRun
-		row     *hlnr.Release
-		release *hlnr.VersionedMicroservice
-		known   []hlnr.HookStatus
+		ms      *v1alpha1.Microservice
+		group   *v1alpha1.ReleaseGroup
+		run     *v1alpha1.ReleaseRun
+		row     *v1alpha1.Release
+		release *v1alpha1.VersionedMicroservice
+		known   []v1alpha1.HookStatus
 		round   time.Time
 	}
-	at := func(gate hlnr.Gate) func(*world) {
+	at := func(gate v1alpha1.Gate) func(*world) {
 		return func(w *world) { w.run.Gate, w.run.GateTime = gate, &gated }
 	}
 	underWay := []string{"rollback", "event"}
@@ -81,18 +81,18 @@ func TestQuestions(t *testing.T) {
 		want   []string
 	}{
 		"in a step":                       {func(*world) {}, underWay},
-		"before pods":                     {at(hlnr.GateConfirmRollout), []string{"confirmrollout", "rollback", "event"}},
-		"before traffic":                  {at(hlnr.GatePreRollout), []string{"prerollout", "rollback", "event"}},
-		"before more traffic":             {at(hlnr.GateConfirmTrafficIncrease), []string{"confirmtrafficincrease", "rollback", "event"}},
-		"before promotion":                {at(hlnr.GateConfirmPromotion), []string{"confirmpromotion", "rollback", "event"}},
+		"before pods":                     {at(v1alpha1.GateConfirmRollout), []string{"confirmrollout", "rollback", "event"}},
+		"before traffic":                  {at(v1alpha1.GatePreRollout), []string{"prerollout", "rollback", "event"}},
+		"before more traffic":             {at(v1alpha1.GateConfirmTrafficIncrease), []string{"confirmtrafficincrease", "rollback", "event"}},
+		"before promotion":                {at(v1alpha1.GateConfirmPromotion), []string{"confirmpromotion", "rollback", "event"}},
 		"a round of checks":               {func(w *world) { w.round = waited }, []string{"rollout", "rollback", "event"}},
 		"no checks before the first step": {func(w *world) { w.run.Step = 0 }, underWay},
 		"more traffic, hook for this step": {func(w *world) {
-			at(hlnr.GateConfirmTrafficIncrease)(w)
+			at(v1alpha1.GateConfirmTrafficIncrease)(w)
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[3].Steps = []string{"half"}
 		}, []string{"confirmtrafficincrease", "rollback", "event"}},
 		"more traffic, hook for another step": {func(w *world) {
-			at(hlnr.GateConfirmTrafficIncrease)(w)
+			at(v1alpha1.GateConfirmTrafficIncrease)(w)
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[3].Steps = []string{"tenth"}
 		}, underWay},
 		"checks for another step": {func(w *world) {
@@ -100,36 +100,36 @@ func TestQuestions(t *testing.T) {
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[2].Steps = []string{"half"}
 		}, underWay},
 		"a preview before traffic": {func(w *world) {
-			at(hlnr.GatePreRollout)(w)
-			w.group.Level = hlnr.LevelPreview
+			at(v1alpha1.GatePreRollout)(w)
+			w.group.Level = v1alpha1.LevelPreview
 		}, []string{"event"}},
 		"a preview before traffic, with a hook for previews": {func(w *world) {
-			at(hlnr.GatePreRollout)(w)
-			w.group.Level, w.ms.Spec.UpdateStrategy.Canary.Hooks[1].Previews = hlnr.LevelPreview, true
+			at(v1alpha1.GatePreRollout)(w)
+			w.group.Level, w.ms.Spec.UpdateStrategy.Canary.Hooks[1].Previews = v1alpha1.LevelPreview, true
 		}, []string{"prerollout", "event"}},
 		"the first release of a group before traffic": {func(w *world) {
-			at(hlnr.GatePreRollout)(w)
+			at(v1alpha1.GatePreRollout)(w)
 			w.group.Active = ""
 		}, []string{"prerollout", "event"}},
-		"a preview is not taken back": {func(w *world) { w.group.Level = hlnr.LevelPreview }, []string{"event"}},
+		"a preview is not taken back": {func(w *world) { w.group.Level = v1alpha1.LevelPreview }, []string{"event"}},
 		"nor the first release":       {func(w *world) { w.group.Active = "" }, []string{"event"}},
-		"the run of another release":  {func(w *world) { w.run.Release = "newer"; at(hlnr.GateConfirmPromotion)(w) }, nil},
+		"the run of another release":  {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
 		"at rest": {func(w *world) {
-			w.group.Run, w.row.Status, w.release.Status.Release = nil, hlnr.ReleaseActive, hlnr.ReleaseActive
+			w.group.Run, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseActive, v1alpha1.ReleaseActive
 		}, nil},
-		"promoted": {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseActive }, []string{"postrollout", "event"}},
+		"promoted": {func(w *world) { w.group.Run, w.row.Status = nil, v1alpha1.ReleaseActive }, []string{"postrollout", "event"}},
 		"adopted without its steps": {func(w *world) {
-			w.group.Run, w.row.Status, w.row.Reason, w.release.Status.Release = nil, hlnr.ReleaseActive, "Adopted", hlnr.ReleasePending
+			w.group.Run, w.row.Status, w.row.Reason, w.release.Status.Release = nil, v1alpha1.ReleaseActive, "Adopted", v1alpha1.ReleasePending
 		}, []string{"postrollout", "event"}},
-		"failed": {func(w *world) { w.group.Run, w.row.Status = nil, hlnr.ReleaseError }, []string{"postrollout", "event"}},
+		"failed": {func(w *world) { w.group.Run, w.row.Status = nil, v1alpha1.ReleaseError }, []string{"postrollout", "event"}},
 		"replaced": {func(w *world) {
-			w.group.Run, w.row.Status, w.release.Status.Release = nil, hlnr.ReleaseDeprecated, hlnr.ReleaseActive
+			w.group.Run, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseActive
 		}, []string{"event"}},
 		"promoted, and not yet told": {func(w *world) {
-			w.group.Run, w.row.Status = nil, hlnr.ReleaseActive
+			w.group.Run, w.row.Status = nil, v1alpha1.ReleaseActive
 			p := PlaceOf(w.ms, w.release)
 			w.known = p.Fold(nil, p.Questions(nil), nil, waited)
-			w.release.Status.Release = hlnr.ReleaseActive // the write that noted both
+			w.release.Status.Release = v1alpha1.ReleaseActive // the write that noted both
 		}, []string{"postrollout", "event"}},
 		"no canary any more": {func(w *world) { w.ms.Spec.UpdateStrategy.Canary = nil }, nil},
 	} {
@@ -157,7 +157,7 @@ func TestQuestions(t *testing.T) {
 }
 
 // placeIn is PlaceOf in a round of checks.
-func placeIn(ms *hlnr.Microservice, release *hlnr.VersionedMicroservice, round time.Time) *Place {
+func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice, round time.Time) *Place {
 	p := PlaceOf(ms, release)
 	p.Round = round
 	return p
@@ -173,11 +173,11 @@ func TestNoPlaceWithoutARow(t *testing.T) {
 // An id is the same as long as the question is, and no longer.
 func TestID(t *testing.T) {
 	t.Parallel()
-	ask := func(hook string, change func(*hlnr.ReleaseGroup)) string {
+	ask := func(hook string, change func(*v1alpha1.ReleaseGroup)) string {
 		ms, release := canary(), vsvc("new")
 		group := &ms.Status.ReleaseGroups[0]
-		group.Run.Gate, group.Run.GateTime = hlnr.GateConfirmTrafficIncrease, &gated
-		release.Status.Release = hlnr.ReleasePending
+		group.Run.Gate, group.Run.GateTime = v1alpha1.GateConfirmTrafficIncrease, &gated
+		release.Status.Release = v1alpha1.ReleasePending
 		change(group)
 		p := PlaceOf(ms, release)
 		p.Round = waited
@@ -189,25 +189,25 @@ func TestID(t *testing.T) {
 		t.Fatalf("%s is not asked", hook)
 		return ""
 	}
-	same := func(*hlnr.ReleaseGroup) {}
+	same := func(*v1alpha1.ReleaseGroup) {}
 	later := metav1.NewMicroTime(gated.Add(time.Microsecond))
 	for name, test := range map[string]struct {
 		hook   string
-		change func(*hlnr.ReleaseGroup)
+		change func(*v1alpha1.ReleaseGroup)
 		other  bool
 	}{
-		"another weight":              {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Releases[0].Weight = 20 }, false},
-		"another step":                {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Run.Step = 0 }, true},
-		"another run":                 {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Run.Sequence++ }, true},
-		"the gate again":              {"confirmtrafficincrease", func(g *hlnr.ReleaseGroup) { g.Run.GateTime = &later }, true},
-		"a wish over steps":           {"rollback", func(g *hlnr.ReleaseGroup) { g.Run.Step = 2 }, false},
-		"a wish for another run":      {"rollback", func(g *hlnr.ReleaseGroup) { g.Run.Sequence++ }, true},
-		"an event of another step":    {"event", func(g *hlnr.ReleaseGroup) { g.Run.Step = 2 }, true},
-		"an event of another reason":  {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
-		"an event of another status":  {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Status = hlnr.ReleaseError }, true},
-		"an event of another attempt": {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Attempt++ }, true},
-		"an event of another weight":  {"event", func(g *hlnr.ReleaseGroup) { g.Releases[0].Weight++ }, false},
-		"checks of another step":      {"rollout", func(g *hlnr.ReleaseGroup) { g.Run.Step = 2 }, true},
+		"another weight":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight = 20 }, false},
+		"another step":                {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 0 }, true},
+		"another run":                 {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Run.Sequence++ }, true},
+		"the gate again":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Run.GateTime = &later }, true},
+		"a wish over steps":           {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 2 }, false},
+		"a wish for another run":      {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Run.Sequence++ }, true},
+		"an event of another step":    {"event", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 2 }, true},
+		"an event of another reason":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
+		"an event of another status":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Status = v1alpha1.ReleaseError }, true},
+		"an event of another attempt": {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Attempt++ }, true},
+		"an event of another weight":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight++ }, false},
+		"checks of another step":      {"rollout", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 2 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,7 +236,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	}
 	ms, release := canary(), vsvc("shop-1-4-3-5b1c0d9e")
 	group := &ms.Status.ReleaseGroups[0]
-	group.Run.Gate, group.Run.GateTime, group.Run.Release = hlnr.GateConfirmTrafficIncrease, &gated, release.Name
+	group.Run.Gate, group.Run.GateTime, group.Run.Release = v1alpha1.GateConfirmTrafficIncrease, &gated, release.Name
 	group.Releases[0].VersionedMicroservice = release.Name
 	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
 	place := PlaceOf(ms, release)
@@ -261,13 +261,13 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	ms, release := canary(), vsvc("new")
 	group := &ms.Status.ReleaseGroups[0]
 	group.Run, group.Active = nil, "1.4.3"
-	group.Releases[0].Status, group.Releases[0].Weight, group.Releases[0].Reason = hlnr.ReleaseActive, 100, "Promoted"
+	group.Releases[0].Status, group.Releases[0].Weight, group.Releases[0].Reason = v1alpha1.ReleaseActive, 100, "Promoted"
 	got := PlaceOf(ms, release).Questions(nil)[0].Body
 	got.ID = ""
 	want := Body{
-		APIVersion: APIVersion, Type: hlnr.HookPostRollout, Name: "postrollout", Namespace: "shop", Microservice: "shop", Group: "1-x",
-		Release: "new", Services: []string{}, Version: "1.4.3", Weight: 100, Phase: hlnr.ReleaseActive, Reason: "Promoted",
-		Metadata: map[string]hlnr.HookMetadataValue{"team": "checkout"},
+		APIVersion: APIVersion, Type: v1alpha1.HookPostRollout, Name: "postrollout", Namespace: "shop", Microservice: "shop", Group: "1-x",
+		Release: "new", Services: []string{}, Version: "1.4.3", Weight: 100, Phase: v1alpha1.ReleaseActive, Reason: "Promoted",
+		Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

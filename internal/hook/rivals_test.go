@@ -3,7 +3,7 @@ package hook
 import (
 	"testing"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // The first release of a group is asked for where the newest domains move to it, and is
@@ -20,9 +20,9 @@ func TestRivals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ms := &hlnr.Microservice{}
-			ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{
-				{Slug: "2-x", Run: &hlnr.ReleaseRun{Release: "new", From: test.from}, Releases: []hlnr.Release{{VersionedMicroservice: "new", Status: hlnr.ReleaseCanary}}},
+			ms := &v1alpha1.Microservice{}
+			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{
+				{Slug: "2-x", Run: &v1alpha1.ReleaseRun{Release: "new", From: test.from}, Releases: []v1alpha1.Release{{VersionedMicroservice: "new", Status: v1alpha1.ReleaseCanary}}},
 				{Slug: "1-x", Active: "1.0.0"},
 			}
 			p := PlaceOf(ms, vsvc("new"))

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // Outcome of a delivery, retries included.
@@ -39,7 +39,7 @@ const uncallable = "cannot be called: "
 
 // Uncallable says that a hook was not called, because its address is refused: asking
 // again helps only when the hook, or the manager's flags, change.
-func Uncallable(s hlnr.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
+func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
 // port of ours in an error of a connection, another one each time.
 var port = regexp.MustCompile(`[^ ]+->`)
@@ -57,8 +57,8 @@ func gist(message string) string {
 // id. Entries of hooks that the specification no longer has go, and so do questions
 // that were never answered and are not asked any more; the others stay until the hook
 // is asked something else.
-func (p *Place) Fold(known []hlnr.HookStatus, questions []Question, outcomes map[string]Outcome, now time.Time) []hlnr.HookStatus {
-	var out []hlnr.HookStatus
+func (p *Place) Fold(known []v1alpha1.HookStatus, questions []Question, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
+	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
 		old := find(known, h.Name)
 		if old != nil && old.Type != h.Type {
@@ -67,7 +67,7 @@ func (p *Place) Fold(known []hlnr.HookStatus, questions []Question, outcomes map
 		s := old
 		if i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Name == h.Name }); i >= 0 {
 			s = present(old, &questions[i], outcomes, now)
-		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == hlnr.HookRollout && p.Run != nil) {
+		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == v1alpha1.HookRollout && p.Run != nil) {
 			s = nil
 		}
 		if s == nil {
@@ -85,24 +85,24 @@ func (p *Place) Fold(known []hlnr.HookStatus, questions []Question, outcomes map
 // present is the status of a hook that is asked something: what it was, if that is
 // about this question, else that nobody answered yet. A round is written when it is
 // over, and until then the last one stands.
-func present(old *hlnr.HookStatus, q *Question, outcomes map[string]Outcome, now time.Time) *hlnr.HookStatus {
+func present(old *v1alpha1.HookStatus, q *Question, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
 	if old != nil && old.ID == q.Body.ID {
 		return old
 	}
-	if _, answered := outcomes[q.Body.ID]; q.Hook.Type == hlnr.HookRollout && !answered {
+	if _, answered := outcomes[q.Body.ID]; q.Hook.Type == v1alpha1.HookRollout && !answered {
 		return old
 	}
 	at := metav1.NewMicroTime(now)
-	return &hlnr.HookStatus{
+	return &v1alpha1.HookStatus{
 		Name: q.Hook.Name, Type: q.Hook.Type, Run: q.Body.Run, Step: q.RunStep, Since: q.Since,
-		ID: q.Body.ID, Phase: hlnr.HookWaiting, Time: &at,
+		ID: q.Body.ID, Phase: v1alpha1.HookWaiting, Time: &at,
 	}
 }
 
 // answer is a status after an outcome. The first answer after the hook was edited is
 // always taken over. Another wording of the same no is, once in a while only: it would
 // cost a write each time.
-func answer(s hlnr.HookStatus, o Outcome, now time.Time) hlnr.HookStatus {
+func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
 	recent := s.Time != nil && now.Sub(s.Time.Time) < quiet
@@ -115,30 +115,30 @@ func answer(s hlnr.HookStatus, o Outcome, now time.Time) hlnr.HookStatus {
 }
 
 // phaseOf says what an answer means.
-func phaseOf(t hlnr.HookType, o Outcome) hlnr.HookPhase {
+func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 	switch {
 	case o.Refused:
-		return hlnr.HookFailed
-	case o.Yes && (gates(t) || t == hlnr.HookRollback):
-		return hlnr.HookOpen
+		return v1alpha1.HookFailed
+	case o.Yes && (gates(t) || t == v1alpha1.HookRollback):
+		return v1alpha1.HookOpen
 	case o.Yes:
-		return hlnr.HookDelivered
+		return v1alpha1.HookDelivered
 	case polled(t), checks(t) && o.Unanswered:
-		return hlnr.HookWaiting
+		return v1alpha1.HookWaiting
 	}
-	return hlnr.HookFailed
+	return v1alpha1.HookFailed
 }
 
 // Unanswered says that a check was called, and no one answered it: it is asked again.
-func Unanswered(s hlnr.HookStatus) bool {
-	return checks(s.Type) && s.Phase == hlnr.HookWaiting && s.Attempts > 0
+func Unanswered(s v1alpha1.HookStatus) bool {
+	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
 // final says that the hook is not asked this again.
-func final(s *hlnr.HookStatus) bool { return s.Phase != hlnr.HookWaiting }
+func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
 // Due are the questions that have no final answer yet.
-func Due(known []hlnr.HookStatus, questions []Question) []Question {
+func Due(known []v1alpha1.HookStatus, questions []Question) []Question {
 	var out []Question
 	for _, q := range questions {
 		if s := find(known, q.Hook.Name); s == nil || s.ID != q.Body.ID || !final(s) {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 func micro(t time.Time) *metav1.MicroTime {
@@ -16,23 +16,23 @@ func micro(t time.Time) *metav1.MicroTime {
 }
 
 // one is a Microservice with one hook, at a point at which it is asked.
-func one(t hlnr.HookType) *Place {
+func one(t v1alpha1.HookType) *Place {
 	ms := canary()
 	hooks := ms.Spec.UpdateStrategy.Canary.Hooks
 	for _, h := range hooks {
 		if h.Type == t {
-			ms.Spec.UpdateStrategy.Canary.Hooks = []hlnr.Hook{h}
+			ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{h}
 		}
 	}
 	run := ms.Status.ReleaseGroups[0].Run
 	if gates(t) {
-		run.Gate, run.GateTime = hlnr.Gate(t), &gated
+		run.Gate, run.GateTime = v1alpha1.Gate(t), &gated
 	}
 	p := PlaceOf(ms, vsvc("new"))
 	p.Round = waited
-	p.Before = hlnr.ReleasePending
-	if t == hlnr.HookPostRollout {
-		p.Run, p.Row.Status = nil, hlnr.ReleaseActive
+	p.Before = v1alpha1.ReleasePending
+	if t == v1alpha1.HookPostRollout {
+		p.Run, p.Row.Status = nil, v1alpha1.ReleaseActive
 	}
 	return p
 }
@@ -43,15 +43,15 @@ func TestFold(t *testing.T) {
 	yes, no := Outcome{Yes: true, Attempts: 2, Message: "HTTP 200"}, Outcome{Attempts: 1, Message: "HTTP 409: not yet"}
 	refused := Outcome{Refused: true, Attempts: 3, Message: "HTTP 412: never"}
 	away := Outcome{Unanswered: true, Attempts: 3, Message: "connection refused"}
-	for kind, phases := range map[hlnr.HookType]struct{ unanswered, yes, no hlnr.HookPhase }{
-		hlnr.HookConfirmRollout:         {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookWaiting},
-		hlnr.HookPreRollout:             {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookFailed},
-		hlnr.HookRollout:                {"", hlnr.HookDelivered, hlnr.HookFailed},
-		hlnr.HookConfirmTrafficIncrease: {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookWaiting},
-		hlnr.HookConfirmPromotion:       {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookWaiting},
-		hlnr.HookPostRollout:            {hlnr.HookWaiting, hlnr.HookDelivered, hlnr.HookFailed},
-		hlnr.HookRollback:               {hlnr.HookWaiting, hlnr.HookOpen, hlnr.HookWaiting},
-		hlnr.HookEvent:                  {hlnr.HookWaiting, hlnr.HookDelivered, hlnr.HookFailed},
+	for kind, phases := range map[v1alpha1.HookType]struct{ unanswered, yes, no v1alpha1.HookPhase }{
+		v1alpha1.HookConfirmRollout:         {v1alpha1.HookWaiting, v1alpha1.HookOpen, v1alpha1.HookWaiting},
+		v1alpha1.HookPreRollout:             {v1alpha1.HookWaiting, v1alpha1.HookOpen, v1alpha1.HookFailed},
+		v1alpha1.HookRollout:                {"", v1alpha1.HookDelivered, v1alpha1.HookFailed},
+		v1alpha1.HookConfirmTrafficIncrease: {v1alpha1.HookWaiting, v1alpha1.HookOpen, v1alpha1.HookWaiting},
+		v1alpha1.HookConfirmPromotion:       {v1alpha1.HookWaiting, v1alpha1.HookOpen, v1alpha1.HookWaiting},
+		v1alpha1.HookPostRollout:            {v1alpha1.HookWaiting, v1alpha1.HookDelivered, v1alpha1.HookFailed},
+		v1alpha1.HookRollback:               {v1alpha1.HookWaiting, v1alpha1.HookOpen, v1alpha1.HookWaiting},
+		v1alpha1.HookEvent:                  {v1alpha1.HookWaiting, v1alpha1.HookDelivered, v1alpha1.HookFailed},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +61,7 @@ func TestFold(t *testing.T) {
 				t.Fatalf("%d questions, want one", len(questions))
 			}
 			id := questions[0].Body.ID
-			phase := func(known []hlnr.HookStatus) hlnr.HookPhase {
+			phase := func(known []v1alpha1.HookStatus) v1alpha1.HookPhase {
 				if len(known) == 0 {
 					return ""
 				}
@@ -76,29 +76,29 @@ func TestFold(t *testing.T) {
 			}
 			answers := []struct {
 				outcome Outcome
-				want    hlnr.HookPhase
+				want    v1alpha1.HookPhase
 			}{{yes, phases.yes}, {no, phases.no}}
 			if refuses(kind) {
 				answers = append(answers, answers[0])
-				answers[2].outcome, answers[2].want = refused, hlnr.HookFailed
+				answers[2].outcome, answers[2].want = refused, v1alpha1.HookFailed
 			}
 			if checks(kind) {
 				answers = append(answers, answers[0])
-				answers[2].outcome, answers[2].want = away, hlnr.HookWaiting
+				answers[2].outcome, answers[2].want = away, v1alpha1.HookWaiting
 			}
 			for _, answer := range answers {
 				got := p.Fold(asked, questions, map[string]Outcome{id: answer.outcome, "of another question": no}, now)
 				if phase(got) != answer.want {
 					t.Fatalf("after %+v: %q, want %q", answer.outcome, phase(got), answer.want)
 				}
-				want := hlnr.HookStatus{
+				want := v1alpha1.HookStatus{
 					Name: p.hooks()[0].Name, Type: kind, Run: questions[0].Body.Run, Step: questions[0].RunStep, Since: questions[0].Since, ID: id,
 					Phase: answer.want, Attempts: int32(answer.outcome.Attempts), Time: micro(now), Message: answer.outcome.Message,
 				}
 				if diff := cmp.Diff(want, got[0]); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
-				if due := len(Due(got, questions)) == 1; due != (answer.want == hlnr.HookWaiting) {
+				if due := len(Due(got, questions)) == 1; due != (answer.want == v1alpha1.HookWaiting) {
 					t.Errorf("after %q it is due: %t", answer.want, due)
 				}
 				if diff := cmp.Diff(got, p.Fold(got, questions, map[string]Outcome{id: answer.outcome}, now.Add(time.Hour))); diff != "" {
@@ -111,7 +111,7 @@ func TestFold(t *testing.T) {
 
 func TestFoldOverTime(t *testing.T) {
 	t.Parallel()
-	p := one(hlnr.HookConfirmPromotion)
+	p := one(v1alpha1.HookConfirmPromotion)
 	questions := p.Questions(nil)
 	id := questions[0].Body.ID
 	start := waited
@@ -163,7 +163,7 @@ func TestFoldOverTime(t *testing.T) {
 	t.Run("a yes waits for nothing", func(t *testing.T) {
 		t.Parallel()
 		got := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Second))
-		if got[0].Phase != hlnr.HookOpen {
+		if got[0].Phase != v1alpha1.HookOpen {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
@@ -184,10 +184,10 @@ func TestFoldOverTime(t *testing.T) {
 	t.Run("a yes opens no later gate", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
-		q := one(hlnr.HookConfirmPromotion)
+		q := one(v1alpha1.HookConfirmPromotion)
 		q.Run.GateTime = micro(gated.Add(time.Hour))
 		got := q.Fold(open, q.Questions(open), map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Hour))
-		if got[0].Phase != hlnr.HookWaiting {
+		if got[0].Phase != v1alpha1.HookWaiting {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
@@ -199,7 +199,7 @@ func TestFoldOverTime(t *testing.T) {
 	})
 	t.Run("a check of a round that nobody answered stays while the run goes on", func(t *testing.T) {
 		t.Parallel()
-		q := one(hlnr.HookRollout)
+		q := one(v1alpha1.HookRollout)
 		asked := q.Questions(nil)
 		away := q.Fold(nil, asked, map[string]Outcome{asked[0].Body.ID: {Unanswered: true, Attempts: 1, Message: "HTTP 503"}}, start)
 		if len(away) != 1 || !Unanswered(away[0]) {
@@ -215,28 +215,28 @@ func TestFoldOverTime(t *testing.T) {
 	})
 	t.Run("a message that is late is noted when it arrives", func(t *testing.T) {
 		t.Parallel()
-		q := one(hlnr.HookPostRollout)
+		q := one(v1alpha1.HookPostRollout)
 		told := q.Questions(nil)
 		late := q.Fold(nil, told, nil, start)
 		if got := q.Fold(late, nil, nil, start.Add(time.Hour)); !cmp.Equal(late, got) {
 			t.Errorf("while it is under way: %+v", got)
 		}
 		got := q.Fold(late, nil, map[string]Outcome{told[0].Body.ID: {Yes: true, Attempts: 3}}, start.Add(time.Hour))
-		if len(got) != 1 || got[0].Phase != hlnr.HookDelivered || got[0].Attempts != 3 {
+		if len(got) != 1 || got[0].Phase != v1alpha1.HookDelivered || got[0].Attempts != 3 {
 			t.Errorf("when it arrived: %+v", got)
 		}
 	})
 	t.Run("a hook that is no more goes", func(t *testing.T) {
 		t.Parallel()
-		q := one(hlnr.HookEvent)
+		q := one(v1alpha1.HookEvent)
 		if got := q.Fold(first, nil, nil, start); len(got) != 0 {
 			t.Errorf("left: %+v", got)
 		}
 	})
 	t.Run("a hook of another type is another hook", func(t *testing.T) {
 		t.Parallel()
-		q := one(hlnr.HookConfirmPromotion)
-		q.Microservice.Spec.UpdateStrategy.Canary.Hooks[0].Type = hlnr.HookConfirmRollout
+		q := one(v1alpha1.HookConfirmPromotion)
+		q.Microservice.Spec.UpdateStrategy.Canary.Hooks[0].Type = v1alpha1.HookConfirmRollout
 		if got := q.Fold(first, nil, nil, start); len(got) != 0 {
 			t.Errorf("left: %+v", got)
 		}

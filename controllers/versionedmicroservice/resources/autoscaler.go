@@ -5,21 +5,20 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Autoscaled says that a HorizontalPodAutoscaler decides about the replicas above
-// those that the release is to have.
-func Autoscaled(release *hlnr.VersionedMicroservice) bool {
+// Autoscaled reports whether a HorizontalPodAutoscaler controls the replicas above the
+// minimum of the release.
+func Autoscaled(release *v1alpha1.VersionedMicroservice) bool {
 	return release.Spec.Availability.Autoscaling != nil && release.Spec.Replicas > 0
 }
 
-// Autoscaler is the HorizontalPodAutoscaler of a release, nil where it has none. It
-// goes down to the replicas that the release is to have, and no further: in a run
-// these are more than the user's least, for the release that is on its way and for the
-// one that it replaces (protocol rule 6). They are more than the user's most where a
-// release takes over from one that has more.
-func Autoscaler(release *hlnr.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
+// Autoscaler returns the HorizontalPodAutoscaler of a release, or nil. Its minimum is
+// spec.replicas of the release: in a rollout that is more than the user's minimum, for the
+// new release and for the one that it replaces (protocol rule 6). It is more than the
+// user's maximum if a release takes over from one that has more replicas.
+func Autoscaler(release *v1alpha1.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
 	if !Autoscaled(release) {
 		return nil
 	}

@@ -4,13 +4,12 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Budget is the PodDisruptionBudget of a release, nil where it has none. Pods that
-// are not ready may always be evicted: they serve nobody, and a node that cannot be
-// drained because of them helps nobody.
-func Budget(release *hlnr.VersionedMicroservice) *policyv1.PodDisruptionBudget {
+// Budget returns the PodDisruptionBudget of a release, or nil. Pods that are not ready may
+// always be evicted: they serve no traffic, and must not block the drain of a node.
+func Budget(release *v1alpha1.VersionedMicroservice) *policyv1.PodDisruptionBudget {
 	want := release.Spec.Availability.DisruptionBudget
 	if want == nil {
 		return nil

@@ -14,50 +14,48 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// AnnotationTemplate on a Deployment: the hash of its pod template as the server
-// stored it, defaults and changes of admission included. Another hash means that
-// somebody edited the template.
+// AnnotationTemplate on a Deployment is the hash of its pod template as the server stored
+// it, including defaults and changes by admission. A different hash means that the
+// template was edited.
 const AnnotationTemplate = "hlnr.io/template"
 
-// AnnotationRetry on a Deployment changes when its ReplicaSet is to try again to create
-// pods that were refused.
+// AnnotationRetry on a Deployment changes to make its ReplicaSet retry the creation of
+// rejected pods.
 const AnnotationRetry = "hlnr.io/retry"
 
-// history is the number of old ReplicaSets that are kept: there is one only where
-// somebody edited the template.
+// history is the number of old ReplicaSets to retain: there is one only if the template
+// was edited.
 const history = 1
 
-// noDeadline switches the Deployment's own progress deadline off, as the
-// Deployment controller reads it: the Microservice's planner holds the one
-// deadline.
+// noDeadline disables the progress deadline of the Deployment: the Microservice controller
+// enforces the only deadline.
 const noDeadline = math.MaxInt32
 
 // Labels of the children of a release.
-func Labels(release *hlnr.VersionedMicroservice) map[string]string {
+func Labels(release *v1alpha1.VersionedMicroservice) map[string]string {
 	labels := map[string]string{
-		hlnr.LabelMicroservice: release.Spec.MicroserviceName,
-		hlnr.LabelGroup:        release.Spec.Group,
-		hlnr.LabelRelease:      release.Name,
+		v1alpha1.LabelMicroservice: release.Spec.MicroserviceName,
+		v1alpha1.LabelGroup:        release.Spec.Group,
+		v1alpha1.LabelRelease:      release.Name,
 	}
-	if number := release.Labels[hlnr.LabelPullRequest]; number != "" {
-		labels[hlnr.LabelPullRequest] = number
+	if number := release.Labels[v1alpha1.LabelPullRequest]; number != "" {
+		labels[v1alpha1.LabelPullRequest] = number
 	}
 	return labels
 }
 
-// Selector of the pods of a release. It never changes, because a Deployment's
-// cannot.
-func Selector(release *hlnr.VersionedMicroservice) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{hlnr.LabelRelease: release.Name}}
+// Selector of the pods of a release. It never changes, because the selector of a
+// Deployment is immutable.
+func Selector(release *v1alpha1.VersionedMicroservice) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRelease: release.Name}}
 }
 
-// Deployment as it is created: with the finished pod template of the release, to
-// which nothing is added, and with the replicas that are wanted now. The controller
-// reference is not set.
-func Deployment(release *hlnr.VersionedMicroservice) *appsv1.Deployment {
+// Deployment returns the Deployment to create, with the unchanged pod template of the
+// release and the desired replicas. The controller reference is not set.
+func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	replicas := release.Spec.Replicas
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
@@ -68,37 +66,36 @@ func Deployment(release *hlnr.VersionedMicroservice) *appsv1.Deployment {
 			Template: *release.Spec.Template.DeepCopy(),
 		},
 	}
-	own(d, release)
+	setOwned(d, release)
 	return d
 }
 
-// Amend gives live with all that may change in place as it should be: labels,
-// strategy, minReadySeconds. It leaves the pod template and the replicas alone, so
-// that no new version of Heighliner rolls a pod. live is not changed.
-func Amend(live *appsv1.Deployment, release *hlnr.VersionedMicroservice) *appsv1.Deployment {
+// Amend returns a copy of live with the desired labels, strategy and minReadySeconds. It
+// does not change the pod template and the replicas, so that no new version of Heighliner
+// restarts pods.
+func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := live.DeepCopy()
-	own(d, release)
+	setOwned(d, release)
 	return d
 }
 
-// Restore is Amend with the pod template of the release put back.
-func Restore(live *appsv1.Deployment, release *hlnr.VersionedMicroservice) *appsv1.Deployment {
+// Restore is Amend with the pod template of the release.
+func Restore(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := Amend(live, release)
 	d.Spec.Template = *release.Spec.Template.DeepCopy()
 	return d
 }
 
-// own sets the fields that this controller keeps as they should be.
-func own(d *appsv1.Deployment, release *hlnr.VersionedMicroservice) {
+// setOwned sets the fields that this controller owns.
+func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	if d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
 	maps.Copy(d.Labels, Labels(release))
-	// The attempt goes with the Deployment, so that a release that is revived moves
-	// the resourceVersion under a scale-down that an older leader still holds
-	// (protocol rule 2).
-	if attempt := release.Annotations[hlnr.AnnotationAttempt]; attempt != "" {
-		Annotate(d, hlnr.AnnotationAttempt, attempt)
+	// The attempt is copied to the Deployment, so that starting a release again changes the
+	// resourceVersion, and the scale-down of an older leader conflicts (protocol rule 2).
+	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
+		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
 	}
 	unavailable, surge := intstr.FromInt32(0), intstr.FromInt32(1)
 	d.Spec.Strategy = appsv1.DeploymentStrategy{
@@ -106,8 +103,8 @@ func own(d *appsv1.Deployment, release *hlnr.VersionedMicroservice) {
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge},
 	}
 	d.Spec.MinReadySeconds = release.Spec.Availability.MinReadySeconds
-	kept, deadline := int32(history), int32(noDeadline)
-	d.Spec.RevisionHistoryLimit, d.Spec.ProgressDeadlineSeconds = &kept, &deadline
+	retained, deadline := int32(history), int32(noDeadline)
+	d.Spec.RevisionHistoryLimit, d.Spec.ProgressDeadlineSeconds = &retained, &deadline
 	d.Spec.Paused = false
 }
 

@@ -13,25 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func release() *hlnr.VersionedMicroservice {
+func release() *v1alpha1.VersionedMicroservice {
 	half := intstr.FromString("50%")
-	return &hlnr.VersionedMicroservice{
+	return &v1alpha1.VersionedMicroservice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "shop-1-2-0-abc", Namespace: "prod",
 			Labels:      map[string]string{"of": "the parent"},
-			Annotations: map[string]string{hlnr.AnnotationAttempt: "7", "of": "the parent"},
+			Annotations: map[string]string{v1alpha1.AnnotationAttempt: "7", "of": "the parent"},
 		},
-		Spec: hlnr.VersionedMicroserviceSpec{
+		Spec: v1alpha1.VersionedMicroserviceSpec{
 			MicroserviceName: "shop", Group: "1-x", Replicas: 2,
-			Availability: hlnr.ReleaseAvailability{
-				MinReadySeconds: 10, DisruptionBudget: &hlnr.DisruptionBudget{MinAvailable: &half},
-				Autoscaling: &hlnr.Autoscaling{MinReplicas: new(int32(1)), MaxReplicas: 5, Metrics: []autoscalingv2.MetricSpec{{
+			Availability: v1alpha1.ReleaseAvailability{
+				MinReadySeconds: 10, DisruptionBudget: &v1alpha1.DisruptionBudget{MinAvailable: &half},
+				Autoscaling: &v1alpha1.Autoscaling{MinReplicas: new(int32(1)), MaxReplicas: 5, Metrics: []autoscalingv2.MetricSpec{{
 					Type: autoscalingv2.ResourceMetricSourceType,
 					Resource: &autoscalingv2.ResourceMetricSource{
 						Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(60))},
@@ -39,7 +39,7 @@ func release() *hlnr.VersionedMicroservice {
 				}}},
 			},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hlnr.LabelRelease: "shop-1-2-0-abc", "app": "shop"}},
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRelease: "shop-1-2-0-abc", "app": "shop"}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:1.2.0"}}},
 			},
 		},
@@ -108,14 +108,14 @@ func TestAutoscalerBounds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		replicas    int32
-		autoscaling *hlnr.Autoscaling
+		autoscaling *v1alpha1.Autoscaling
 		want        [2]int32 // zero: no autoscaler
 	}{
-		"at the user's least":          {3, &hlnr.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{3, 5}},
-		"replaces one that has more":   {4, &hlnr.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{4, 5}},
-		"replaces one beyond its most": {9, &hlnr.Autoscaling{MaxReplicas: 5}, [2]int32{9, 9}},
-		"grows with its weight":        {1, &hlnr.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{1, 5}},
-		"no pods":                      {0, &hlnr.Autoscaling{MaxReplicas: 5}, [2]int32{}},
+		"at the user's least":          {3, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{3, 5}},
+		"replaces one that has more":   {4, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{4, 5}},
+		"replaces one beyond its most": {9, &v1alpha1.Autoscaling{MaxReplicas: 5}, [2]int32{9, 9}},
+		"grows with its weight":        {1, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{1, 5}},
+		"no pods":                      {0, &v1alpha1.Autoscaling{MaxReplicas: 5}, [2]int32{}},
 		"a fixed number":               {3, nil, [2]int32{}},
 	} {
 		t.Run(name, func(t *testing.T) {

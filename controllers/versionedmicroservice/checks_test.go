@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// answers plays the pools: what a test put in comes out, and what is asked is noted.
+// answers is a fake of the pools: it returns what a test sets, and records requests.
 type answers struct {
 	round    *analysis.Round // nil: not yet
 	outcomes map[string]hook.Outcome
@@ -34,7 +34,7 @@ func (a *answers) Round(_ types.NamespacedName, r analysis.Request) (analysis.Ro
 	return round, true
 }
 
-func (a *answers) Unmeasured(types.NamespacedName) { a.note("measure nothing") }
+func (a *answers) StopMeasuring(types.NamespacedName) { a.note("measure nothing") }
 
 func (a *answers) Outcomes(types.NamespacedName) map[string]hook.Outcome { return a.outcomes }
 
@@ -51,15 +51,15 @@ func (a *answers) note(format string, args ...any) {
 	a.asked = append(a.asked, fmt.Sprintf(format, args...))
 }
 
-// wayScene is a release in step 1 of 2 since noon, with an active one beside it.
-func wayScene(edit func(*hlnr.Microservice)) *observed {
+// rolloutScene is a release in step 1 of 2 since noon, next to an active one.
+func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	o := scene(2, 2)
 	since := metav1.NewMicroTime(noon)
-	ms := ledger(hlnr.Release{Status: hlnr.ReleaseCanary, Weight: 10, Reason: "Step"}, &hlnr.ReleaseRun{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
+	ms := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step"}, &v1alpha1.ReleaseRun{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
 	group := &ms.Status.ReleaseGroups[1]
 	group.Active = "0.9.0"
-	group.Releases[0] = hlnr.Release{VersionedMicroservice: "other", Status: hlnr.ReleaseActive, Weight: 90, SemVer: hlnr.SemVer{Version: "0.9.0"}}
-	o.release.Status.Release = hlnr.ReleaseCanary
+	group.Releases[0] = v1alpha1.Release{VersionedMicroservice: "other", Status: v1alpha1.ReleaseActive, Weight: 90, SemVer: v1alpha1.SemVer{Version: "0.9.0"}}
+	o.release.Status.Release = v1alpha1.ReleaseCanary
 	edit(ms)
 	o.microservice = ms
 	return o
@@ -67,24 +67,24 @@ func wayScene(edit func(*hlnr.Microservice)) *observed {
 
 // see finds the way of a scene, without a client: there are no Services.
 func see(o *observed) *observed {
-	o.way = nil
+	o.rollout = nil
 	if place := hook.PlaceOf(o.microservice, o.release); place != nil {
-		o.way = &underWay{place: place, point: pointOf(place)}
-		if o.way.point != nil && o.way.spec() != nil {
-			o.way.request = analysis.Request{Spec: *o.way.spec(), Canary: analysis.Target{Release: o.release.Name}}
+		o.rollout = &rollout{place: place, point: pointOf(place)}
+		if o.rollout.point != nil && o.rollout.spec() != nil {
+			o.rollout.request = analysis.Request{Spec: *o.rollout.spec(), Canary: analysis.Target{Release: o.release.Name}}
 		}
 	}
 	return o
 }
 
-func measured(ms *hlnr.Microservice) {
-	ms.Spec.UpdateStrategy.Canary.Analysis = &hlnr.CanaryAnalysis{Interval: "1m", Count: 1, Metrics: []hlnr.AnalysisMetric{{Name: "rate"}}}
+func measured(ms *v1alpha1.Microservice) {
+	ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{Interval: "1m", Count: 1, Metrics: []v1alpha1.AnalysisMetric{{Name: "rate"}}}
 }
 
-func hooked(types ...hlnr.HookType) func(*hlnr.Microservice) {
-	return func(ms *hlnr.Microservice) {
+func hooked(types ...v1alpha1.HookType) func(*v1alpha1.Microservice) {
+	return func(ms *v1alpha1.Microservice) {
 		for _, t := range types {
-			ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, hlnr.Hook{Name: strings.ToLower(string(t)), Type: t})
+			ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, v1alpha1.Hook{Name: strings.ToLower(string(t)), Type: t})
 		}
 	}
 }
@@ -92,57 +92,57 @@ func hooked(types ...hlnr.HookType) func(*hlnr.Microservice) {
 // What is asked depends on where the release is, and on nothing else.
 func TestListenAsks(t *testing.T) {
 	t.Parallel()
-	both := func(more ...func(*hlnr.Microservice)) func(*hlnr.Microservice) {
-		return func(ms *hlnr.Microservice) {
+	both := func(more ...func(*v1alpha1.Microservice)) func(*v1alpha1.Microservice) {
+		return func(ms *v1alpha1.Microservice) {
 			measured(ms)
-			hooked(hlnr.HookRollout, hlnr.HookRollback, hlnr.HookEvent)(ms)
+			hooked(v1alpha1.HookRollout, v1alpha1.HookRollback, v1alpha1.HookEvent)(ms)
 			for _, f := range more {
 				f(ms)
 			}
 		}
 	}
-	run := func(edit func(*hlnr.ReleaseRun, *hlnr.Release)) func(*hlnr.Microservice) {
-		return func(ms *hlnr.Microservice) {
+	run := func(edit func(*v1alpha1.ReleaseRun, *v1alpha1.Release)) func(*v1alpha1.Microservice) {
+		return func(ms *v1alpha1.Microservice) {
 			edit(ms.Status.ReleaseGroups[1].Run, &ms.Status.ReleaseGroups[1].Releases[1])
 		}
 	}
 	for name, test := range map[string]struct {
-		edit  func(*hlnr.Microservice)
+		edit  func(*v1alpha1.Microservice)
 		after time.Duration
 		want  string
 	}{
 		"the first interval":              {both(), time.Second, "rollout rollback event"},
 		"the end of the first interval":   {both(), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
 		"an interval was missed":          {both(), 150 * time.Second, "round at 2m0s of " + releaseName + " rollout rollback event"},
-		"interrupted":                     {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
-		"not yet confirmed":               {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
-		"before the first step":           {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
-		"a step without traffic":          {both(run(func(_ *hlnr.ReleaseRun, row *hlnr.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
-		"a step with a match":             {both(run(func(_ *hlnr.ReleaseRun, row *hlnr.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
-		"a step with a mirror":            {both(run(func(_ *hlnr.ReleaseRun, row *hlnr.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
-		"paused at a gate, measured on":   {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Gate = hlnr.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
-		"at rest":                         {both(func(ms *hlnr.Microservice) { ms.Status.ReleaseGroups[1].Run = nil }), time.Minute, "measure nothing"},
-		"another release is under way":    {both(run(func(r *hlnr.ReleaseRun, _ *hlnr.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
-		"no row":                          {func(ms *hlnr.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
-		"hooks without an analysis":       {hooked(hlnr.HookRollout), time.Second, "rollout"},
-		"neither":                         {func(*hlnr.Microservice) {}, time.Minute, "measure nothing"},
+		"interrupted":                     {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
+		"not yet confirmed":               {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
+		"before the first step":           {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step without traffic":          {both(run(func(_ *v1alpha1.ReleaseRun, row *v1alpha1.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step with a match":             {both(run(func(_ *v1alpha1.ReleaseRun, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
+		"a step with a mirror":            {both(run(func(_ *v1alpha1.ReleaseRun, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
+		"paused at a gate, measured on":   {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"at rest":                         {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Run = nil }), time.Minute, "measure nothing"},
+		"another release is under way":    {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
+		"no row":                          {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
+		"hooks without an analysis":       {hooked(v1alpha1.HookRollout), time.Second, "rollout"},
+		"neither":                         {func(*v1alpha1.Microservice) {}, time.Minute, "measure nothing"},
 		"an analysis without hooks":       {measured, time.Second, ""},
-		"no canary strategy any more":     {func(ms *hlnr.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
-		"messages decide nothing to wait": {hooked(hlnr.HookEvent, hlnr.HookPostRollout), time.Minute, "measure nothing event"},
+		"no canary strategy any more":     {func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
+		"messages decide nothing to wait": {hooked(v1alpha1.HookEvent, v1alpha1.HookPostRollout), time.Minute, "measure nothing event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o, a := see(wayScene(test.edit)), &answers{}
+			o, a := see(rolloutScene(test.edit)), &answers{}
 			before := o.microservice.DeepCopy()
-			h := listen(a, o, noon.Add(test.after))
+			h := runChecks(a, o, noon.Add(test.after))
 			if diff := cmp.Diff(test.want, strings.Join(a.asked, " ")); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, o.microservice); diff != "" {
 				t.Errorf("the Microservice was changed:\n%s", diff)
 			}
-			if !h.next.IsZero() && !h.next.After(noon.Add(test.after)) {
-				t.Errorf("wants to be woken at %s, which is over", h.next)
+			if !h.requeueAt.IsZero() && !h.requeueAt.After(noon.Add(test.after)) {
+				t.Errorf("wants to be woken at %s, which is over", h.requeueAt)
 			}
 		})
 	}
@@ -154,11 +154,11 @@ type player struct {
 	o    *observed
 	a    *answers
 	now  time.Time
-	said heard
+	said checks
 }
 
-func playWay(t *testing.T, edit func(*hlnr.Microservice)) *player {
-	return &player{T: t, o: wayScene(edit), a: &answers{outcomes: map[string]hook.Outcome{}}, now: noon}
+func playWay(t *testing.T, edit func(*v1alpha1.Microservice)) *player {
+	return &player{T: t, o: rolloutScene(edit), a: &answers{outcomes: map[string]hook.Outcome{}}, now: noon}
 }
 
 // pass gives the phases that are written.
@@ -166,10 +166,10 @@ func (p *player) pass(after time.Duration) string {
 	p.Helper()
 	p.now, p.a.asked = noon.Add(after), nil
 	see(p.o)
-	p.said = listen(p.a, p.o, p.now)
+	p.said = runChecks(p.a, p.o, p.now)
 	see(p.o)
-	if again := listen(p.a, p.o, p.now); !cmp.Equal(p.said, again, cmp.AllowUnexported(heard{})) {
-		p.Errorf("the same pass again says something else:\n%s", cmp.Diff(p.said, again, cmp.AllowUnexported(heard{})))
+	if again := runChecks(p.a, p.o, p.now); !cmp.Equal(p.said, again, cmp.AllowUnexported(checks{})) {
+		p.Errorf("the same pass again says something else:\n%s", cmp.Diff(p.said, again, cmp.AllowUnexported(checks{})))
 	}
 	p.o.release.Status.Analysis, p.o.release.Status.Hooks = p.said.analysis, p.said.hooks
 	var words []string
@@ -193,11 +193,11 @@ func (p *player) want(after time.Duration, want string) {
 func (p *player) answer(name string, yes bool) {
 	p.Helper()
 	see(p.o)
-	if p.o.way.point != nil {
-		status := analysis.Begin(p.o.release.Status.Analysis, p.o.way.spec(), *p.o.way.point)
-		p.o.way.place.Round = roundOf(status, p.o.way.spec(), p.now)
+	if p.o.rollout.point != nil {
+		status := analysis.Begin(p.o.release.Status.Analysis, p.o.rollout.spec(), *p.o.rollout.point)
+		p.o.rollout.place.Round = roundOf(status, p.o.rollout.spec(), p.now)
 	}
-	questions := p.o.way.place.Questions(p.o.release.Status.Hooks)
+	questions := p.o.rollout.place.Questions(p.o.release.Status.Hooks)
 	i := slices.IndexFunc(questions, func(q hook.Question) bool { return q.Hook.Name == name })
 	if i < 0 {
 		p.Fatalf("%s is not asked", name)
@@ -217,7 +217,7 @@ func (p *player) nobody(name string) {
 	}
 }
 
-func (p *player) measure(result hlnr.MeasurementResult) {
+func (p *player) measure(result v1alpha1.MeasurementResult) {
 	p.a.round = &analysis.Round{Measurements: []analysis.Measurement{{Metric: "rate", Result: result}}}
 }
 
@@ -229,9 +229,9 @@ func (p *player) step(n int32, since time.Duration) {
 // A round needs both what is measured and what each of its hooks says.
 func TestRoundOfMetricsAndHooks(t *testing.T) {
 	t.Parallel()
-	p := playWay(t, func(ms *hlnr.Microservice) { measured(ms); hooked(hlnr.HookRollout)(ms) })
+	p := playWay(t, func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) })
 	p.want(0, "step 1 Running 0/0")
-	p.measure(hlnr.MeasurementPassed)
+	p.measure(v1alpha1.MeasurementPassed)
 	p.want(time.Minute, "step 1 Running 0/0") // the hook is silent
 	p.answer("rollout", true)
 	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
@@ -253,14 +253,14 @@ func TestMetricsAlone(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, measured)
 	p.want(0, "step 1 Running 0/0")
-	if want := noon.Add(time.Minute); !p.said.next.Equal(want) {
-		t.Errorf("wants to look at %s, want %s", p.said.next, want)
+	if want := noon.Add(time.Minute); !p.said.requeueAt.Equal(want) {
+		t.Errorf("wants to look at %s, want %s", p.said.requeueAt, want)
 	}
 	p.want(time.Minute, "step 1 Running 0/0")
-	if !p.said.next.IsZero() {
-		t.Errorf("wants to look at %s while it waits for an answer", p.said.next)
+	if !p.said.requeueAt.IsZero() {
+		t.Errorf("wants to look at %s while it waits for an answer", p.said.requeueAt)
 	}
-	p.measure(hlnr.MeasurementFailed)
+	p.measure(v1alpha1.MeasurementFailed)
 	p.want(61*time.Second, "step 1 Failed 0/1")
 }
 
@@ -268,15 +268,15 @@ func TestMetricsAlone(t *testing.T) {
 // each failure counts.
 func TestHooksAlone(t *testing.T) {
 	t.Parallel()
-	p := playWay(t, hooked(hlnr.HookRollout))
+	p := playWay(t, hooked(v1alpha1.HookRollout))
 	p.want(0, "step 1 Running 0/0")
 	p.answer("rollout", true)
 	p.want(2*time.Second, "step 1 Passed 1/0, rollout Delivered")
 	if p.pass(30 * time.Second); len(p.a.asked) > 0 {
 		t.Errorf("within the interval: %q", p.a.asked)
 	}
-	if want := noon.Add(65 * time.Second); !p.said.next.Equal(want) {
-		t.Errorf("wants to look at %s, want %s", p.said.next, want)
+	if want := noon.Add(65 * time.Second); !p.said.requeueAt.Equal(want) {
+		t.Errorf("wants to look at %s, want %s", p.said.requeueAt, want)
 	}
 	if p.pass(66 * time.Second); len(p.a.asked) == 0 {
 		t.Error("the second round asks nobody")
@@ -288,10 +288,10 @@ func TestHooksAlone(t *testing.T) {
 // A hook that nobody answers makes a round that could not be measured.
 func TestHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	p := playWay(t, hooked(hlnr.HookRollout))
+	p := playWay(t, hooked(v1alpha1.HookRollout))
 	p.nobody("rollout")
 	p.want(2*time.Second, "step 1 Running 0/0, rollout Waiting")
-	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout gave no answer: HTTP 503") {
+	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout did not answer: HTTP 503") {
 		t.Errorf("%+v", got)
 	}
 	p.pass(66 * time.Second)
@@ -303,11 +303,11 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 // round counts too.
 func TestMetricsBesideAHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	both := func(ms *hlnr.Microservice) { measured(ms); hooked(hlnr.HookRollout)(ms) }
+	both := func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) }
 	p := playWay(t, both)
 	p.want(0, "step 1 Running 0/0")
 	p.nobody("rollout")
-	p.measure(hlnr.MeasurementFailed)
+	p.measure(v1alpha1.MeasurementFailed)
 	p.want(61*time.Second, "step 1 Failed 0/1, rollout Waiting")
 
 	p = playWay(t, both)
@@ -315,15 +315,15 @@ func TestMetricsBesideAHookWithoutAnAnswer(t *testing.T) {
 	p.nobody("rollout")
 	p.want(30*time.Second, "step 1 Running 0/0, rollout Waiting")
 	p.answer("rollout", true)
-	p.measure(hlnr.MeasurementPassed)
+	p.measure(v1alpha1.MeasurementPassed)
 	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
 }
 
 // A step for which no hook is has nothing to wait for.
 func TestHooksForAnotherStep(t *testing.T) {
 	t.Parallel()
-	p := playWay(t, func(ms *hlnr.Microservice) {
-		hooked(hlnr.HookRollout)(ms)
+	p := playWay(t, func(ms *v1alpha1.Microservice) {
+		hooked(v1alpha1.HookRollout)(ms)
 		ms.Spec.UpdateStrategy.Canary.Hooks[0].Steps = []string{"check"}
 	})
 	p.want(time.Second, "step 1 Passed 1/0")
@@ -335,16 +335,19 @@ func TestHooksForAnotherStep(t *testing.T) {
 func TestFailuresAreOfTheRun(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
-	p := playWay(t, func(ms *hlnr.Microservice) { measured(ms); ms.Spec.UpdateStrategy.Canary.Analysis.FailureLimit = &one })
+	p := playWay(t, func(ms *v1alpha1.Microservice) {
+		measured(ms)
+		ms.Spec.UpdateStrategy.Canary.Analysis.FailureLimit = &one
+	})
 	p.pass(0)
-	p.measure(hlnr.MeasurementFailed)
+	p.measure(v1alpha1.MeasurementFailed)
 	p.want(time.Minute, "step 1 Running 0/1")
-	p.measure(hlnr.MeasurementPassed)
+	p.measure(v1alpha1.MeasurementPassed)
 	p.want(2*time.Minute, "step 1 Passed 1/1")
 	p.a.round = nil
 	p.step(2, 3*time.Minute)
 	p.want(3*time.Minute, "step 2 Running 0/1")
-	p.measure(hlnr.MeasurementFailed)
+	p.measure(v1alpha1.MeasurementFailed)
 	p.want(4*time.Minute, "step 2 Failed 0/2")
 	p.a.round = nil
 	p.o.microservice.Status.ReleaseGroups[1].Run.Sequence++
@@ -355,13 +358,13 @@ func TestFailuresAreOfTheRun(t *testing.T) {
 // A gate says what it says, costs nothing of the budget, and its yes is final.
 func TestGateCostsNothing(t *testing.T) {
 	t.Parallel()
-	p := playWay(t, func(ms *hlnr.Microservice) {
+	p := playWay(t, func(ms *v1alpha1.Microservice) {
 		measured(ms)
-		hooked(hlnr.HookConfirmPromotion)(ms)
+		hooked(v1alpha1.HookConfirmPromotion)(ms)
 		at := metav1.NewMicroTime(noon)
-		ms.Status.ReleaseGroups[1].Run.Gate, ms.Status.ReleaseGroups[1].Run.GateTime = hlnr.GateConfirmPromotion, &at
+		ms.Status.ReleaseGroups[1].Run.Gate, ms.Status.ReleaseGroups[1].Run.GateTime = v1alpha1.GateConfirmPromotion, &at
 	})
-	p.measure(hlnr.MeasurementPassed)
+	p.measure(v1alpha1.MeasurementPassed)
 	p.want(0, "step 1 Running 0/0, confirmpromotion Waiting")
 	p.answer("confirmpromotion", false)
 	p.want(time.Minute, "step 1 Passed 1/0, confirmpromotion Waiting")

@@ -6,35 +6,35 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// mirror is what a release repeats from its Microservice's ledger, for the reader.
-type mirror struct {
-	release  hlnr.ReleaseStatus
+// rolloutState is what the status of a Microservice records about one release. The
+// status of the release repeats part of it for users.
+type rolloutState struct {
+	release  v1alpha1.ReleaseStatus
 	reason   string
 	promoted bool
 	step     string
-	decision *hlnr.HandledDecision
-	// attempt, run and the generation of its settings are what measuring and hooks go
-	// by, besides.
+	decision *v1alpha1.HandledDecision
+	// attempt, run and generation identify the rollout for analyses and hooks.
 	attempt    int32
-	run        *hlnr.ReleaseRun
+	run        *v1alpha1.ReleaseRun
 	generation int64
 }
 
-// mirrorOf reads the row of the release of that name; the zero mirror where there
-// is none.
-func mirrorOf(ms *hlnr.Microservice, name string) mirror {
+// rolloutStateOf returns the state of the named release, or the zero state if the
+// Microservice does not list it.
+func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 	if ms == nil {
-		return mirror{}
+		return rolloutState{}
 	}
 	for i := range ms.Status.ReleaseGroups {
 		group := &ms.Status.ReleaseGroups[i]
 		for j := range group.Releases {
 			if row := &group.Releases[j]; row.VersionedMicroservice == name {
-				m := mirror{
-					release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepOf(ms, group, name), decision: row.Decision.DeepCopy(),
+				m := rolloutState{
+					release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepText(ms, group, name), decision: row.Decision.DeepCopy(),
 					attempt: row.Attempt,
 				}
 				if group.Run != nil && group.Run.Release == name {
@@ -44,12 +44,12 @@ func mirrorOf(ms *hlnr.Microservice, name string) mirror {
 			}
 		}
 	}
-	return mirror{}
+	return rolloutState{}
 }
 
-// stepOf words the step of a run, as in "2/3 Paused", or the gate before it; empty
-// outside of the steps.
-func stepOf(ms *hlnr.Microservice, group *hlnr.ReleaseGroup, name string) string {
+// stepText describes the step of a rollout, as in "2/3 Paused", or the gate before it. It
+// is empty outside of the steps.
+func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name string) string {
 	run := group.Run
 	if run == nil || run.Release != name || ms.Spec.UpdateStrategy.Canary == nil {
 		return ""
@@ -81,30 +81,15 @@ func stepOf(ms *hlnr.Microservice, group *hlnr.ReleaseGroup, name string) string
 	return fmt.Sprintf("%d/%d %s", run.Step, len(steps), word)
 }
 
-// changedRows names the releases whose mirror differs between two states of a
-// Microservice; before may be nil.
-func changedRows(before, now *hlnr.Microservice) []string {
-	var names []string
-	for i := range now.Status.ReleaseGroups {
-		for j := range now.Status.ReleaseGroups[i].Releases {
-			name := now.Status.ReleaseGroups[i].Releases[j].VersionedMicroservice
-			if before == nil || !mirrorOf(before, name).equal(mirrorOf(now, name)) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
-
-func (m mirror) equal(other mirror) bool {
+func (m rolloutState) equal(other rolloutState) bool {
 	return m.release == other.release && m.reason == other.reason && m.promoted == other.promoted && m.step == other.step &&
 		m.attempt == other.attempt && m.generation == other.generation &&
 		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run)
 }
 
-// into writes the mirror into a status. What the ledger does not say (any more)
-// stays as it was said last.
-func (m mirror) into(s *hlnr.VersionedMicroserviceStatus) {
+// into copies the state into a status. What the Microservice no longer records keeps its
+// last value.
+func (m rolloutState) into(s *v1alpha1.VersionedMicroserviceStatus) {
 	s.Step = m.step
 	s.Release = cmp.Or(m.release, s.Release)
 	if m.decision != nil {

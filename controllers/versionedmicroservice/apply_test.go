@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	policyv1 "k8s.io/api/policy/v1"
@@ -14,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -29,15 +29,15 @@ import (
 func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hlnr.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&hlnr.VersionedMicroservice{}).WithInterceptorFuncs(down).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.VersionedMicroservice{}).WithInterceptorFuncs(down).Build()
 	return &reconciler{
 		client: c, live: c, writer: apply.Writer{Client: c, Live: c, Owner: fieldOwner}, events: status.Recorder{Events: events.NewFakeRecorder(10)},
-		journal: &status.Journal{}, ask: &answers{}, now: func() time.Time { return noon },
+		journal: &status.Journal{}, checks: &answers{}, clock: testingclock.NewFakePassiveClock(noon),
 	}
 }
 
@@ -54,7 +54,7 @@ func TestStatusThoughAWriteIsRefused(t *testing.T) {
 	one := intstr.FromInt32(1)
 	for name, edit := range map[string]func(*observed){
 		"of a budget": func(o *observed) {
-			o.release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
+			o.release.Spec.Availability.DisruptionBudget = &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
 		},
 		"of an autoscaler": autoscaled(2),
 	} {
@@ -62,16 +62,16 @@ func TestStatusThoughAWriteIsRefused(t *testing.T) {
 			t.Parallel()
 			o := scene(2, 0) // all pods are gone
 			edit(o)
-			o.release.Status = hlnr.VersionedMicroserviceStatus{
+			o.release.Status = v1alpha1.VersionedMicroserviceStatus{
 				ObservedGeneration: o.release.Generation, Available: 2, Replicas: 2,
-				Conditions: []metav1.Condition{{Type: hlnr.ConditionAvailable, Status: metav1.ConditionTrue, Reason: reasonAvailable, ObservedGeneration: o.release.Generation}},
+				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: reasonAvailable, ObservedGeneration: o.release.Generation}},
 			}
 			r := serve(t, interceptor.Funcs{Apply: refuse}, o.release, o.deployment)
 			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.release)})
 			if !apierrors.IsInternalError(err) {
 				t.Errorf("the write is not tried again with back-off: %v", err)
 			}
-			var now hlnr.VersionedMicroservice
+			var now v1alpha1.VersionedMicroservice
 			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(o.release), &now); err != nil {
 				t.Fatal(err)
 			}
@@ -93,11 +93,11 @@ func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.release)}); !apierrors.IsInternalError(err) {
 		t.Errorf("the creation is not tried again with back-off: %v", err)
 	}
-	var now hlnr.VersionedMicroservice
+	var now v1alpha1.VersionedMicroservice
 	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(o.release), &now); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{hlnr.FailureAdmissionUnavailable, o.release.Generation}, []any{now.Status.Failure, now.Status.ObservedGeneration}); diff != "" {
+	if diff := cmp.Diff([]any{v1alpha1.FailureAdmissionUnavailable, o.release.Generation}, []any{now.Status.Failure, now.Status.ObservedGeneration}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -110,21 +110,21 @@ func TestUnspoken(t *testing.T) {
 	edited.deployment.Generation++
 	for name, test := range map[string]struct {
 		seen *observed
-		did  outcome
+		did  applied
 		want bool
 	}{
-		"settled":                      {scene(2, 2), outcome{}, false},
-		"written":                      {scene(2, 2), outcome{moved: true}, true},
-		"not seen yet":                 {edited, outcome{}, true},
-		"refused":                      {scene(2, 2), outcome{deployment: down}, false},
-		"refused, not seen yet":        {edited, outcome{deployment: down}, true},
-		"refused, of another size":     {scene(2, 1), outcome{deployment: down, moved: true}, false},
-		"refused for good, not seen":   {edited, outcome{deployment: status.NewTerminal("Invalid", errWebhookDown)}, false},
-		"refused, with no Deployment ": {&observed{release: scene(1, 0).release}, outcome{deployment: down, moved: true}, false},
+		"settled":                      {scene(2, 2), applied{}, false},
+		"written":                      {scene(2, 2), applied{deploymentWritten: true}, true},
+		"not seen yet":                 {edited, applied{}, true},
+		"refused":                      {scene(2, 2), applied{deployment: down}, false},
+		"refused, not seen yet":        {edited, applied{deployment: down}, true},
+		"refused, of another size":     {scene(2, 1), applied{deployment: down, deploymentWritten: true}, false},
+		"refused for good, not seen":   {edited, applied{deployment: status.NewTerminal("Invalid", errWebhookDown)}, false},
+		"refused, with no Deployment ": {&observed{release: scene(1, 0).release}, applied{deployment: down, deploymentWritten: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := test.seen.unspoken(test.did); got != test.want {
+			if got := test.seen.deploymentOutdated(test.did); got != test.want {
 				t.Errorf("%t, want %t", got, test.want)
 			}
 		})
@@ -166,8 +166,8 @@ func TestBudgetIsDeletedOnce(t *testing.T) {
 	}
 	for range 3 {
 		o.budget = cached
-		if did := r.apply(t.Context(), o, decide(o, noon)); did.budget != nil {
-			t.Errorf("delete the budget: %v", did.budget)
+		if done := r.apply(t.Context(), o, newPlan(o, noon)); done.budget != nil {
+			t.Errorf("delete the budget: %v", done.budget)
 		}
 	}
 	if deletions != 1 {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/status"
@@ -28,19 +28,19 @@ func scene(wanted, available int32) *observed {
 	release.UID, release.Generation = "release", 3
 	d := resources.Deployment(release)
 	d.Generation = 5
-	d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(release, hlnr.GroupVersion.WithKind("VersionedMicroservice"))}
+	d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(release, v1alpha1.GroupVersion.WithKind("VersionedMicroservice"))}
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 5, Replicas: wanted, AvailableReplicas: available}
 	hash, _ := apply.Hash(d.Spec.Template)
 	resources.Annotate(d, resources.AnnotationTemplate, hash)
 	return &observed{release: release, deployment: d}
 }
 
-func ledger(row hlnr.Release, run *hlnr.ReleaseRun) *hlnr.Microservice {
+func ledger(row v1alpha1.Release, run *v1alpha1.ReleaseRun) *v1alpha1.Microservice {
 	row.VersionedMicroservice = releaseName
-	ms := &hlnr.Microservice{}
-	ms.Spec.UpdateStrategy.Canary = &hlnr.CanaryStrategy{Steps: []hlnr.CanaryStep{
-		{Weight: 10}, {Weight: 20, Pause: &hlnr.CanaryPause{Duration: "1m"}}, {Name: "check", Weight: 50, Approval: &hlnr.CanaryApproval{}}}}
-	ms.Status.ReleaseGroups = []hlnr.ReleaseGroup{{Slug: "0-x"}, {Slug: "1-x", Run: run, Releases: []hlnr.Release{{VersionedMicroservice: "other"}, row}}}
+	ms := &v1alpha1.Microservice{}
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
+		{Weight: 10}, {Weight: 20, Pause: &v1alpha1.CanaryPause{Duration: "1m"}}, {Name: "check", Weight: 50, Approval: &v1alpha1.CanaryApproval{}}}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "0-x"}, {Slug: "1-x", Run: run, Releases: []v1alpha1.Release{{VersionedMicroservice: "other"}, row}}}
 	return ms
 }
 
@@ -48,7 +48,7 @@ func ledger(row hlnr.Release, run *hlnr.ReleaseRun) *hlnr.Microservice {
 func autoscaled(least int32) func(*observed) {
 	return func(o *observed) {
 		o.release.Spec.Replicas = least
-		o.release.Spec.Availability.Autoscaling = &hlnr.Autoscaling{MaxReplicas: 9}
+		o.release.Spec.Availability.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 9}
 	}
 }
 
@@ -56,13 +56,13 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	with := func(o *observed, edit func(*observed)) *observed { edit(o); return o }
 	old := func(o *observed, available int32) *observed {
-		o.release.Status = hlnr.VersionedMicroserviceStatus{ObservedGeneration: 3, Replicas: available, Available: available}
+		o.release.Status = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 3, Replicas: available, Available: available}
 		return o
 	}
 	sick := errors.New("sick")
 	for name, test := range map[string]struct {
 		seen *observed
-		did  outcome
+		did  applied
 		want string
 	}{
 		"all available":          {seen: scene(2, 2), want: "3: 2/2 " + isAvailable},
@@ -73,71 +73,71 @@ func TestReport(t *testing.T) {
 		"autoscaled, too few":    {seen: with(scene(4, 1), autoscaled(2)), want: "3: 1/4 " + isStarting},
 		"autoscaled, not raised": {seen: with(scene(1, 1), autoscaled(2)), want: "0:"},
 		"foreign autoscaler": {
-			seen: scene(2, 2), did: outcome{autoscaler: status.Classify(&apply.ForeignError{})},
+			seen: scene(2, 2), did: applied{autoscaler: status.Classify(&apply.ForeignError{})},
 			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/NameConflict Stalled=True/NameConflict"},
 		"on the way up":          {seen: old(scene(3, 2), 1), want: "3: 1/3 " + isStarting},
 		"on the way down":        {seen: old(scene(3, 1), 2), want: "3: 1/3 " + isStarting},
 		"first of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
 		"first of one that was active": {
 			seen: with(old(scene(2, 1), 0), func(o *observed) {
-				o.microservice = ledger(hlnr.Release{Promoted: 1, Status: hlnr.ReleaseDeprecated}, nil)
+				o.microservice = ledger(v1alpha1.Release{Promoted: 1, Status: v1alpha1.ReleaseDeprecated}, nil)
 			}),
 			want: "3: deprecated 1/2 " + isStarting},
 		"no replicas wanted": {seen: scene(0, 0), want: "3: 0/0 " + isZero},
-		"just written":       {seen: scene(2, 2), did: outcome{moved: true}, want: "0:"},
+		"just written":       {seen: scene(2, 2), did: applied{deploymentWritten: true}, want: "0:"},
 		"not observed":       {seen: with(scene(2, 2), func(o *observed) { o.deployment.Status.ObservedGeneration = 4 }), want: "0:"},
 		"not scaled":         {seen: with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 3 }), want: "0:"},
 		"not scaled, with a row": {seen: with(scene(2, 2), func(o *observed) {
 			o.release.Spec.Replicas = 3
-			o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseCanary}, nil)
+			o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
 		}), want: "0: canary"},
 		"foreign Deployment": {
-			seen: with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil }), did: outcome{deployment: classify(&apply.ForeignError{})},
+			seen: with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil }), did: applied{deployment: classify(&apply.ForeignError{})},
 			want: strings.ReplaceAll("3: 0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", "NameConflict")},
 		"Deployment goes": {
-			seen: scene(2, 1), did: outcome{deployment: classify(&apply.TerminatingError{})},
+			seen: scene(2, 1), did: applied{deployment: classify(&apply.TerminatingError{})},
 			want: strings.ReplaceAll("3: 1/2 Available=False/X Progressing=True/X Ready=False/X Reconciling=True/X", "X", "Terminating")},
 		"not allowed to scale, but available": {
-			seen: scene(2, 2), did: outcome{deployment: status.NewTerminal("Forbidden", sick)},
+			seen: scene(2, 2), did: applied{deployment: status.NewTerminal("Forbidden", sick)},
 			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/Forbidden Stalled=True/Forbidden"},
 		"foreign budget": {
-			seen: scene(2, 2), did: outcome{budget: status.Classify(&apply.ForeignError{})},
+			seen: scene(2, 2), did: applied{budget: status.Classify(&apply.ForeignError{})},
 			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/NameConflict Stalled=True/NameConflict"},
 		"failed and taken away": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.release.Status.Failure = hlnr.FailureCrashLoopBackOff
-				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "X"}, nil)
+				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
+				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "X"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
 		"given up, and its pods still show why": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.release.Status = hlnr.VersionedMicroserviceStatus{ObservedGeneration: 2, Ready: "0/2"}
-				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
+				o.release.Status = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 2, Ready: "0/2"}
+				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 				o.pods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 					Name: "shop", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}}}}
-			}), did: outcome{moved: true},
+			}), did: applied{deploymentWritten: true},
 			want: "2: error 0/2 ReadinessFailing"},
 		"given up, and its pods are gone": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
+				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 			}),
 			want: strings.ReplaceAll("3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", "ProgressDeadlineExceeded")},
 		"taken away before the word of it": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.release.Status.Failure = hlnr.FailureCrashLoopBackOff
-				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseCanary}, nil)
+				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
+				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
 			}),
 			want: "3: canary 0/0 " + isZero + " CrashLoopBackOff"},
 		"turned down": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.microservice = ledger(hlnr.Release{Status: hlnr.ReleaseError, Reason: "Aborted"}, nil)
+				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "Aborted"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/Aborted Stalled=True/Aborted Aborted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before := test.seen.release.DeepCopy()
-			got, _ := report(test.seen, test.did, heard{}, noon)
+			got, _ := newStatus(test.seen, test.did, checks{}, noon)
 			if diff := cmp.Diff(before, test.seen.release); diff != "" {
 				t.Errorf("the release was changed:\n%s", diff)
 			}
@@ -150,7 +150,7 @@ func TestReport(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			test.seen.release.Status = got
-			if again, _ := report(test.seen, test.did, heard{}, noon); !cmp.Equal(got, again) || transition(got, again) {
+			if again, _ := newStatus(test.seen, test.did, checks{}, noon); !cmp.Equal(got, again) || isTransition(got, again) {
 				t.Errorf("the second report differs:\n%s", cmp.Diff(got, again))
 			}
 		})
@@ -159,58 +159,58 @@ func TestReport(t *testing.T) {
 
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	run := func(edit func(*hlnr.ReleaseRun)) *hlnr.ReleaseRun {
-		r := &hlnr.ReleaseRun{Release: releaseName}
+	run := func(edit func(*v1alpha1.ReleaseRun)) *v1alpha1.ReleaseRun {
+		r := &v1alpha1.ReleaseRun{Release: releaseName}
 		edit(r)
 		return r
 	}
 	since := metav1.NewMicroTime(noon)
 	for name, test := range map[string]struct {
-		run  *hlnr.ReleaseRun
+		run  *v1alpha1.ReleaseRun
 		want string
 	}{
 		"no run":            {nil, ""},
-		"another's run":     {&hlnr.ReleaseRun{Release: "other", Step: 1}, ""},
-		"before the steps":  {run(func(*hlnr.ReleaseRun) {}), ""},
-		"beyond the steps":  {run(func(r *hlnr.ReleaseRun) { r.Step = 4 }), ""},
-		"weight only":       {run(func(r *hlnr.ReleaseRun) { r.Step = 1 }), "1/3 Programming"},
-		"pause":             {run(func(r *hlnr.ReleaseRun) { r.Step = 2 }), "2/3 Paused"},
-		"pause interrupted": {run(func(r *hlnr.ReleaseRun) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
-		"approval":          {run(func(r *hlnr.ReleaseRun) { r.Step = 3 }), "3/3 Approval check"},
-		"approved":          {run(func(r *hlnr.ReleaseRun) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
-		"measured":          {run(func(r *hlnr.ReleaseRun) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
-		"gated":             {run(func(r *hlnr.ReleaseRun) { r.Step, r.Gate = 1, hlnr.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
-		"gated before":      {run(func(r *hlnr.ReleaseRun) { r.Gate = hlnr.GateConfirmRollout }), "ConfirmRollout"},
+		"another's run":     {&v1alpha1.ReleaseRun{Release: "other", Step: 1}, ""},
+		"before the steps":  {run(func(*v1alpha1.ReleaseRun) {}), ""},
+		"beyond the steps":  {run(func(r *v1alpha1.ReleaseRun) { r.Step = 4 }), ""},
+		"weight only":       {run(func(r *v1alpha1.ReleaseRun) { r.Step = 1 }), "1/3 Programming"},
+		"pause":             {run(func(r *v1alpha1.ReleaseRun) { r.Step = 2 }), "2/3 Paused"},
+		"pause interrupted": {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
+		"approval":          {run(func(r *v1alpha1.ReleaseRun) { r.Step = 3 }), "3/3 Approval check"},
+		"approved":          {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
+		"measured":          {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
+		"gated":             {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Gate = 1, v1alpha1.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
+		"gated before":      {run(func(r *v1alpha1.ReleaseRun) { r.Gate = v1alpha1.GateConfirmRollout }), "ConfirmRollout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			decision := &hlnr.HandledDecision{ID: "a"}
-			ms := ledger(hlnr.Release{Status: hlnr.ReleaseCanary, Reason: "R", Promoted: 2, Attempt: 1, Decision: decision}, test.run)
+			decision := &v1alpha1.HandledDecision{ID: "a"}
+			ms := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Reason: "R", Promoted: 2, Attempt: 1, Decision: decision}, test.run)
 			ms.Generation = 9
 			if name == "measured" {
-				ms.Spec.UpdateStrategy.Canary.Analysis = &hlnr.CanaryAnalysis{}
+				ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{}
 			}
-			got := mirrorOf(ms, releaseName)
-			want := mirror{release: hlnr.ReleaseCanary, reason: "R", promoted: true, step: test.want, decision: decision, attempt: 1}
+			got := rolloutStateOf(ms, releaseName)
+			want := rolloutState{release: v1alpha1.ReleaseCanary, reason: "R", promoted: true, step: test.want, decision: decision, attempt: 1}
 			if test.run != nil && test.run.Release == releaseName {
 				want.run, want.generation = test.run, 9
 			}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(mirror{})); diff != "" {
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(rolloutState{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if got := mirrorOf(nil, releaseName); got != (mirror{}) {
+	if got := rolloutStateOf(nil, releaseName); got != (rolloutState{}) {
 		t.Errorf("mirror without a Microservice: %+v", got)
 	}
-	before, now := ledger(hlnr.Release{Status: hlnr.ReleaseCanary}, nil), ledger(hlnr.Release{Status: hlnr.ReleaseActive}, nil)
-	if diff := cmp.Diff([]string{releaseName}, changedRows(before, now)); diff != "" {
+	before, now := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil), ledger(v1alpha1.Release{Status: v1alpha1.ReleaseActive}, nil)
+	if diff := cmp.Diff([]string{releaseName}, changedStates(before, now)); diff != "" {
 		t.Errorf("changed rows (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"other", releaseName}, changedRows(nil, now)); diff != "" {
+	if diff := cmp.Diff([]string{"other", releaseName}, changedStates(nil, now)); diff != "" {
 		t.Errorf("rows at the start (-want +got):\n%s", diff)
 	}
-	if rows := changedRows(now, now); rows != nil {
+	if rows := changedStates(now, now); rows != nil {
 		t.Errorf("rows without a change: %v", rows)
 	}
 }
@@ -235,7 +235,7 @@ func TestDecide(t *testing.T) {
 		"nothing there": {with(scene(2, 0), func(o *observed) { o.deployment = nil }), "create"},
 		"scaled":        {with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 0 }), "scale 0"},
 		"labels gone":   {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
-		"revived":       {with(scene(2, 2), func(o *observed) { o.release.Annotations[hlnr.AnnotationAttempt] = "9" }), "amend"},
+		"revived":       {with(scene(2, 2), func(o *observed) { o.release.Annotations[v1alpha1.AnnotationAttempt] = "9" }), "amend"},
 		"edited":        {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
 		"edited, with the hash of that": {with(scene(2, 2), func(o *observed) {
 			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
@@ -253,7 +253,7 @@ func TestDecide(t *testing.T) {
 			o.release.Spec.Replicas = 1
 		}), ""},
 		"with a budget": {with(scene(2, 2), func(o *observed) {
-			o.release.Spec.Availability.DisruptionBudget = &hlnr.DisruptionBudget{MaxUnavailable: &one}
+			o.release.Spec.Availability.DisruptionBudget = &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
 		}), "budget"},
 		"autoscaled":                             {with(scene(2, 2), autoscaled(2)), "autoscaler"},
 		"scaled up by its autoscaler":            {with(scene(4, 4), autoscaled(2)), "autoscaler"},
@@ -272,11 +272,11 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			deployment := test.seen.deployment.DeepCopy()
-			p := decide(test.seen, noon)
+			p := newPlan(test.seen, noon)
 			var got []string
 			for word, there := range map[string]bool{
-				"create": p.create != nil, "amend": p.amend != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.retire != nil,
-				"autoscaler": p.autoscaler != nil, "unscale": p.unscale != nil,
+				"create": p.create != nil, "amend": p.update != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.deleteBudget != nil,
+				"autoscaler": p.autoscaler != nil, "unscale": p.deleteAutoscaler != nil,
 			} {
 				if there {
 					got = append(got, word)
@@ -300,17 +300,17 @@ func TestDecide(t *testing.T) {
 func TestHooksThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	const why = "cannot be called: refuse 169.254.169.254: it is that of a metadata service"
-	asked := hlnr.HookStatus{Name: "back", Type: hlnr.HookRollback, ID: "a", Phase: hlnr.HookWaiting}
+	asked := v1alpha1.HookStatus{Name: "back", Type: v1alpha1.HookRollback, ID: "a", Phase: v1alpha1.HookWaiting}
 	refused, answered := asked, asked
 	refused.Attempts, refused.Message = 1, why
 	answered.Attempts, answered.Message = 2, "HTTP 409"
 	again := refused
 	again.Attempts = 7
 	told := events.NewFakeRecorder(10)
-	before := []hlnr.HookStatus{asked}
-	for _, now := range []hlnr.HookStatus{refused, again, answered} {
-		announceHooks(status.Recorder{Events: told}, scene(1, 1).release, before, []hlnr.HookStatus{now})
-		before = []hlnr.HookStatus{now}
+	before := []v1alpha1.HookStatus{asked}
+	for _, now := range []v1alpha1.HookStatus{refused, again, answered} {
+		status.Recorder{Events: told}.Record(scene(1, 1).release, hookEvents(before, []v1alpha1.HookStatus{now})...)
+		before = []v1alpha1.HookStatus{now}
 	}
 	if len(told.Events) != 1 {
 		t.Fatalf("%d events, want one", len(told.Events))
@@ -318,8 +318,8 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	if got, want := <-told.Events, `Warning HookNotCallable Rollback hook "back": `+why; got != want {
 		t.Errorf("event %q, want %q", got, want)
 	}
-	next, _ := report(scene(1, 1), outcome{}, heard{hooks: []hlnr.HookStatus{refused}}, noon)
-	if got, want := meta.FindStatusCondition(next.Conditions, hlnr.ConditionProgressing).Message, `Rollback hook "back" `+why; got != want {
+	next, _ := newStatus(scene(1, 1), applied{}, checks{hooks: []v1alpha1.HookStatus{refused}}, noon)
+	if got, want := meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionProgressing).Message, `Rollback hook "back" `+why; got != want {
 		t.Errorf("Progressing says %q, want %q", got, want)
 	}
 }
@@ -327,14 +327,14 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 // Another word for the same no is no transition: its write is paced.
 func TestTransitionOfHooks(t *testing.T) {
 	t.Parallel()
-	asked := hlnr.HookStatus{Name: "a", Type: hlnr.HookConfirmPromotion, ID: "a", Phase: hlnr.HookWaiting}
+	asked := v1alpha1.HookStatus{Name: "a", Type: v1alpha1.HookConfirmPromotion, ID: "a", Phase: v1alpha1.HookWaiting}
 	no, other, open, next := asked, asked, asked, asked
 	no.Attempts, no.Message = 1, "HTTP 409"
 	other.Attempts, other.Message, other.Time = 2, "HTTP 503", &metav1.MicroTime{Time: noon}
-	open.Attempts, open.Phase = 3, hlnr.HookOpen
+	open.Attempts, open.Phase = 3, v1alpha1.HookOpen
 	next.Attempts, next.ID = 1, "b"
 	for name, test := range map[string]struct {
-		before, now hlnr.HookStatus
+		before, now v1alpha1.HookStatus
 		want        bool
 	}{
 		"the first answer": {asked, no, true},
@@ -345,8 +345,8 @@ func TestTransitionOfHooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before, now := hlnr.VersionedMicroserviceStatus{Hooks: []hlnr.HookStatus{test.before}}, hlnr.VersionedMicroserviceStatus{Hooks: []hlnr.HookStatus{test.now}}
-			if got := transition(before, now); got != test.want {
+			before, now := v1alpha1.VersionedMicroserviceStatus{Hooks: []v1alpha1.HookStatus{test.before}}, v1alpha1.VersionedMicroserviceStatus{Hooks: []v1alpha1.HookStatus{test.now}}
+			if got := isTransition(before, now); got != test.want {
 				t.Errorf("transition %t, want %t", got, test.want)
 			}
 		})
@@ -355,26 +355,26 @@ func TestTransitionOfHooks(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	turned := &hlnr.HandledDecision{Action: hlnr.DecisionDeprecate, By: "alice"}
-	measured := &hlnr.ReleaseAnalysis{Phase: hlnr.AnalysisFailed, Message: "errors: 0.2 is above 0.01"}
+	turned := &v1alpha1.HandledDecision{Action: v1alpha1.DecisionDeprecate, By: "alice"}
+	measured := &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisFailed, Message: "errors: 0.2 is above 0.01"}
 	for name, test := range map[string]struct {
-		row      mirror
-		analysis *hlnr.ReleaseAnalysis
+		row      rolloutState
+		analysis *v1alpha1.ReleaseAnalysis
 		want     string
 	}{
-		"turned down":             {row: mirror{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
-		"turned down, by nobody":  {row: mirror{reason: "Aborted", decision: &hlnr.HandledDecision{}}},
-		"measured":                {row: mirror{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
-		"measured, not the cause": {row: mirror{reason: "ProgressDeadlineExceeded"}, analysis: measured},
-		"measured well":           {row: mirror{reason: "AnalysisFailed"}, analysis: &hlnr.ReleaseAnalysis{Phase: hlnr.AnalysisPassed, Message: "good"}},
+		"turned down":             {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
+		"turned down, by nobody":  {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
+		"measured":                {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
+		"measured, not the cause": {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},
+		"measured well":           {row: rolloutState{reason: "AnalysisFailed"}, analysis: &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisPassed, Message: "good"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.row.release = hlnr.ReleaseError
+			test.row.release = v1alpha1.ReleaseError
 			o := scene(0, 0)
 			o.release.Status.Analysis = test.analysis
 			want := failure{reason: test.row.reason, message: test.want}
-			if diff := cmp.Diff(want, fault(o, outcome{}, test.row, noon), cmp.AllowUnexported(failure{})); diff != "" {
+			if diff := cmp.Diff(want, failureOf(o, applied{}, test.row, noon), cmp.AllowUnexported(failure{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

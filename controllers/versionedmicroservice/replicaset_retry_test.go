@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
@@ -32,12 +32,12 @@ func TestDecideRetry(t *testing.T) {
 		"nothing is refused":             {since: time.Hour},
 		"refused by a decision":          {message: `admission webhook "x" denied the request`, since: time.Hour},
 		"webhook just went down":         {message: webhook, since: time.Second, look: noon.Add(14 * time.Second)},
-		"webhook is down":                {message: webhook, since: retryEvery, want: &retry{at: noon}},
+		"webhook is down":                {message: webhook, since: retryInterval, want: &retry{at: noon}},
 		"webhook is down, just retried":  {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, look: noon.Add(10 * time.Second)},
-		"webhook is down, retried":       {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-retryEvery)}, want: &retry{at: noon}},
+		"webhook is down, retried":       {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-retryInterval)}, want: &retry{at: noon}},
 		"webhook is down again":          {message: webhook, since: time.Second, last: &retry{at: noon.Add(-time.Hour)}, look: noon.Add(14 * time.Second)},
-		"the clock went back":            {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, look: noon.Add(retryEvery)},
-		"quota, just refused":            {message: quota, since: 0, room: "full", look: noon.Add(retryEvery)},
+		"the clock went back":            {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, look: noon.Add(retryInterval)},
+		"quota, just refused":            {message: quota, since: 0, room: "full", look: noon.Add(retryInterval)},
 		"quota, not retried yet":         {message: quota, since: time.Hour, room: "full", want: &retry{noon, "full"}},
 		"quota, nothing changed":         {message: quota, since: time.Hour, room: "full", last: &retry{noon.Add(-time.Hour), "full"}},
 		"quota, changed":                 {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Hour), "full"}, want: &retry{noon, "more"}},
@@ -46,7 +46,7 @@ func TestDecideRetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := scene(2, 0)
-			o.room = test.room
+			o.quota = test.room
 			if test.message != "" {
 				o.deployment.Status.Conditions = []appsv1.DeploymentCondition{{
 					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: test.message,
@@ -56,14 +56,14 @@ func TestDecideRetry(t *testing.T) {
 			if test.last != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, test.last.String())
 			}
-			due, look := decideRetry(o, noon)
+			due, look := planRetry(o, noon)
 			if diff := cmp.Diff([]any{test.want, test.look}, []any{due, look}, cmp.AllowUnexported(retry{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			// The same facts, with the retry that was decided, are at rest.
 			if due != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, due.String())
-				if again, _ := decideRetry(o, noon.Add(time.Second)); again != nil {
+				if again, _ := planRetry(o, noon.Add(time.Second)); again != nil {
 					t.Errorf("a second retry a second later: %v", again)
 				}
 			}
@@ -98,7 +98,7 @@ func TestGrew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := grew(test.before, test.now); got != test.want {
+			if got := relaxed(test.before, test.now); got != test.want {
 				t.Errorf("%t, want %t", got, test.want)
 			}
 		})
@@ -107,7 +107,7 @@ func TestGrew(t *testing.T) {
 
 // asked waits until the ReplicaSet of a release was asked to try again, which it does at
 // once, whatever its back-off.
-func asked(t *testing.T, release *hlnr.VersionedMicroservice, unlike string) string {
+func asked(t *testing.T, release *v1alpha1.VersionedMicroservice, unlike string) string {
 	t.Helper()
 	var last string
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -127,7 +127,7 @@ func asked(t *testing.T, release *hlnr.VersionedMicroservice, unlike string) str
 }
 
 // running waits until a release has a pod.
-func running(t *testing.T, release *hlnr.VersionedMicroservice) {
+func running(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
@@ -159,10 +159,10 @@ func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	}
 	raise("0", "0")
 	release := create(t, newRelease(quota.Namespace, 1))
-	reads(t, release, "0/1 "+failing(hlnr.FailureQuotaExceeded))
+	reads(t, release, "0/1 "+failing(v1alpha1.FailureQuotaExceeded))
 	first := asked(t, release, "")
 	raise("0", "1")
-	if second := asked(t, release, first); retryOfText(second).room == retryOfText(first).room {
+	if second := asked(t, release, first); retryOfText(second).quota == retryOfText(first).quota {
 		t.Errorf("it was asked again with the same room: %q, %q", first, second)
 	}
 	raise("1", "1")
@@ -208,7 +208,7 @@ func TestRetryWhileAWebhookIsDown(t *testing.T) {
 		return "the webhook is not asked yet"
 	})
 	release := create(t, newRelease(ns, 1))
-	reads(t, release, "0/1 "+failing(hlnr.FailureAdmissionUnavailable))
+	reads(t, release, "0/1 "+failing(v1alpha1.FailureAdmissionUnavailable))
 	asked(t, release, asked(t, release, ""))
 	if err := world.Delete(t.Context(), hook); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,143 @@
+package versionedmicroservice
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/hook"
+)
+
+// checker runs analyses and hooks in the background. None of its methods blocks.
+type checker interface {
+	// Round returns the measurements of a round, or starts them and returns false.
+	Round(release types.NamespacedName, request analysis.Request) (analysis.Round, bool)
+	// StopMeasuring ends the measurements of a release.
+	StopMeasuring(release types.NamespacedName)
+	// Outcomes returns the results of hook calls of a release, by ID.
+	Outcomes(release types.NamespacedName) map[string]hook.Outcome
+	// Ask requests calls of hooks, and returns when the next one is due.
+	Ask(release types.NamespacedName, questions, due []hook.Question) time.Time
+	// Forget ends all analyses and hook calls of a release.
+	Forget(release types.NamespacedName)
+}
+
+// checks are the results of analyses and hooks so far.
+type checks struct {
+	analysis *v1alpha1.ReleaseAnalysis
+	hooks    []v1alpha1.HookStatus
+	// requeueAt is when to reconcile without an event; zero for never.
+	requeueAt time.Time
+}
+
+// runChecks collects the results of analyses and hooks, and requests those that are due.
+// It returns the same until they are written to the status.
+func runChecks(ask checker, o *observed, now time.Time) checks {
+	key := client.ObjectKeyFromObject(o.release)
+	h := checks{analysis: o.release.Status.Analysis, hooks: o.release.Status.Hooks}
+	if o.rollout == nil {
+		ask.Forget(key)
+		return h
+	}
+	rollout := o.rollout
+	if rollout.point == nil {
+		ask.StopMeasuring(key)
+	} else {
+		h.analysis = analysis.Begin(h.analysis, rollout.spec(), *rollout.point)
+		rollout.place.Round = roundOf(h.analysis, rollout.spec(), now)
+	}
+	questions := rollout.place.Questions(h.hooks)
+	h.hooks = rollout.place.Fold(h.hooks, questions, ask.Outcomes(key), now)
+	if rollout.point != nil {
+		h.analysis = rollout.measure(ask, key, h, questions, now)
+		if at := h.analysis.NextTime; at != nil && at.After(now) {
+			h.requeueBy(at.Time) // a measurement that is due enqueues the release when it is done
+		}
+	}
+	h.requeueBy(ask.Ask(key, questions, hook.Due(h.hooks, questions)))
+	return h
+}
+
+func (h *checks) requeueBy(t time.Time) {
+	if !t.IsZero() && (h.requeueAt.IsZero() || t.Before(h.requeueAt)) {
+		h.requeueAt = t
+	}
+}
+
+// roundOf returns when the present round of hooks began. With metrics it is the start of
+// the interval that they cover, so that a hook can generate the traffic that is measured.
+// Without metrics it is when the round is due, which is immediately in a new step.
+func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) time.Time {
+	if s.Phase == v1alpha1.AnalysisFailed {
+		return time.Time{}
+	}
+	if s.LastTime == nil {
+		return s.Since.Time
+	}
+	if _, due := analysis.Due(s, spec, now); spec == nil && !due {
+		return time.Time{}
+	}
+	return s.LastTime.Time
+}
+
+// measure adds a round to the analysis once it is complete, with all measurements and the
+// results of all hooks.
+func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, questions []hook.Question, now time.Time) *v1alpha1.ReleaseAnalysis {
+	results := resultsOf(h.hooks, questions)
+	round := analysis.Round{At: now}
+	switch {
+	case w.spec() == nil && w.place.Round.IsZero():
+		return h.analysis // the next round of hooks is not due yet
+	case w.spec() != nil:
+		at, due := analysis.Due(h.analysis, w.spec(), now)
+		if !due {
+			return h.analysis
+		}
+		request := w.request
+		request.At = at
+		measured, done := ask.Round(key, request)
+		if !done {
+			return h.analysis
+		}
+		round = measured
+	}
+	if results.incomplete {
+		return h.analysis
+	}
+	round.HookFailures, round.HookErrors = results.failures, results.errors
+	return analysis.Fold(h.analysis, w.spec(), *w.point, round)
+}
+
+// hookResults summarizes the hooks of a round.
+type hookResults struct {
+	// failures are the reasons of hooks that reject the release, and errors those of hooks
+	// that could not be called.
+	failures, errors []string
+	// incomplete reports that a result is missing.
+	incomplete bool
+}
+
+// resultsOf returns the results of the hooks of this round.
+func resultsOf(known []v1alpha1.HookStatus, questions []hook.Question) hookResults {
+	var out hookResults
+	for _, q := range questions {
+		if q.Hook.Type != v1alpha1.HookRollout {
+			continue
+		}
+		i := slices.IndexFunc(known, func(s v1alpha1.HookStatus) bool { return s.Name == q.Hook.Name && s.ID == q.Body.ID })
+		switch {
+		case i >= 0 && hook.Unanswered(known[i]):
+			out.errors = append(out.errors, fmt.Sprintf("hook %s did not answer: %s", q.Hook.Name, known[i].Message))
+		case i < 0 || known[i].Phase == v1alpha1.HookWaiting:
+			out.incomplete = true
+		case known[i].Phase == v1alpha1.HookFailed:
+			out.failures = append(out.failures, fmt.Sprintf("hook %s: %s", q.Hook.Name, known[i].Message))
+		}
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package versionedmicroservice
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
+// CacheByObject configures a manager's cache for this controller: only objects with the
+// label of a release, and of pods only the fields that explain why they are not ready.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
+	if err != nil {
+		return nil // cannot happen: the label is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: trimPod},
+		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours)},
+		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours)},
+		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
+	}
+}
+
+// trimPod keeps a pod's names, labels and status.
+func trimPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	pod.ManagedFields, pod.Annotations = nil, nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	return pod, nil
+}
+
+// changed admits all events but resyncs. Writes of the release's own status are admitted
+// too: a reconcile with a stale cache waits for them.
+func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
+
+// budgetChanged admits edits, and ignores the status, which changes with each pod.
+func budgetChanged() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// autoscalerChanged admits edits, and ignores the status, which changes with each read of
+// the metrics. Not all versions of Kubernetes set the generation of this kind.
+func autoscalerChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
+			now, fine := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
+			return ok && fine && (!equality.Semantic.DeepEqual(before.Spec, now.Spec) || !equality.Semantic.DeepEqual(before.Labels, now.Labels) ||
+				!equality.Semantic.DeepEqual(before.Annotations, now.Annotations) || !equality.Semantic.DeepEqual(before.OwnerReferences, now.OwnerReferences))
+		},
+	}
+}
+
+// podChanged admits changes that may explain why a pod is not ready. The number of
+// available pods comes from the Deployment.
+func podChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return true },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*corev1.Pod)
+			now, fine := e.ObjectNew.(*corev1.Pod)
+			return ok && fine && !equality.Semantic.DeepEqual(before.Status, now.Status)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// podToRelease enqueues the release that the label of a pod names.
+func podToRelease() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []ctrl.Request {
+		release := obj.GetLabels()[v1alpha1.LabelRelease]
+		if release == "" {
+			return nil
+		}
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: release}}}
+	})
+}
+
+// statesToReleases enqueues the releases of a Microservice whose rollout state changed.
+func statesToReleases() handler.EventHandler {
+	enqueue := func(before, now client.Object, q queue) {
+		ms, ok := now.(*v1alpha1.Microservice)
+		if !ok {
+			return
+		}
+		old, _ := before.(*v1alpha1.Microservice)
+		for _, release := range changedStates(old, ms) {
+			q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: ms.Namespace, Name: release}})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(nil, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectOld, e.ObjectNew, q) },
+	}
+}
+
+// quotaRelaxed admits changes after which a quota may admit more pods.
+func quotaRelaxed() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*corev1.ResourceQuota)
+			now, fine := e.ObjectNew.(*corev1.ResourceQuota)
+			return ok && fine && relaxed(before, now)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// relaxed reports whether a quota admits more of any resource, or applies to other pods.
+func relaxed(before, now *corev1.ResourceQuota) bool {
+	if !equality.Semantic.DeepEqual(before.Spec.Scopes, now.Spec.Scopes) || !equality.Semantic.DeepEqual(before.Spec.ScopeSelector, now.Spec.ScopeSelector) {
+		return true
+	}
+	for name, was := range before.Status.Hard {
+		is, ok := now.Status.Hard[name]
+		if !ok {
+			return true
+		}
+		was, is := was.DeepCopy(), is.DeepCopy()
+		was.Sub(before.Status.Used[name])
+		is.Sub(now.Status.Used[name])
+		if is.Cmp(was) > 0 {
+			return true
+		}
+	}
+	return len(before.Status.Hard) == 0 && len(now.Status.Hard) > 0 // before it is enforced, a quota rejects everything
+}
+
+// quotaToReleases enqueues the releases of a namespace that a ResourceQuota blocks.
+func (r *reconciler) quotaToReleases() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, quota client.Object) []ctrl.Request {
+		var releases v1alpha1.VersionedMicroserviceList
+		if err := r.client.List(ctx, &releases, client.InNamespace(quota.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "list releases of a namespace whose quota changed")
+			return nil
+		}
+		var requests []ctrl.Request
+		for i := range releases.Items {
+			if releases.Items[i].Status.Failure == v1alpha1.FailureQuotaExceeded {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&releases.Items[i])})
+			}
+		}
+		return requests
+	})
+}
+
+// changedStates returns the names of the releases whose state differs between two
+// versions of a Microservice; before may be nil.
+func changedStates(before, now *v1alpha1.Microservice) []string {
+	var names []string
+	for i := range now.Status.ReleaseGroups {
+		for j := range now.Status.ReleaseGroups[i].Releases {
+			name := now.Status.ReleaseGroups[i].Releases[j].VersionedMicroservice
+			if before == nil || !rolloutStateOf(before, name).equal(rolloutStateOf(now, name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

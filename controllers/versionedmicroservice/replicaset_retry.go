@@ -1,0 +1,87 @@
+package versionedmicroservice
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/apply"
+)
+
+// retryInterval is the minimum time between two retries of a ReplicaSet.
+const retryInterval = 15 * time.Second
+
+// A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even
+// if the cause is gone. It retries immediately when it is written to, and the Deployment
+// controller copies annotations of a Deployment to it. So this controller changes an
+// annotation of the Deployment: after a change of the ResourceQuotas, or, while admission
+// is unavailable, which no watch reports, after retryInterval. It does so only while pods
+// are rejected for one of these causes.
+
+// retry is the last requested retry.
+type retry struct {
+	at time.Time
+	// quota is the hash of the quotas at that time.
+	quota string
+}
+
+func (r retry) String() string {
+	return strings.TrimSpace(r.at.UTC().Format(time.RFC3339) + " " + r.quota)
+}
+
+// retryOf reads the annotation. It returns the zero retry if there is no valid one.
+func retryOf(d *appsv1.Deployment) retry {
+	at, quota, _ := strings.Cut(d.Annotations[resources.AnnotationRetry], " ")
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return retry{}
+	}
+	return retry{at: t, quota: quota}
+}
+
+// planRetry returns the retry that is due, or nil, and when the next one is due.
+func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
+	d := o.own()
+	cause := replicaFailure(d).reason
+	if cause != v1alpha1.FailureQuotaExceeded && cause != v1alpha1.FailureAdmissionUnavailable {
+		return nil, time.Time{}
+	}
+	last := retryOf(d)
+	if cause == v1alpha1.FailureQuotaExceeded && !last.at.IsZero() && last.quota == o.quota {
+		return nil, time.Time{} // the watch of quotas reports changes
+	}
+	since := last.at
+	for _, c := range d.Status.Conditions {
+		// At first the ReplicaSet itself retries often enough.
+		if c.Type == appsv1.DeploymentReplicaFailure && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	if since.After(now) {
+		since = now // a clock was set back
+	}
+	if next := since.Add(retryInterval); now.Before(next) {
+		return nil, next
+	}
+	return &retry{at: now, quota: o.quota}, time.Time{}
+}
+
+// quotaHash is the hash of the limits and usage of quotas.
+func quotaHash(quotas []corev1.ResourceQuota) (string, error) {
+	type counted struct {
+		Name       string
+		Hard, Used corev1.ResourceList
+	}
+	var all []counted
+	for _, q := range quotas {
+		all = append(all, counted{q.Name, q.Status.Hard, q.Status.Used})
+	}
+	slices.SortFunc(all, func(a, b counted) int { return cmp.Compare(a.Name, b.Name) })
+	return apply.Hash(all)
+}

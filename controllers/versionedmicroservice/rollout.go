@@ -1,0 +1,60 @@
+package versionedmicroservice
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/hook"
+)
+
+// rollout is what analyses and hooks need to know about the rollout of a release.
+type rollout struct {
+	place *hook.Place
+	// point that is measured; nil if none is.
+	point *analysis.Point
+	// request of a round, without its time. It is used if there is an analysis.
+	request analysis.Request
+}
+
+// spec returns the analysis; nil if there are only hooks.
+func (w *rollout) spec() *v1alpha1.CanaryAnalysis {
+	return w.place.Microservice.Spec.UpdateStrategy.Canary.Analysis
+}
+
+// pointOf returns the wait during which the release is measured: it receives, or can
+// receive, requests, and is healthy. It returns nil if there is nothing to measure.
+func pointOf(place *hook.Place) *analysis.Point {
+	run, row := place.Run, place.Row
+	canary := place.Microservice.Spec.UpdateStrategy.Canary
+	switch {
+	case run == nil, run.Step < 1, run.WaitingSince == nil, run.Interrupted:
+		return nil
+	case row.Weight == 0 && !row.Match && row.MirrorPercent == 0:
+		return nil
+	case canary == nil, !measures(canary):
+		return nil
+	}
+	return &analysis.Point{Run: run.Sequence, Step: run.Step, Since: run.WaitingSince.Time}
+}
+
+// measures reports whether there is an analysis, or hooks that are called in rounds.
+func measures(canary *v1alpha1.CanaryStrategy) bool {
+	return canary.Analysis != nil || slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
+}
+
+// urlOf returns the first URL that only this release serves: that of a programmed domain
+// without other backends. It returns "" if there is none.
+func urlOf(policies []v1alpha1.NetworkPolicy, release string) string {
+	byName := func(a, b v1alpha1.NetworkPolicy) int { return cmp.Compare(a.Name, b.Name) }
+	for _, p := range slices.SortedFunc(slices.Values(policies), byName) {
+		for _, d := range p.Status.Domains {
+			others := slices.ContainsFunc(d.Backends, func(b v1alpha1.DomainBackend) bool { return b.Release != release })
+			if d.Programmed && d.URL != "" && len(d.Backends) > 0 && !others {
+				return d.URL
+			}
+		}
+	}
+	return ""
+}

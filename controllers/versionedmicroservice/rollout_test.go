@@ -1,0 +1,96 @@
+package versionedmicroservice
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The URL in a body is one at which the release answers, and no other.
+func TestURLOfARelease(t *testing.T) {
+	t.Parallel()
+	to := func(url string, programmed bool, releases ...string) v1alpha1.DomainStatus {
+		d := v1alpha1.DomainStatus{Domain: "d", URL: url, Programmed: programmed}
+		for _, r := range releases {
+			d.Backends = append(d.Backends, v1alpha1.DomainBackend{Release: r, Weight: 100})
+		}
+		return d
+	}
+	policy := func(name string, domains ...v1alpha1.DomainStatus) v1alpha1.NetworkPolicy {
+		return v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NetworkPolicyStatus{Domains: domains}}
+	}
+	for name, test := range map[string]struct {
+		policies []v1alpha1.NetworkPolicy
+		want     string
+	}{
+		"no policy":             {nil, ""},
+		"its own domain":        {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "old", "new"), to("https://canary", true, "new"))}, "https://canary"},
+		"not programmed":        {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", false, "new"))}, ""},
+		"of another release":    {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true, "old"))}, ""},
+		"with another release":  {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "new", "old"))}, ""},
+		"without a backend":     {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true))}, ""},
+		"without an address":    {[]v1alpha1.NetworkPolicy{policy("a", to("", true, "new"))}, ""},
+		"the same in any order": {[]v1alpha1.NetworkPolicy{policy("b", to("https://b", true, "new")), policy("a", to("https://a", true, "new"))}, "https://a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := urlOf(test.policies, "new"); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A smoke test learns from the body where the release is reached.
+func TestHooksKnowWhereTheReleaseIs(t *testing.T) {
+	t.Parallel()
+	r := receive(t, "a key")
+	s := newStage(t, &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{r.signed(v1alpha1.HookConfirmPromotion)}})
+	ports := []corev1.ServicePort{{Port: 80}}
+	service := func(name string, labels map[string]string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: labels}, Spec: corev1.ServiceSpec{Ports: ports}}
+	}
+	policy := func(name, ms string) *v1alpha1.NetworkPolicy {
+		return &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name}, Spec: v1alpha1.NetworkPolicySpec{
+			MicroserviceRef: &v1alpha1.Reference{Name: ms},
+			Ports:           []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: ptr.To(intstr.FromInt32(8080)), Protocol: "HTTP"}},
+			Provider:        &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}},
+			Domains:         []v1alpha1.Domain{{Domain: name + ".example.com", Port: "http"}},
+		}}
+	}
+	ours, theirs := policy("ours", "shop"), policy("another", "cart")
+	for _, obj := range []client.Object{
+		service("second", map[string]string{v1alpha1.LabelRelease: releaseName}), service("first", map[string]string{v1alpha1.LabelRelease: releaseName}),
+		service("of-the-group", nil), service("other", map[string]string{v1alpha1.LabelRelease: "other"}), ours, theirs,
+	} {
+		if err := world.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []*v1alpha1.NetworkPolicy{ours, theirs} {
+		host := p.Name + ".example.com"
+		p.Status.Domains = []v1alpha1.DomainStatus{{
+			Domain: host, URL: "https://" + host, Programmed: true, Backends: []v1alpha1.DomainBackend{{Release: releaseName, Version: "1.0.0", Weight: 100}},
+		}}
+		if err := world.Status().Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := metav1.NowMicro()
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
+	eventually(t, func() string {
+		calls := r.of("confirmpromotion")
+		if len(calls) == 0 {
+			return "the hook is not called"
+		}
+		last := calls[len(calls)-1]
+		return cmp.Diff(fmt.Sprint([]string{"first", "second"}, " https://ours.example.com"), fmt.Sprint(last.Services, " ", last.URL))
+	})
+}

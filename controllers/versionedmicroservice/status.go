@@ -1,0 +1,219 @@
+package versionedmicroservice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// The reasons of conditions, in addition to the values of status.failure.
+const (
+	reasonAvailable    = "Available"
+	reasonStarting     = "Starting"
+	reasonScaledToZero = "ScaledToZero"
+	reasonFailed       = "Failed"
+)
+
+// newStatus returns the status that follows from what was observed and applied, and when
+// to reconcile again without an event (zero for never). It is pure.
+func newStatus(o *observed, done applied, results checks, now time.Time) (v1alpha1.VersionedMicroserviceStatus, time.Time) {
+	next := *o.release.Status.DeepCopy()
+	state := rolloutStateOf(o.microservice, o.release.Name)
+	state.into(&next)
+	next.Analysis, next.Hooks = results.analysis, results.hooks
+	f := failureOf(o, done, state, now)
+	if o.deploymentOutdated(done) {
+		// The Deployment's status is of an older generation. The previous status, whose
+		// observedGeneration shows that it is outdated, is better than a mix of both. The
+		// failure of a release is reported as long as there are pods that show it.
+		if o.failedByPods(state) && f.message != "" {
+			next.Failure, next.Message = f.reason, status.Line(f.message)
+		}
+		if next.TemplateHash != "" {
+			next.TemplateHash = cmp.Or(done.template, next.TemplateHash)
+		}
+		return next, time.Time{}
+	}
+	if d := o.own(); d != nil {
+		next.TemplateHash = cmp.Or(next.TemplateHash, d.Annotations[resources.AnnotationTemplate])
+	}
+	next.ObservedGeneration = o.release.Generation
+	next.Selector = metav1.FormatLabelSelector(resources.Selector(o.release))
+	if images := o.release.Spec.Images; len(images) > 0 {
+		next.Image = images[0].Image
+	}
+	next.Failure, next.Message = f.reason, status.Line(f.message)
+	setReplicas(o, state, &next)
+	next.Ready = fmt.Sprintf("%d/%d", next.Available, max(o.release.Spec.Replicas, next.Replicas))
+	setConditions(o, done, f, &next)
+	return next, f.requeueAt
+}
+
+// deploymentOutdated reports whether the Deployment's status is of an older generation:
+// this reconcile wrote it, or its controller has not observed it yet. The status of a
+// Deployment that cannot be written counts once its controller has observed it.
+func (o *observed) deploymentOutdated(done applied) bool {
+	if done.deployment == nil {
+		return done.deploymentWritten || !o.deploymentObserved()
+	}
+	d := o.own()
+	return done.deployment.Class == status.Transient && d != nil && d.Status.ObservedGeneration < d.Generation
+}
+
+// failureOf returns why the release is not available, or the zero failure if it is
+// available or still starting.
+func failureOf(o *observed, done applied, state rolloutState, now time.Time) failure {
+	if o.missingReplicas() {
+		if done.deployment != nil && done.deployment.Class == status.Terminal {
+			return failure{reason: done.deployment.Reason, message: done.deployment.Error()}
+		}
+		f := diagnose(o, state, now)
+		if done.deployment != nil && done.deployment.Reason == v1alpha1.FailureAdmissionUnavailable && f.reason == "" {
+			f.reason, f.message = done.deployment.Reason, done.deployment.Error()
+		}
+		return f
+	}
+	if o.release.Spec.Replicas > 0 {
+		return failure{}
+	}
+	// The pods that showed the failure are gone, possibly before it was recorded. Keep
+	// reporting it.
+	old := o.release.Status
+	switch state.release {
+	case v1alpha1.ReleaseError:
+		if o.failedByPods(state) && old.Message == "" {
+			if f := diagnose(o, state, now); f.reason != "" {
+				return f
+			}
+		}
+		return failure{reason: cmp.Or(old.Failure, state.reason, reasonFailed), message: cmp.Or(old.Message, failureMessage(state, old))}
+	case v1alpha1.ReleasePending, v1alpha1.ReleaseCanary:
+		return failure{reason: old.Failure, message: old.Message}
+	}
+	return failure{}
+}
+
+// failureMessage explains a failed rollout whose pods are not the cause. It is empty if
+// the reason is sufficient.
+func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus) string {
+	switch {
+	case state.reason == "AnalysisFailed" && old.Analysis != nil && old.Analysis.Phase == v1alpha1.AnalysisFailed:
+		return old.Analysis.Message
+	case (state.reason == "Aborted" || state.reason == "TurnedDown") && state.decision != nil && state.decision.By != "":
+		return fmt.Sprintf("%s decided %s", state.decision.By, state.decision.Action)
+	}
+	return ""
+}
+
+// setReplicas sets the replica counts. While replicas start, it reports no partial
+// progress: no decision depends on it, and each would cost a write. The exception is the
+// first replica of a release that was active before, with which a rollback from an
+// unavailable release begins (protocol rule 27).
+func setReplicas(o *observed, state rolloutState, next *v1alpha1.VersionedMicroserviceStatus) {
+	old, want := o.release.Status, o.release.Spec.Replicas
+	replicas, available := o.replicaCounts()
+	same := old.ObservedGeneration == o.release.Generation && old.Failure == next.Failure
+	first := state.promoted && old.Available == 0 && available > 0
+	if same && available < want && available >= old.Available && !first {
+		return
+	}
+	next.Replicas, next.Available = replicas, available
+}
+
+// setConditions sets Available, Progressing, and the summary of both.
+func setConditions(o *observed, done applied, f failure, next *v1alpha1.VersionedMicroserviceStatus) {
+	want := o.release.Spec.Replicas
+	set := func(kind string, value bool, reason, message string) {
+		status.Set(&next.Conditions, o.release.Generation, kind, status.True(value), reason, message)
+	}
+	switch {
+	case want == 0:
+		set(v1alpha1.ConditionAvailable, false, reasonScaledToZero, "scaled to zero replicas")
+		set(v1alpha1.ConditionProgressing, false, reasonScaledToZero, "scaled to zero replicas")
+	case o.missingReplicas():
+		reason, message := cmp.Or(f.reason, reasonStarting), cmp.Or(f.message, fmt.Sprintf("fewer than %d replicas are available", want))
+		if done.deployment != nil && f.reason == "" {
+			reason, message = done.deployment.Reason, done.deployment.Error()
+		}
+		set(v1alpha1.ConditionAvailable, false, reason, message)
+		set(v1alpha1.ConditionProgressing, f.reason == "", reason, message)
+	default:
+		set(v1alpha1.ConditionAvailable, true, reasonAvailable, fmt.Sprintf("%d of %d replicas are available", want, want))
+		set(v1alpha1.ConditionProgressing, false, reasonAvailable, strings.Join(uncallableHooks(next.Hooks), ", "))
+	}
+	setReady(o, done, next)
+}
+
+// uncallableHooks describes the hooks that are retried and cannot be called.
+func uncallableHooks(hooks []v1alpha1.HookStatus) []string {
+	var lines []string
+	for _, h := range hooks {
+		if h.Phase == v1alpha1.HookWaiting && hook.Uncallable(h) {
+			lines = append(lines, fmt.Sprintf("%s hook %q %s", h.Type, h.Name, h.Message))
+		}
+	}
+	return lines
+}
+
+// setReady sets the summary conditions of kstatus.
+func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceStatus) {
+	generation, conds := o.release.Generation, &next.Conditions
+	available := meta.FindStatusCondition(*conds, v1alpha1.ConditionAvailable)
+	for _, err := range done.errors() {
+		if err != nil && err.Class == status.Terminal {
+			status.Stalled(conds, generation, err.Reason, err.Error())
+			return
+		}
+	}
+	for _, err := range done.errors() {
+		if err != nil {
+			status.Reconciling(conds, generation, err.Reason, err.Error())
+			return
+		}
+	}
+	switch {
+	case next.Release == v1alpha1.ReleaseError:
+		reason := cmp.Or(next.Failure, rolloutStateOf(o.microservice, o.release.Name).reason, reasonFailed)
+		status.Stalled(conds, generation, reason, cmp.Or(next.Message, fmt.Sprintf("the release failed (%s): set spec.decision to Retry to start it again", reason)))
+	case available.Status == metav1.ConditionTrue, available.Reason == reasonScaledToZero:
+		status.Ready(conds, generation, available.Reason, available.Message)
+	default:
+		status.Reconciling(conds, generation, available.Reason, available.Message)
+	}
+}
+
+// isTransition reports whether two statuses differ in more than messages and counts that
+// no decision depends on.
+func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
+	if before.ObservedGeneration != now.ObservedGeneration || before.Release != now.Release || before.Failure != now.Failure ||
+		before.Step != now.Step || !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis) ||
+		(before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
+		return true
+	}
+	if len(before.Conditions) != len(now.Conditions) {
+		return true
+	}
+	for _, c := range now.Conditions {
+		old := meta.FindStatusCondition(before.Conditions, c.Type)
+		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// sameAnswer reports whether two results of a hook differ in their messages at most.
+func sameAnswer(a, b v1alpha1.HookStatus) bool {
+	return a.Name == b.Name && a.Type == b.Type && a.ID == b.ID && a.Phase == b.Phase && (a.Attempts == 0) == (b.Attempts == 0)
+}
