@@ -1,12 +1,10 @@
 package feedback
 
 import (
-	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +29,7 @@ var indexes = []struct {
 	values client.IndexerFunc
 }{
 	{&v1alpha1.ImagePolicy{}, indexPolicies, func(o client.Object) []string {
-		if key, ok := repositoryKey(o.(*v1alpha1.ImagePolicy)); ok {
+		if key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey(); ok {
 			return []string{key.String()}
 		}
 		return nil
@@ -53,18 +51,9 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// repositoryKey names the GitHubRepository that an ImagePolicy reads.
-func repositoryKey(p *v1alpha1.ImagePolicy) (types.NamespacedName, bool) {
-	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
-		return types.NamespacedName{}, false
-	}
-	ref := p.Spec.Source.GitHub.RepositoryRef
-	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}, true
-}
-
 // forPolicy enqueues the GitHubRepository that an ImagePolicy reads.
 func forPolicy(_ context.Context, o client.Object) []reconcile.Request {
-	if key, ok := repositoryKey(o.(*v1alpha1.ImagePolicy)); ok {
+	if key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey(); ok {
 		return []reconcile.Request{{NamespacedName: key}}
 	}
 	return nil
@@ -80,12 +69,12 @@ func (r *Reconciler) forMicroservice(ctx context.Context, o client.Object) []rec
 	return nil
 }
 
-// forNetworkPolicy enqueues the one behind a NetworkPolicy's Microservice.
+// forNetworkPolicy enqueues the GitHubRepository behind a NetworkPolicy's Microservice.
 func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.forNamed(ctx, o.GetNamespace(), o.(*v1alpha1.NetworkPolicy).MicroserviceName())
 }
 
-// forRelease enqueues the one behind a release's Microservice.
+// forRelease enqueues the GitHubRepository behind a release's Microservice.
 func (r *Reconciler) forRelease(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.forNamed(ctx, o.GetNamespace(), o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName)
 }
@@ -98,8 +87,8 @@ func (r *Reconciler) forNamed(ctx context.Context, namespace, name string) []rec
 	return nil
 }
 
-// find reads an object from the cache. One that is missing says by its own event
-// that it came or went.
+// find reads an object from the cache. If it is missing, its own event triggers a
+// reconcile.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.Object) bool {
 	err := r.Get(ctx, key, obj)
 	if client.IgnoreNotFound(err) != nil {
@@ -108,7 +97,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.
 	return err == nil
 }
 
-// changed makes the predicate of updates in which what f gives differs.
+// changed returns the predicate of updates that change the result of f.
 func changed[T client.Object](f func(T) any) builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(T)
@@ -117,12 +106,12 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 	}})
 }
 
-// What of each kind matters here; all else wakes nobody.
+// The fields of each kind that trigger a reconcile.
 var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{
 			g.Generation, g.DeletionTimestamp, g.Finalizers, g.Annotations[v1alpha1.AnnotationRequestedAt],
-			g.Status.RepositoryID, g.Status.Repository, looked(g), g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
+			g.Status.RepositoryID, g.Status.Repository, pullRequestsComplete(g), g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
 			meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionFeedbackReady),
 		}
 	})

@@ -163,10 +163,10 @@ func (s *story) restart() {
 		s.Fatal(err)
 	}
 	s.reconciler = &Reconciler{
-		Client: s.client, live: env.Client, clock: s.clock, metrics: m, writer: newWriter(s.clock, defaultTasks),
+		Client: s.client, live: env.Client, clock: s.clock, metrics: m, tasks: newTaskQueue(s.clock, defaultTasks),
 		pool: github.NewPool(github.Options{Outbound: allowed, Clock: s.clock}), events: status.Recorder{Events: s},
 	}
-	s.reconciler.writer.start(s.Context(), func(types.NamespacedName) {}) // settle looks whether it is done
+	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle looks whether it is done
 }
 
 func (s *story) create(obj client.Object) {
@@ -343,15 +343,15 @@ func (s *story) once() time.Duration {
 	return result.RequeueAfter
 }
 
-func (s *story) remembered() *remembered {
-	w := s.reconciler.writer
+func (s *story) remembered() *repositoryEntry {
+	w := s.reconciler.tasks
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m := w.repositories[s.key()]; m != nil {
 		copied := *m
 		return &copied
 	}
-	return &remembered{}
+	return &repositoryEntry{}
 }
 
 // settle reconciles until nothing more happens without a change or the clock, and

@@ -12,13 +12,13 @@ import (
 //
 //	heighliner_feedback_writes_total{object,result}
 //
-// counts Deployments (object deployment) and comments (object comment) by what came
-// of them: Succeeded, or the kind of the error.
+// counts writes of Deployments (object deployment) and comments (object comment). The
+// result is Succeeded or the kind of the error.
 type metrics struct{ writes *prometheus.CounterVec }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "heighliner_feedback_writes_total", Help: "Deployments and comments that were written to GitHub, by object and result.",
+		Name: "heighliner_feedback_writes_total", Help: "Number of writes of Deployments and comments to GitHub, by object and result.",
 	}, []string{"object", "result"})}
 	return m, registerer.Register(m.writes)
 }

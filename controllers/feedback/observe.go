@@ -13,19 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/grants"
 )
 
-// observe collects what a plan is made of; records and comments are those of ghr.
-func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*facts, error) {
-	f := &facts{
-		feedback:     ghr.Spec.Feedback,
-		here:         siteOf(ghr),
-		looked:       looked(ghr),
-		pullRequests: ghr.Status.PullRequests,
-		tags:         ghr.Status.Tags,
-		records:      ghr.Status.Feedback,
-		comments:     ghr.Status.Comments,
+// observe reads the cluster; records and comments are those of the status of ghr.
+func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*observed, error) {
+	f := &observed{
+		feedback:             ghr.Spec.Feedback,
+		repository:           repositoryOf(ghr),
+		pullRequestsComplete: pullRequestsComplete(ghr),
+		pullRequests:         ghr.Status.PullRequests,
+		tags:                 ghr.Status.Tags,
+		records:              ghr.Status.Feedback,
+		comments:             ghr.Status.Comments,
 	}
 	if !ghr.DeletionTimestamp.IsZero() {
 		f.feedback = nil
@@ -41,7 +40,7 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 	for i := range policies.Items {
 		policy := &policies.Items[i]
 		if _, known := granted[policy.Namespace]; !known {
-			ok, err := r.granted(ctx, ghr, policy.Namespace)
+			ok, err := r.allows(ctx, ghr, policy.Namespace)
 			if err != nil {
 				return nil, err
 			}
@@ -50,28 +49,28 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 		if !granted[policy.Namespace] || policy.DeletionTimestamp != nil {
 			continue
 		}
-		if err := r.observeStreams(ctx, f, policy); err != nil {
+		if err := r.observeServices(ctx, f, policy); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(f.streams, func(a, b stream) int {
+	slices.SortFunc(f.services, func(a, b service) int {
 		return strings.Compare(a.microservice.Namespace+"/"+a.microservice.Name, b.microservice.Namespace+"/"+b.microservice.Name)
 	})
 	return f, nil
 }
 
-// tooManyPulls is the reason of condition Truncated that says that not all pull
-// requests are in the status.
-const tooManyPulls = "TooManyPullRequests"
+// reasonTooManyPullRequests is the reason of condition Truncated if not all pull requests
+// fit into the status.
+const reasonTooManyPullRequests = "TooManyPullRequests"
 
-// looked says that the status has all open pull requests.
-func looked(ghr *v1alpha1.GitHubRepository) bool {
+// pullRequestsComplete reports whether the status contains all open pull requests.
+func pullRequestsComplete(ghr *v1alpha1.GitHubRepository) bool {
 	c := meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionTruncated)
-	return ghr.Status.OpenPullRequests != nil && (c == nil || c.Status != metav1.ConditionTrue || c.Reason != tooManyPulls)
+	return ghr.Status.OpenPullRequests != nil && (c == nil || c.Status != metav1.ConditionTrue || c.Reason != reasonTooManyPullRequests)
 }
 
-// observeStreams adds the Microservices of an ImagePolicy.
-func (r *Reconciler) observeStreams(ctx context.Context, f *facts, policy *v1alpha1.ImagePolicy) error {
+// observeServices adds the Microservices of an ImagePolicy.
+func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v1alpha1.ImagePolicy) error {
 	var users v1alpha1.MicroserviceList
 	if err := r.List(ctx, &users, client.InNamespace(policy.Namespace), client.MatchingFields{indexUsers: policy.Name}); err != nil {
 		return fmt.Errorf("list Microservices of ImagePolicy %q: %w", policy.Name, err)
@@ -81,7 +80,7 @@ func (r *Reconciler) observeStreams(ctx context.Context, f *facts, policy *v1alp
 		if ms.DeletionTimestamp != nil {
 			continue
 		}
-		s := stream{policy: policy, microservice: ms, failures: map[string]string{}, settled: map[string]bool{}}
+		s := service{policy: policy, microservice: ms, failures: map[string]string{}, stable: map[string]bool{}}
 		var routes v1alpha1.NetworkPolicyList
 		if err := r.List(ctx, &routes, client.InNamespace(ms.Namespace), client.MatchingFields{indexRoutes: ms.Name}); err != nil {
 			return fmt.Errorf("list NetworkPolicies of Microservice %q: %w", ms.Name, err)
@@ -91,14 +90,14 @@ func (r *Reconciler) observeStreams(ctx context.Context, f *facts, policy *v1alp
 		if err := r.observeReleases(ctx, f, &s); err != nil {
 			return err
 		}
-		f.streams = append(f.streams, s)
+		f.services = append(f.services, s)
 	}
 	return nil
 }
 
-// observeReleases reads why the releases failed that did, and which of the active ones
-// came or went a while ago. It notes when the next one will have, or may tell why.
-func (r *Reconciler) observeReleases(ctx context.Context, f *facts, s *stream) error {
+// observeReleases reads why releases failed, and which active releases are stable. It
+// requests another reconcile for when the others may be.
+func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {
 			if row.Status != v1alpha1.ReleaseError && row.Status != v1alpha1.ReleaseActive {
@@ -115,13 +114,13 @@ func (r *Reconciler) observeReleases(ctx context.Context, f *facts, s *stream) e
 				continue
 			}
 			if !row.Available && release.Status.Failure == "" {
-				f.lookAgain(lookForCause)
+				f.requeueWithin(causePollInterval)
 			}
 			if available := meta.FindStatusCondition(release.Status.Conditions, v1alpha1.ConditionAvailable); available != nil {
-				left := settle - r.clock.Since(available.LastTransitionTime.Time)
-				s.settled[name] = left <= 0
+				left := stabilizationPeriod - r.clock.Since(available.LastTransitionTime.Time)
+				s.stable[name] = left <= 0
 				if left > 0 {
-					f.lookAgain(left)
+					f.requeueWithin(left)
 				}
 			}
 		}
@@ -129,20 +128,19 @@ func (r *Reconciler) observeReleases(ctx context.Context, f *facts, s *stream) e
 	return nil
 }
 
-// lookForCause is when to look whether the cause is known for which an active release
-// is not available.
-const lookForCause = 15 * time.Second
+// causePollInterval is when to check again why an active release is not available.
+const causePollInterval = 15 * time.Second
 
-// granted says that ImagePolicies of a namespace may use the repository. An error in
-// spec.allowedNamespaces is told by whoever looks at GitHub.
-func (r *Reconciler) granted(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
+// allows reports whether ImagePolicies of a namespace may use the repository. The
+// githubrepository controller reports errors in spec.allowedNamespaces.
+func (r *Reconciler) allows(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
-	if grants.NeedsLabels(ghr, namespace) {
-		// Namespaces are not watched, and read for those of others only.
+	if ghr.NeedsNamespaceLabels(namespace) {
+		// Namespaces are not watched, and read only for selectors.
 		if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
 		}
 	}
-	allowed, err := grants.Allows(ghr, namespace, ns.Labels)
+	allowed, err := ghr.AllowsNamespace(namespace, ns.Labels)
 	return allowed && err == nil, nil
 }

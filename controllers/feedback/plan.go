@@ -17,128 +17,131 @@ const (
 	maxComments = 500
 )
 
-// facts are what a plan is made of.
-type facts struct {
-	// feedback that is wanted; nil: none, all that was written is taken back.
+// observed is everything that a plan is based on.
+type observed struct {
+	// feedback is spec.feedback; nil removes everything that was written.
 	feedback *v1alpha1.Feedback
-	// here is the repository that all this is about. What was written at another one is
-	// taken back there.
-	here site
-	// abandoned are the keys of writes to other repositories that are tried no more.
+	// repository is the present repository. What was written to another one is removed
+	// there.
+	repository githubRepository
+	// abandoned are the keys of writes to other repositories that are no longer tried.
 	abandoned map[string]bool
-	// locked are the keys of comments that cannot be written, because the conversation is
+	// locked are the keys of comments that cannot be written because their conversation is
 	// locked.
 	locked map[string]bool
-	// looked says that GitHub was asked for pull requests, and gave all of them: one
-	// that is missing is over.
-	looked       bool
-	pullRequests []v1alpha1.PullRequest
-	tags         []v1alpha1.GitHubTag
-	streams      []stream
-	records      []v1alpha1.FeedbackRecord
-	comments     []v1alpha1.CommentRecord
-	// again is when facts that no event tells of change; 0: they do not.
-	again time.Duration
+	// pullRequestsComplete reports that all open pull requests are known: one that is
+	// missing was deleted.
+	pullRequestsComplete bool
+	pullRequests         []v1alpha1.PullRequest
+	tags                 []v1alpha1.GitHubTag
+	services             []service
+	records              []v1alpha1.FeedbackRecord
+	comments             []v1alpha1.CommentRecord
+	// requeueAfter is when the state may change without an event; 0 for never.
+	requeueAfter time.Duration
 }
 
-// lookAgain asks for a look at the latest in so long.
-func (f *facts) lookAgain(in time.Duration) {
-	if f.again == 0 || in < f.again {
-		f.again = in
+// requeueWithin requests a reconcile within the given time.
+func (f *observed) requeueWithin(in time.Duration) {
+	if f.requeueAfter == 0 || in < f.requeueAfter {
+		f.requeueAfter = in
 	}
 }
 
-// plan is what is to be written.
+// plan is what to write.
 type plan struct {
-	// records and comments to keep: those that were, and one for each Deployment that
-	// is about to be made, so that it is never forgotten.
+	// records and comments are the new status: the previous ones, and one for each
+	// Deployment that is about to be created, so that it is never lost.
 	records  []v1alpha1.FeedbackRecord
 	comments []v1alpha1.CommentRecord
 	// writes to GitHub, the most urgent first.
 	writes []write
-	// left counts the Deployments and comments for which there is no room.
-	left int
-	// forsaken names the other repositories in which something stays as it is.
-	forsaken []string
-	// unknown counts the releases whose commit is not known.
-	unknown int
+	// omitted counts the Deployments and comments beyond the limits of the status.
+	omitted int
+	// abandoned names the other repositories in which feedback remains.
+	abandoned []string
+	// unknownCommits counts the releases whose commit is not known.
+	unknownCommits int
 }
 
-// binds says that there is something that must be taken back one day.
-func (p *plan) binds() bool {
+// needsFinalizer reports whether there is feedback that must be removed eventually.
+func (p *plan) needsFinalizer() bool {
 	return slices.ContainsFunc(p.records, func(r v1alpha1.FeedbackRecord) bool { return r.State != v1alpha1.DeploymentInactive }) ||
-		slices.ContainsFunc(p.comments, func(c v1alpha1.CommentRecord) bool { return !atRest(&c) && c.Deletions < 2 })
+		slices.ContainsFunc(p.comments, func(c v1alpha1.CommentRecord) bool { return !isFinal(&c) && c.Deletions < 2 })
 }
 
-// write is one Deployment or one comment that is not as it is to be.
+// write is one Deployment or one comment that is not up to date.
 type write struct {
 	// key of the write: the same for the same Deployment or comment.
 	key string
-	// from names the repository that it goes to, as site.from does.
-	from string
-	// checksum of what is to be written.
+	// otherRepository identifies the repository to write to if it is not the present one,
+	// as githubRepository.otherThan does.
+	otherRepository string
+	// checksum of what to write.
 	checksum string
 
-	// deployment: its record, and the verdict to write. nil for a comment.
+	// deployment is its record, and want the state to write; nil for a comment.
 	deployment *v1alpha1.FeedbackRecord
-	verdict    verdict
+	want       releaseState
 
-	// lost: GitHub has not found it for so long that it counts as deleted.
-	lost bool
+	// deleted reports that GitHub has not found it for so long that it counts as deleted.
+	deleted bool
 
-	// comment: its record, and the text to write. nil for a Deployment.
+	// comment is its record, and text what to write; nil for a Deployment.
 	comment *v1alpha1.CommentRecord
 	text    string
 }
 
-// target is the identity of a Deployment; from is that of site.from.
-type target struct{ from, environment, ref string }
+// target is the identity of a Deployment; otherRepository is as in write.
+type target struct{ otherRepository, environment, ref string }
 
-func targetOf(r *v1alpha1.FeedbackRecord, here site) target {
-	return target{siteOfRecord(r).from(here), r.Environment, r.Ref}
+func targetOf(r *v1alpha1.FeedbackRecord, here githubRepository) target {
+	return target{repositoryOfRecord(r).otherThan(here), r.Environment, r.Ref}
 }
 
-func (t target) key() string { return fmt.Sprintf("deployment %s %s@%s", t.from, t.environment, t.ref) }
+func (t target) key() string {
+	return fmt.Sprintf("deployment %s %s@%s", t.otherRepository, t.environment, t.ref)
+}
 
 func commentKey(from string, number int64) string { return fmt.Sprintf("comment %s %d", from, number) }
 
 // member is a Microservice in an environment.
 type member struct {
-	stream *stream
-	group  *v1alpha1.ReleaseGroup
-	pull   int64
-	head   target
-	// version that head is.
+	service *service
+	group   *v1alpha1.ReleaseGroup
+	pull    int64
+	head    target
+	// version of head.
 	version string
-	verdict
+	releaseState
 }
 
-// makePlan says what is to be written at GitHub. It is a pure function: the same facts
-// make the same plan, and a plan that was carried out makes one without writes.
-func makePlan(f *facts) plan {
-	p := &planner{facts: f, wanted: map[target]*v1alpha1.FeedbackRecord{}, verdicts: map[target]verdict{}, states: map[target]v1alpha1.DeploymentState{}}
+// newPlan plans the writes to GitHub. It is pure: the same input gives the same plan, and
+// once a plan is applied the next one has no writes.
+func newPlan(f *observed) plan {
+	p := &planner{observed: f, wanted: map[target]*v1alpha1.FeedbackRecord{}, wantedStates: map[target]releaseState{}, recordedStates: map[target]v1alpha1.DeploymentState{}}
 	for _, r := range f.records {
-		p.states[targetOf(&r, f.here)] = r.State
+		p.recordedStates[targetOf(&r, f.repository)] = r.State
 	}
 	if f.feedback != nil {
-		p.previews()
-		p.releases()
+		p.planPreviews()
+		p.planReleases()
 	}
-	p.deployments()
-	p.discussions()
+	p.planDeployments()
+	p.planComments()
 	slices.SortStableFunc(p.out.writes, func(a, b write) int { return cmp.Compare(a.urgency(), b.urgency()) })
 	return p.out
 }
 
-// urgency orders writes: what begins and becomes ready, what ends, comments, and last
-// what is in another repository.
+// urgency orders writes: new and changed Deployments, inactive ones, comments, and last
+// other repositories.
 func (w *write) urgency() int {
 	switch {
-	case w.from != "":
+	case w.otherRepository != "":
 		return 3
 	case w.comment != nil:
 		return 2
-	case w.verdict.state == v1alpha1.DeploymentInactive:
+	case w.want.state == v1alpha1.DeploymentInactive:
 		return 1
 	}
 	return 0
@@ -146,22 +149,22 @@ func (w *write) urgency() int {
 
 // planner makes one plan.
 type planner struct {
-	*facts
+	*observed
 	out     plan
-	members []member // of the present heads
+	members []member // of the present head commits
 	wanted  map[target]*v1alpha1.FeedbackRecord
-	// order in which wanted came.
-	order    []target
-	verdicts map[target]verdict
-	states   map[target]v1alpha1.DeploymentState // as recorded
+	// order of the keys of wanted.
+	order          []target
+	wantedStates   map[target]releaseState
+	recordedStates map[target]v1alpha1.DeploymentState // as recorded
 }
 
 func enabled(b *bool) bool { return b == nil || *b }
 
-// previews judges the heads of the pull requests that are chosen.
-func (p *planner) previews() {
-	for i := range p.streams {
-		s := &p.streams[i]
+// planPreviews adds the head commits of selected pull requests.
+func (p *planner) planPreviews() {
+	for i := range p.services {
+		s := &p.services[i]
 		source := s.policy.Spec.Source.GitHub
 		if source.PullRequests == nil {
 			continue
@@ -169,30 +172,30 @@ func (p *planner) previews() {
 		chooser := s.chooser()
 		for j := range p.pullRequests {
 			pr := &p.pullRequests[j]
-			sha := s.headOf(chooser, pr)
+			sha := s.previewCommit(chooser, pr)
 			if sha == "" {
 				continue
 			}
-			g := s.group(pr.Number)
+			g := s.groupOf(pr.Number)
 			head := target{"", environmentOf(p.feedback.Environment, s, s.slugOf(pr), pr), sha}
-			p.members = append(p.members, member{stream: s, group: g, pull: pr.Number, version: sha, head: head, verdict: s.steady(g, sha, p.states[head])})
+			p.members = append(p.members, member{service: s, group: g, pull: pr.Number, version: sha, head: head, releaseState: s.stableState(g, sha, p.recordedStates[head])})
 		}
 	}
 	if !enabled(p.feedback.Deployments.PullRequests) {
 		return
 	}
 	for _, m := range p.members {
-		p.want(m)
+		p.require(m)
 	}
 }
 
-// releases judges the active releases of what is no pull request.
-func (p *planner) releases() {
+// planReleases adds active releases that are not of pull requests.
+func (p *planner) planReleases() {
 	if !p.feedback.Deployments.Releases {
 		return
 	}
-	for i := range p.streams {
-		s := &p.streams[i]
+	for i := range p.services {
+		s := &p.services[i]
 		if s.policy.Spec.Source.GitHub.PullRequests != nil {
 			continue
 		}
@@ -204,22 +207,22 @@ func (p *planner) releases() {
 			}
 			version := g.Releases[at].SemVer.Version
 			head := target{"", environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, version)}
-			m := member{stream: s, group: g, version: version, head: head, verdict: s.steady(g, version, p.states[head])}
+			m := member{service: s, group: g, version: version, head: head, releaseState: s.stableState(g, version, p.recordedStates[head])}
 			p.members = append(p.members, m)
-			_, recorded := p.states[m.head]
+			_, recorded := p.recordedStates[m.head]
 			switch {
 			case m.head.ref == "":
-				p.out.unknown++
+				p.out.unknownCommits++
 			case recorded || m.state == v1alpha1.DeploymentSuccess:
-				p.want(m)
+				p.require(m)
 			}
 		}
 	}
 }
 
-// commitOf finds the commit of a release: what its image says, or the tag of the
-// same name. "": it is not known.
-func (p *planner) commitOf(s *stream, slug, version string) string {
+// commitOf returns the commit of a release: the revision of its image, or the commit of the
+// tag of the same name; "" if it is not known.
+func (p *planner) commitOf(s *service, slug, version string) string {
 	for _, offered := range s.policy.Status.Releases {
 		if offered.Group == slug && offered.SemVer.Version == version && isCommit(offered.Revision) {
 			return offered.Revision
@@ -233,90 +236,89 @@ func (p *planner) commitOf(s *stream, slug, version string) string {
 	return ""
 }
 
-// isCommit says that text is a full SHA.
+// isCommit reports whether text is a full SHA.
 func isCommit(text string) bool {
 	return (len(text) == 40 || len(text) == 64) && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// want notes a Deployment that is to be there.
-func (p *planner) want(m member) {
+// require adds a Deployment that should exist.
+func (p *planner) require(m member) {
 	if w := p.wanted[m.head]; w != nil {
 		w.PullRequest = min(w.PullRequest, m.pull)
-		p.verdicts[m.head] = p.verdicts[m.head].worse(m.verdict)
+		p.wantedStates[m.head] = p.wantedStates[m.head].merge(m.releaseState)
 		return
 	}
-	p.wanted[m.head] = &v1alpha1.FeedbackRecord{Repository: p.here.name, RepositoryID: p.here.id, Environment: m.head.environment, Ref: m.head.ref, PullRequest: m.pull}
+	p.wanted[m.head] = &v1alpha1.FeedbackRecord{Repository: p.repository.name, RepositoryID: p.repository.id, Environment: m.head.environment, Ref: m.head.ref, PullRequest: m.pull}
 	p.order = append(p.order, m.head)
-	p.verdicts[m.head] = m.verdict
+	p.wantedStates[m.head] = m.releaseState
 }
 
-// deployments makes the records and their writes.
-func (p *planner) deployments() {
+// planDeployments plans the records of Deployments and their writes.
+func (p *planner) planDeployments() {
 	for _, r := range p.records {
-		at, t := siteOfRecord(&r).current(p.here), targetOf(&r, p.here)
+		at, t := repositoryOfRecord(&r).resolve(p.repository), targetOf(&r, p.repository)
 		r.RepositoryID, r.Repository = at.id, at.name
 		if w := p.wanted[t]; w != nil {
 			r.PullRequest = w.PullRequest
-			p.keep(r, p.verdicts[t])
+			p.keepRecord(r, p.wantedStates[t])
 			continue
 		}
-		if v, known := p.former(&r); known {
-			p.keep(r, v)
+		if v, known := p.previous(&r); known {
+			p.keepRecord(r, v)
 		} else {
-			p.out.records = append(p.out.records, r) // as it is
+			p.out.records = append(p.out.records, r) // unchanged
 		}
 	}
 	slices.SortStableFunc(p.order, func(a, b target) int {
 		return cmp.Compare(p.wanted[b].PullRequest, p.wanted[a].PullRequest)
 	})
 	for _, t := range p.order {
-		if _, recorded := p.states[t]; !recorded && p.verdicts[t].state != v1alpha1.DeploymentInactive {
-			p.keep(*p.wanted[t], p.verdicts[t])
+		if _, recorded := p.recordedStates[t]; !recorded && p.wantedStates[t].state != v1alpha1.DeploymentInactive {
+			p.keepRecord(*p.wanted[t], p.wantedStates[t])
 		}
 	}
 	p.boundRecords()
 }
 
-// keep keeps a record, with the write that it needs. Without feedback, and of another
-// repository, nothing is kept that is over.
-func (p *planner) keep(r v1alpha1.FeedbackRecord, v verdict) {
-	sum := checksum(string(v.state), v.text, v.url)
+// keepRecord keeps a record, and adds the write that it needs. Without feedback, and for
+// other repositories, inactive records are dropped.
+func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
+	sum := checksum(string(v.state), v.description, v.url)
 	over := v.state == v1alpha1.DeploymentInactive && r.State == v1alpha1.DeploymentInactive
-	t := targetOf(&r, p.here)
-	if over && (p.feedback == nil || t.from != "") || p.forsakes(t.from, t.key(), r.Repository) {
+	t := targetOf(&r, p.repository)
+	if over && (p.feedback == nil || t.otherRepository != "") || p.abandons(t.otherRepository, t.key(), r.Repository) {
 		return
 	}
 	p.out.records = append(p.out.records, r)
-	// Why something is inactive is told once: a pull request that is closed and then
-	// forgotten is not told of again.
-	if over || v.hold || r.DeploymentID != 0 && r.State == v.state && r.Checksum == sum {
+	// The reason why something is inactive is written once, and not updated later.
+	if over || v.unstable || r.DeploymentID != 0 && r.State == v.state && r.Checksum == sum {
 		return
 	}
-	p.out.writes = append(p.out.writes, write{key: t.key(), from: t.from, checksum: sum, deployment: &r, verdict: v})
+	p.out.writes = append(p.out.writes, write{key: t.key(), otherRepository: t.otherRepository, checksum: sum, deployment: &r, want: v})
 }
 
-// forsakes says that a record of another repository is given up, and notes it.
-func (p *planner) forsakes(from, key, name string) bool {
+// abandons reports whether the cleanup of another repository is abandoned, and records it.
+func (p *planner) abandons(from, key, name string) bool {
 	if from == "" || !p.abandoned[key] {
 		return false
 	}
-	if !slices.Contains(p.out.forsaken, name) {
-		p.out.forsaken = append(p.out.forsaken, name)
+	if !slices.Contains(p.out.abandoned, name) {
+		p.out.abandoned = append(p.out.abandoned, name)
 	}
 	return true
 }
 
-// former says what becomes of a Deployment that is not of a present head; false: it
-// stays as it is for now.
-func (p *planner) former(r *v1alpha1.FeedbackRecord) (verdict, bool) {
-	inactive := func(text string) (verdict, bool) {
-		return verdict{state: v1alpha1.DeploymentInactive, text: text}, true
+// planPrevious returns the state of a Deployment that is not of a present head commit, or
+// false if it does not change for now.
+func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
+	inactive := func(text string) (releaseState, bool) {
+		return releaseState{state: v1alpha1.DeploymentInactive, description: text}, true
 	}
 	if r.State == v1alpha1.DeploymentInactive {
 		return inactive("")
 	}
-	if p.feedback == nil || !siteOfRecord(r).is(p.here) {
-		return inactive("Previews are not reported any more.")
+	if p.feedback == nil || !repositoryOfRecord(r).same(p.repository) {
+		return inactive("Previews are no longer reported.")
 	}
 	var now []member
 	for _, m := range p.members {
@@ -325,52 +327,52 @@ func (p *planner) former(r *v1alpha1.FeedbackRecord) (verdict, bool) {
 		}
 	}
 	if len(now) == 0 {
-		return p.over(r)
+		return p.planEnded(r)
 	}
 	head := now[0]
-	overtaken := fmt.Sprintf("%s took its place.", cmp.Or(short(head.head.ref), head.version))
-	written := p.states[head.head] == v1alpha1.DeploymentSuccess
-	ready := p.verdicts[head.head].state == v1alpha1.DeploymentSuccess
+	replaced := fmt.Sprintf("Replaced by %s.", cmp.Or(short(head.head.ref), head.version))
+	written := p.recordedStates[head.head] == v1alpha1.DeploymentSuccess
+	ready := p.wantedStates[head.head].state == v1alpha1.DeploymentSuccess
 	if r.PullRequest == 0 {
 		if written || head.head.ref == "" && head.state == v1alpha1.DeploymentSuccess {
-			return inactive(overtaken)
+			return inactive(replaced)
 		}
-		return verdict{}, false // until the new one is ready
+		return releaseState{}, false // unchanged until the new one is ready
 	}
 	if written && ready {
-		return inactive(overtaken)
+		return inactive(replaced)
 	}
-	// The former commit may go on serving until the new one is ready.
-	var serving verdict
+	// The previous commit may keep serving until the new one is ready.
+	var serving releaseState
 	for _, m := range now {
-		if v := m.stream.steady(m.group, r.Ref, r.State); v.active {
-			serving = serving.worse(v)
+		if v := m.service.stableState(m.group, r.Ref, r.State); v.active {
+			serving = serving.merge(v)
 		}
 	}
 	switch {
 	case serving.state != "":
 		return serving, true
 	case ready:
-		return verdict{}, false // when that is written
+		return releaseState{}, false // once that is written
 	}
-	return inactive(overtaken)
+	return inactive(replaced)
 }
 
-// over says what becomes of a Deployment of whose environment nothing is left.
-func (p *planner) over(r *v1alpha1.FeedbackRecord) (verdict, bool) {
-	inactive := verdict{state: v1alpha1.DeploymentInactive}
+// planEnded returns the state of a Deployment whose environment no longer exists.
+func (p *planner) planEnded(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
+	inactive := releaseState{state: v1alpha1.DeploymentInactive}
 	if r.PullRequest == 0 {
-		inactive.text = "The release is gone."
+		inactive.description = "The release no longer exists."
 		return inactive, true
 	}
 	pr := p.pullRequest(r.PullRequest)
 	switch {
-	case pr == nil && !p.looked:
-		return verdict{}, false
+	case pr == nil && !p.pullRequestsComplete:
+		return releaseState{}, false
 	case pr == nil || pr.State == v1alpha1.PullRequestClosed:
-		inactive.text = "The pull request is closed."
+		inactive.description = "The pull request is closed."
 	default:
-		inactive.text = "The pull request has no preview here any more."
+		inactive.description = "The pull request no longer has a preview here."
 	}
 	return inactive, true
 }
@@ -384,15 +386,15 @@ func (p *planner) pullRequest(number int64) *v1alpha1.PullRequest {
 	return nil
 }
 
-// boundRecords drops records beyond the bound: the oldest inactive ones first, and
-// then new ones, which wait for room.
+// boundRecords drops records beyond the limit: the oldest inactive ones first, and then new
+// ones, which are added later.
 func (p *planner) boundRecords() {
 	excess := len(p.out.records) - maxRecords
 	if excess <= 0 {
 		return
 	}
 	p.out.records = slices.DeleteFunc(p.out.records, func(r v1alpha1.FeedbackRecord) bool {
-		drop := excess > 0 && r.State == v1alpha1.DeploymentInactive && p.wanted[targetOf(&r, p.here)] == nil
+		drop := excess > 0 && r.State == v1alpha1.DeploymentInactive && p.wanted[targetOf(&r, p.repository)] == nil
 		if drop {
 			excess--
 		}
@@ -401,39 +403,39 @@ func (p *planner) boundRecords() {
 	dropped := map[string]bool{}
 	for excess > 0 && len(p.out.records) > 0 {
 		last := &p.out.records[len(p.out.records)-1]
-		dropped[targetOf(last, p.here).key()] = true
+		dropped[targetOf(last, p.repository).key()] = true
 		p.out.records = p.out.records[:len(p.out.records)-1]
-		p.out.left++
+		p.out.omitted++
 		excess--
 	}
 	p.out.writes = slices.DeleteFunc(p.out.writes, func(w write) bool { return dropped[w.key] })
 }
 
-// discussions makes the comments and their writes.
-func (p *planner) discussions() {
-	rows := p.rows()
+// planComments plans the comments and their writes.
+func (p *planner) planComments() {
+	rows := p.commentRows()
 	for _, c := range p.comments {
-		at := siteOfComment(&c).current(p.here)
+		at := repositoryOfComment(&c).resolve(p.repository)
 		c.RepositoryID, c.Repository = at.id, at.name
-		from := at.from(p.here)
-		text, known := p.text(c.PullRequest, rows)
+		from := at.otherThan(p.repository)
+		text, known := p.commentOf(c.PullRequest, rows)
 		if from != "" {
-			text, known = textEnded, true
+			text, known = textNotReported, true
 		}
 		sum := checksum(text)
 		switch {
-		case !known, from == "" && p.holds(c.PullRequest):
+		case !known, from == "" && p.isUnstable(c.PullRequest):
 			p.out.comments = append(p.out.comments, c)
-		case (p.feedback == nil || from != "") && (atRest(&c) || c.Deletions > 1):
-			// over, and not kept
+		case (p.feedback == nil || from != "") && (isFinal(&c) || c.Deletions > 1):
+			// done
 		case p.feedback == nil && p.locked[commentKey(from, c.PullRequest)]:
-			// it stays as it is: no one waits for the conversation to be unlocked
-		case p.forsakes(from, commentKey(from, c.PullRequest), c.Repository):
+			// it remains: cleanup does not wait for the conversation to be unlocked
+		case p.abandons(from, commentKey(from, c.PullRequest), c.Repository):
 		default:
 			p.out.comments = append(p.out.comments, c)
-			// One that was closed stays as it is when nothing is told any more.
-			if c.Checksum != sum && c.Deletions < 2 && (text != textEnded || !atRest(&c)) {
-				p.out.writes = append(p.out.writes, write{key: commentKey(from, c.PullRequest), from: from, checksum: sum, comment: &c, text: text})
+			// The comment on a closed pull request is not changed when feedback ends.
+			if c.Checksum != sum && c.Deletions < 2 && (text != textNotReported || !isFinal(&c)) {
+				p.out.writes = append(p.out.writes, write{key: commentKey(from, c.PullRequest), otherRepository: from, checksum: sum, comment: &c, text: text})
 			}
 		}
 		if from == "" {
@@ -445,34 +447,34 @@ func (p *planner) discussions() {
 			continue
 		}
 		if len(p.out.comments) >= maxComments {
-			if at := slices.IndexFunc(p.out.comments, func(c v1alpha1.CommentRecord) bool { return atRest(&c) }); at >= 0 {
+			if at := slices.IndexFunc(p.out.comments, func(c v1alpha1.CommentRecord) bool { return isFinal(&c) }); at >= 0 {
 				p.out.comments = slices.Delete(p.out.comments, at, at+1)
 			} else {
-				p.out.left++
+				p.out.omitted++
 				continue
 			}
 		}
-		c, text := v1alpha1.CommentRecord{Repository: p.here.name, RepositoryID: p.here.id, PullRequest: number}, commentText(rows[number])
+		c, text := v1alpha1.CommentRecord{Repository: p.repository.name, RepositoryID: p.repository.id, PullRequest: number}, commentText(rows[number])
 		p.out.comments = append(p.out.comments, c)
 		p.out.writes = append(p.out.writes, write{key: commentKey("", number), checksum: checksum(text), comment: &c, text: text})
 	}
 }
 
-// holds says that what the comment on a pull request tells stands for now.
-func (p *planner) holds(number int64) bool {
-	return slices.ContainsFunc(p.members, func(m member) bool { return m.pull == number && m.hold })
+// isUnstable reports whether the comment on a pull request does not change for now.
+func (p *planner) isUnstable(number int64) bool {
+	return slices.ContainsFunc(p.members, func(m member) bool { return m.pull == number && m.unstable })
 }
 
-// atRest says that a comment tells that all is over.
-func atRest(c *v1alpha1.CommentRecord) bool {
-	return c.Checksum == sumClosed || c.Checksum == sumEnded
+// isFinal reports whether a comment has its final text.
+func isFinal(c *v1alpha1.CommentRecord) bool {
+	return c.Checksum == sumClosed || c.Checksum == sumNotReported
 }
 
-// Checksums of the texts of comments that are at rest.
-var sumClosed, sumEnded = checksum(textClosed), checksum(textEnded)
+// Checksums of final texts of comments.
+var sumClosed, sumNotReported = checksum(textClosed), checksum(textNotReported)
 
-// rows of the comments, by pull request.
-func (p *planner) rows() map[int64][]row {
+// commentRows returns the rows of comments by pull request.
+func (p *planner) commentRows() map[int64][]row {
 	rows := map[int64][]row{}
 	if p.feedback == nil || !enabled(p.feedback.Comment) {
 		return rows
@@ -481,12 +483,12 @@ func (p *planner) rows() map[int64][]row {
 		if m.pull == 0 {
 			continue
 		}
-		ms := m.stream.microservice
-		r := row{microservice: ms.Namespace + "/" + ms.Name, environment: m.head.environment, ref: m.head.ref, verdict: m.verdict}
+		ms := m.service.microservice
+		r := row{microservice: ms.Namespace + "/" + ms.Name, environment: m.head.environment, ref: m.head.ref, releaseState: m.releaseState}
 		if !m.active && m.group != nil && m.group.Phase == v1alpha1.GroupLive {
-			for _, former := range m.group.Releases {
-				if former.Status == v1alpha1.ReleaseActive && former.Available {
-					r.serving = former.SemVer.Version
+			for _, previous := range m.group.Releases {
+				if previous.Status == v1alpha1.ReleaseActive && previous.Available {
+					r.serving = previous.SemVer.Version
 				}
 			}
 		}
@@ -495,13 +497,13 @@ func (p *planner) rows() map[int64][]row {
 	return rows
 }
 
-// text of the comment on a pull request; false: it stays as it is for now.
-func (p *planner) text(number int64, rows map[int64][]row) (string, bool) {
+// commentOf returns the comment on a pull request, or false if it does not change for now.
+func (p *planner) commentOf(number int64, rows map[int64][]row) (string, bool) {
 	pr := p.pullRequest(number)
 	switch {
 	case p.feedback == nil || !enabled(p.feedback.Comment):
-		return textEnded, true
-	case pr == nil && !p.looked:
+		return textNotReported, true
+	case pr == nil && !p.pullRequestsComplete:
 		return "", false
 	case pr == nil || pr.State == v1alpha1.PullRequestClosed:
 		return textClosed, true
@@ -519,7 +521,7 @@ func sortedNumbers(rows map[int64][]row) []int64 {
 	return numbers
 }
 
-// marker of the Deployments of a repository: its prefix, and the pull request.
+// marker of the Deployments of a pull request.
 func marker(prefix string, pullRequest int64) string {
 	return prefix + strconv.FormatInt(pullRequest, 10)
 }

@@ -20,14 +20,14 @@ import (
 func commit(letter string) string { return strings.Repeat(letter, 40) }
 
 // world makes facts: one Microservice of one ImagePolicy over pull requests.
-func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *facts {
+func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *observed {
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	policy.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}}
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	ms.Status.ReleaseGroups = groups
-	return &facts{
-		feedback: &v1alpha1.Feedback{}, looked: true, pullRequests: prs,
-		streams: []stream{{policy: policy, microservice: ms, failures: map[string]string{}, settled: map[string]bool{}}},
+	return &observed{
+		feedback: &v1alpha1.Feedback{}, pullRequestsComplete: true, pullRequests: prs,
+		services: []service{{policy: policy, microservice: ms, failures: map[string]string{}, stable: map[string]bool{}}},
 	}
 }
 
@@ -45,7 +45,7 @@ func said(p plan) []string {
 	var out []string
 	for _, w := range p.writes {
 		if w.deployment != nil {
-			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", short(w.deployment.Ref), w.verdict.state, w.verdict.text, w.verdict.url)))
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", short(w.deployment.Ref), w.want.state, w.want.description, w.want.url)))
 		}
 	}
 	return out
@@ -70,65 +70,65 @@ func TestJudge(t *testing.T) {
 	url := "https://feature-1.preview.example.com"
 	for name, test := range map[string]struct {
 		groups []v1alpha1.ReleaseGroup
-		edit   func(*stream)
-		want   verdict
+		edit   func(*service)
+		want   releaseState
 	}{
-		"no image": {nil, nil, verdict{state: "queued", text: "Waiting for the image."}},
-		"image, no release": {nil, func(s *stream) {
+		"no image": {nil, nil, releaseState{state: "queued", description: "Waiting for the image."}},
+		"image, no release": {nil, func(s *service) {
 			s.policy.Status.Releases = []v1alpha1.OfferedRelease{{SemVer: v1alpha1.SemVer{Version: head}, PullRequest: 1}}
-		}, verdict{state: "queued", text: "The image is there. The release is about to begin."}},
-		"another commit's group": {group(commit("b") + " +active"), nil, verdict{state: "queued", text: "Waiting for the image."}},
-		"pending":                {group(head + " pending"), nil, verdict{state: "in_progress", text: "Its pods start."}},
-		"pending and available":  {group(head + " +pending"), nil, verdict{state: "in_progress", text: "Its pods start."}},
-		"canary":                 {group(head + " +canary"), nil, verdict{state: "in_progress", text: "Its pods start."}},
-		"waits for room":         {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, verdict{state: "in_progress", text: "It waits (Unschedulable): no node takes a pod."}},
-		"waits to be created":    {blocked(msName+"-"+short(head), "NotCreated"), nil, verdict{state: "in_progress", text: "It waits (NotCreated): the cluster refuses its object."}},
-		"another waits":          {blocked("another", v1alpha1.FailureUnschedulable), nil, verdict{state: "in_progress", text: "Its pods start."}},
-		"waits for nothing":      {blocked(msName+"-"+short(head), ""), nil, verdict{state: "in_progress", text: "Its pods start."}},
-		"active, not available":  {group(head + " active"), nil, verdict{state: "in_progress", text: "Not all of its pods are ready.", active: true}},
-		"active, no routes":      {group(head + " +active"), nil, verdict{state: "success", text: "The release is available.", active: true}},
-		"Services only": {group(head + " +active"), func(s *stream) {
+		}, releaseState{state: "queued", description: "The image exists. The rollout is about to start."}},
+		"another commit's group": {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
+		"pending":                {group(head + " pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"pending and available":  {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"canary":                 {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"waits for room":         {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
+		"waits to be created":    {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the cluster rejects its object."}},
+		"another waits":          {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"waits for nothing":      {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"active, not available":  {group(head + " active"), nil, releaseState{state: "in_progress", description: "Not all of its pods are ready.", active: true}},
+		"active, no routes":      {group(head + " +active"), nil, releaseState{state: "success", description: "The release is available.", active: true}},
+		"Services only": {group(head + " +active"), func(s *service) {
 			p := routedTo(groupName, head, false)
 			p.Spec.Provider = nil
 			s.routes = []v1alpha1.NetworkPolicy{p}
-		}, verdict{state: "success", text: "The release is available.", active: true}},
-		"routed": {group(head + " +active"), func(s *stream) {
+		}, releaseState{state: "success", description: "The release is available.", active: true}},
+		"routed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true)}
-		}, verdict{state: "success", text: "The release is available and routed.", url: url, active: true}},
-		"not programmed": {group(head + " +active"), func(s *stream) {
+		}, releaseState{state: "success", description: "The release is available and routed.", url: url, active: true}},
+		"not programmed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, false)}
-		}, verdict{state: "in_progress", text: "Its route is not programmed: Pending.", active: true}},
-		"one of two not programmed": {group(head + " +active"), func(s *stream) {
+		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},
+		"one of two not programmed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true), routedTo(groupName, head, false)}
-		}, verdict{state: "in_progress", text: "Its route is not programmed: Pending.", active: true}},
-		"policy has not seen it": {group(head + " +active"), func(s *stream) {
+		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},
+		"policy has not seen it": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, commit("b"), true)}
-		}, verdict{state: "in_progress", text: "Its routes are not written yet.", active: true}},
-		"policy has not seen the group": {group(head + " +active"), func(s *stream) {
+		}, releaseState{state: "in_progress", description: "Its routes are not created yet.", active: true}},
+		"policy has not seen the group": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo("other-2", head, true)}
-		}, verdict{state: "in_progress", text: "Its routes are not written yet.", active: true}},
-		"failed": {group(head + " error"), func(s *stream) {
+		}, releaseState{state: "in_progress", description: "Its routes are not created yet.", active: true}},
+		"failed": {group(head + " error"), func(s *service) {
 			s.failures[msName+"-"+short(head)] = v1alpha1.FailureImageNotFound
-		}, verdict{state: "failure", text: "ImageNotFound: the registry has no such image."}},
-		"failed, no word": {group(head + " error"), nil, verdict{state: "failure", text: "Failed: the release did not become available."}},
-		"turned down":     {group(head + " deprecated"), nil, verdict{state: "inactive", text: "Another release took its place."}},
+		}, releaseState{state: "failure", description: "ImageNotFound: the image does not exist in the registry."}},
+		"failed, no word": {group(head + " error"), nil, releaseState{state: "failure", description: "Failed: the release did not become available."}},
+		"turned down":     {group(head + " deprecated"), nil, releaseState{state: "inactive", description: "Replaced by another release."}},
 		"configuration changed": {group(head+" pending", head+" +active"), nil,
-			verdict{state: "success", text: "The release is available.", active: true}},
+			releaseState{state: "success", description: "The release is available.", active: true}},
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
-			verdict{state: "inactive", text: "The last push is too long ago. The next one brings the preview back."}},
-		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, verdict{state: "queued", text: "Waiting for the image."}},
-		"no place":            {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, verdict{state: "queued", text: "Waiting for a place: as many previews run as may."}},
-		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, verdict{state: "inactive", text: "The preview is taken down."}},
+			releaseState{state: "inactive", description: "The preview expired because of its age. The next push creates it again."}},
+		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
+		"no place":            {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the limit of previews is reached."}},
+		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, releaseState{state: "inactive", description: "The preview is being deleted."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := world(nil, test.groups...)
-			s := &f.streams[0]
+			s := &f.services[0]
 			if test.edit != nil {
 				test.edit(s)
 			}
-			got := s.judge(s.group(1), head)
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(verdict{})); diff != "" {
+			got := s.stateOf(s.groupOf(1), head)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(releaseState{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -141,15 +141,15 @@ func TestPodsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	head := commit("a")
 	release := msName + "-" + short(head)
-	crashing := func(s *stream) { s.failures[release] = v1alpha1.FailureCrashLoopBackOff }
-	settled := func(s *stream) { s.settled[release] = true }
+	crashing := func(s *service) { s.failures[release] = v1alpha1.FailureCrashLoopBackOff }
+	settled := func(s *service) { s.stable[release] = true }
 	type want struct {
 		state v1alpha1.DeploymentState
 		hold  bool
 	}
 	for name, test := range map[string]struct {
 		row  string
-		edit func(*stream)
+		edit func(*service)
 		told v1alpha1.DeploymentState
 		want want
 	}{
@@ -167,19 +167,19 @@ func TestPodsThatComeAndGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := world(nil, groupWith(1, groupName, head+test.row))
-			s := &f.streams[0]
+			s := &f.services[0]
 			if test.edit != nil {
 				test.edit(s)
 			}
-			got := s.steady(s.group(1), head, test.told)
-			if diff := cmp.Diff(test.want, want{got.state, got.hold}, cmp.AllowUnexported(want{})); diff != "" {
+			got := s.stableState(s.groupOf(1), head, test.told)
+			if diff := cmp.Diff(test.want, want{got.state, got.unstable}, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			// What stands is written neither to the Deployment nor to the comment.
 			f.pullRequests = []v1alpha1.PullRequest{pull(1, head)}
 			f.records = []v1alpha1.FeedbackRecord{{Environment: envName, Ref: head, PullRequest: 1, DeploymentID: 7, State: test.told, Checksum: "old"}}
 			f.comments = []v1alpha1.CommentRecord{{PullRequest: 1, CommentID: 8, Checksum: "old"}}
-			if writes := makePlan(f).writes; test.want.hold != (len(writes) == 0) {
+			if writes := newPlan(f).writes; test.want.hold != (len(writes) == 0) {
 				t.Errorf("%d writes, hold %t", len(writes), test.want.hold)
 			}
 		})
@@ -197,57 +197,57 @@ func TestPlan(t *testing.T) {
 	shut[0].State = v1alpha1.PullRequestClosed
 	over := func(text string) []string { return []string{short(b) + " inactive: " + text} }
 	for name, test := range map[string]struct {
-		facts *facts
-		edit  func(*facts)
+		facts *observed
+		edit  func(*observed)
 		want  []string
 	}{
 		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for the image."}},
-		"draft":      {world(open), func(f *facts) { f.pullRequests[0].Draft = true }, nil},
-		"turned off": {world(open), func(f *facts) { f.feedback.Deployments.PullRequests = ptr.To(false) }, nil},
-		"expired, never told": {world(open), func(f *facts) {
+		"draft":      {world(open), func(f *observed) { f.pullRequests[0].Draft = true }, nil},
+		"turned off": {world(open), func(f *observed) { f.feedback.Deployments.PullRequests = ptr.To(false) }, nil},
+		"expired, never told": {world(open), func(f *observed) {
 			g := groupWith(1, groupName)
 			g.Phase, g.Head, g.Target.Reason = v1alpha1.GroupExpired, b, "MaxAge"
-			f.streams[0].microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
+			f.services[0].microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
 		}, nil},
-		"closed":      {world(shut), func(f *facts) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
-		"closed once": {world(shut), func(f *facts) { f.records = append(f.records, written(b, "inactive")) }, nil},
-		"gone":        {world(nil), func(f *facts) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
-		"not looked": {world(nil), func(f *facts) {
-			f.looked, f.records = false, append(f.records, written(b, "success"))
+		"closed":      {world(shut), func(f *observed) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
+		"closed once": {world(shut), func(f *observed) { f.records = append(f.records, written(b, "inactive")) }, nil},
+		"gone":        {world(nil), func(f *observed) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
+		"not looked": {world(nil), func(f *observed) {
+			f.pullRequestsComplete, f.records = false, append(f.records, written(b, "success"))
 		}, nil},
-		"filtered out": {world(open), func(f *facts) {
+		"filtered out": {world(open), func(f *observed) {
 			f.pullRequests[0].Draft, f.records = true, append(f.records, written(b, "success"))
-		}, over("The pull request has no preview here any more.")},
-		"Microservice gone": {world(open), func(f *facts) {
-			f.streams, f.records = nil, append(f.records, written(b, "success"))
-		}, over("The pull request has no preview here any more.")},
-		"feedback gone": {world(open), func(f *facts) {
+		}, over("The pull request no longer has a preview here.")},
+		"Microservice gone": {world(open), func(f *observed) {
+			f.services, f.records = nil, append(f.records, written(b, "success"))
+		}, over("The pull request no longer has a preview here.")},
+		"feedback gone": {world(open), func(f *observed) {
 			f.feedback, f.records = nil, append(f.records, written(b, "success"))
-		}, over("Previews are not reported any more.")},
-		"pushed, former serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *facts) {
+		}, over("Previews are no longer reported.")},
+		"pushed, former serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
-		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: Its pods start."}},
-		"pushed, former failed": {world(open, groupWith(1, groupName, a+" error")), func(f *facts) {
+		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: Its pods are starting."}},
+		"pushed, former failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
 			f.records = append(f.records, written(a, "failure"))
-		}, []string{"bbbbbbb queued: Waiting for the image.", "aaaaaaa inactive: bbbbbbb took its place."}},
-		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *facts) {
+		}, []string{"bbbbbbb queued: Waiting for the image.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
+		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
 		}, []string{"bbbbbbb success: The release is available."}},
-		"ready and written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *facts) {
+		"ready and written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *observed) {
 			r := written(b, "success")
 			r.Checksum = checksum("success", "The release is available.", "")
 			f.records = append(f.records, written(a, "success"), r)
-		}, []string{"aaaaaaa inactive: bbbbbbb took its place."}},
-		"new one fails, former serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *facts) {
+		}, []string{"aaaaaaa inactive: Replaced by bbbbbbb."}},
+		"new one fails, former serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"), written(c, "inactive"))
 		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb failure: Failed: the release did not become available."}},
-		"two Microservices in one environment": {world(open, groupWith(1, groupName, b+" +active")), func(f *facts) {
+		"two Microservices in one environment": {world(open, groupWith(1, groupName, b+" +active")), func(f *observed) {
 			f.feedback.Environment = "preview/{{.ReleaseGroupName}}"
 			api := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}}
 			api.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{groupWith(1, groupName, b+" pending")}
-			f.streams = append(f.streams, stream{policy: f.streams[0].policy, microservice: api})
-		}, []string{"bbbbbbb in_progress: Its pods start."}},
-		"two pull requests of one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *facts) {
+			f.services = append(f.services, service{policy: f.services[0].policy, microservice: api})
+		}, []string{"bbbbbbb in_progress: Its pods are starting."}},
+		"two pull requests of one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
 			f.feedback.Environment = "preview"
 		}, []string{"bbbbbbb queued: Waiting for the image."}},
 	} {
@@ -259,7 +259,7 @@ func TestPlan(t *testing.T) {
 			if test.edit != nil {
 				test.edit(&f)
 			}
-			if diff := cmp.Diff(test.want, said(makePlan(&f))); diff != "" {
+			if diff := cmp.Diff(test.want, said(newPlan(&f))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -270,41 +270,41 @@ func TestPlan(t *testing.T) {
 func TestHeadOf(t *testing.T) {
 	t.Parallel()
 	a, b := commit("a"), commit("b")
-	approve := func(s *stream, pr *v1alpha1.PullRequest) {
+	approve := func(s *service, pr *v1alpha1.PullRequest) {
 		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: b}}
 		s.policy.Spec.Source.GitHub.PullRequests.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
 	}
-	offer := func(s *stream, sha string) {
+	offer := func(s *service, sha string) {
 		s.policy.Status.Releases = []v1alpha1.OfferedRelease{{PullRequest: 1, Revision: sha}}
 	}
 	for name, test := range map[string]struct {
-		edit func(*stream, *v1alpha1.PullRequest)
+		edit func(*service, *v1alpha1.PullRequest)
 		want string
 	}{
-		"open":             {func(*stream, *v1alpha1.PullRequest) {}, a},
-		"closed":           {func(_ *stream, pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed }, ""},
-		"draft":            {func(_ *stream, pr *v1alpha1.PullRequest) { pr.Draft = true }, ""},
-		"draft, offered":   {func(s *stream, pr *v1alpha1.PullRequest) { pr.Draft = true; offer(s, a) }, ""},
-		"fork":             {func(_ *stream, pr *v1alpha1.PullRequest) { pr.Fork = true }, ""},
-		"approved earlier": {func(s *stream, pr *v1alpha1.PullRequest) { approve(s, pr) }, ""},
-		"approved earlier, and offered": {func(s *stream, pr *v1alpha1.PullRequest) {
+		"open":             {func(*service, *v1alpha1.PullRequest) {}, a},
+		"closed":           {func(_ *service, pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed }, ""},
+		"draft":            {func(_ *service, pr *v1alpha1.PullRequest) { pr.Draft = true }, ""},
+		"draft, offered":   {func(s *service, pr *v1alpha1.PullRequest) { pr.Draft = true; offer(s, a) }, ""},
+		"fork":             {func(_ *service, pr *v1alpha1.PullRequest) { pr.Fork = true }, ""},
+		"approved earlier": {func(s *service, pr *v1alpha1.PullRequest) { approve(s, pr) }, ""},
+		"approved earlier, and offered": {func(s *service, pr *v1alpha1.PullRequest) {
 			approve(s, pr)
 			offer(s, b)
 		}, b},
-		"approved, another offered": {func(s *stream, pr *v1alpha1.PullRequest) {
+		"approved, another offered": {func(s *service, pr *v1alpha1.PullRequest) {
 			approve(s, pr)
 			offer(s, commit("c"))
 		}, ""},
-		"filters that cannot be read": {func(s *stream, _ *v1alpha1.PullRequest) {
+		"filters that cannot be read": {func(s *service, _ *v1alpha1.PullRequest) {
 			s.policy.Spec.Source.GitHub.PullRequests.Base = "("
 			offer(s, b)
 		}, b},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, pr := &world(nil).streams[0], pull(1, a)
+			s, pr := &world(nil).services[0], pull(1, a)
 			test.edit(s, &pr)
-			if got := s.headOf(s.chooser(), &pr); got != test.want {
+			if got := s.previewCommit(s.chooser(), &pr); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -319,7 +319,7 @@ func TestLooked(t *testing.T) {
 		reason  string
 		want    bool
 	}{
-		"never": {}, "whole": {true, "", true}, "tags cut": {true, "TooManyTags", true}, "pull requests cut": {true, tooManyPulls, false},
+		"never": {}, "whole": {true, "", true}, "tags cut": {true, "TooManyTags", true}, "pull requests cut": {true, reasonTooManyPullRequests, false},
 	} {
 		ghr := &v1alpha1.GitHubRepository{}
 		if test.counted {
@@ -328,7 +328,7 @@ func TestLooked(t *testing.T) {
 		if test.reason != "" {
 			status.Set(&ghr.Status.Conditions, 1, v1alpha1.ConditionTruncated, metav1.ConditionTrue, test.reason, "")
 		}
-		if got := looked(ghr); got != test.want {
+		if got := pullRequestsComplete(ghr); got != test.want {
 			t.Errorf("%s: looked %t, want %t", name, got, test.want)
 		}
 	}
@@ -336,7 +336,7 @@ func TestLooked(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	s := &world(nil).streams[0]
+	s := &world(nil).services[0]
 	pr := pull(7, commit("a"))
 	pr.HeadRef = "feature/x, y"
 	for template, want := range map[string]string{
@@ -357,11 +357,11 @@ func TestEnvironment(t *testing.T) {
 func TestCommentText(t *testing.T) {
 	t.Parallel()
 	rows := []row{
-		{microservice: "shop/web", ref: commit("a"), verdict: verdict{state: "success", text: "x", url: "https://a.example.com/"}},
-		{microservice: "shop/api", ref: commit("a"), verdict: verdict{state: "failure", text: "Bad|<b>@team"}, serving: commit("b")},
+		{microservice: "shop/web", ref: commit("a"), releaseState: releaseState{state: "success", description: "x", url: "https://a.example.com/"}},
+		{microservice: "shop/api", ref: commit("a"), releaseState: releaseState{state: "failure", description: "Bad|<b>@team"}, serving: commit("b")},
 	}
 	want := "### Previews\n\n| Microservice | State | URL | Commit |\n| --- | --- | --- | --- |\n" +
-		"| `shop/api` | **failed**. Bad\\|&lt;b&gt;\\@\u200bteam `bbbbbbb` is served meanwhile. |  | `aaaaaaa` |\n" +
+		"| `shop/api` | **failed**. Bad\\|&lt;b&gt;\\@\u200bteam `bbbbbbb` keeps serving meanwhile. |  | `aaaaaaa` |\n" +
 		"| `shop/web` | **ready** | <https://a.example.com/> | `aaaaaaa` |\n"
 	if diff := cmp.Diff(want, commentText(rows)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -390,11 +390,11 @@ func TestBounds(t *testing.T) {
 		number := int64(i + 1)
 		f.records = append(f.records, v1alpha1.FeedbackRecord{Environment: fmt.Sprint("e", i), Ref: commit("a"), PullRequest: number, DeploymentID: number, State: state})
 	}
-	f.looked = false // what is recorded stays as it is
+	f.pullRequestsComplete = false // what is recorded stays as it is
 	f.pullRequests = []v1alpha1.PullRequest{pull(1001, commit("b")), pull(1002, commit("b"))}
-	p := makePlan(f)
-	if len(p.records) != maxRecords || p.left != 0 {
-		t.Fatalf("%d records, %d left", len(p.records), p.left)
+	p := newPlan(f)
+	if len(p.records) != maxRecords || p.omitted != 0 {
+		t.Fatalf("%d records, %d left", len(p.records), p.omitted)
 	}
 	if p.records[0].Environment != "e1" || p.records[1].Environment != "e3" || p.records[maxRecords-2].PullRequest != 1002 {
 		t.Errorf("not the oldest inactive ones went: %+v", p.records[:3])
@@ -402,21 +402,21 @@ func TestBounds(t *testing.T) {
 	for i := range f.records {
 		f.records[i].State = v1alpha1.DeploymentSuccess
 	}
-	p = makePlan(f)
-	if len(p.records) != maxRecords || p.left != 2 || len(said(p)) != 0 {
-		t.Errorf("%d records, %d left, writes %q", len(p.records), p.left, said(p))
+	p = newPlan(f)
+	if len(p.records) != maxRecords || p.omitted != 2 || len(said(p)) != 0 {
+		t.Errorf("%d records, %d left, writes %q", len(p.records), p.omitted, said(p))
 	}
 }
 
 // carryOutAll plays a GitHub that does what it is told.
-func carryOutAll(f *facts, p plan, next int64) {
+func carryOutAll(f *observed, p plan, next int64) {
 	ghr := &v1alpha1.GitHubRepository{}
 	ghr.Status.Feedback, ghr.Status.Comments = p.records, p.comments
-	out := outcome{}
+	out := applied{}
 	for i, w := range p.writes {
 		res := result{write: w}
 		if w.deployment != nil {
-			if res.id = w.deployment.DeploymentID; res.id == 0 && w.verdict.state != v1alpha1.DeploymentInactive {
+			if res.id = w.deployment.DeploymentID; res.id == 0 && w.want.state != v1alpha1.DeploymentInactive {
 				res.id = next + int64(i)
 			}
 		} else {
@@ -424,7 +424,7 @@ func carryOutAll(f *facts, p plan, next int64) {
 		}
 		out.results = append(out.results, res)
 	}
-	record(ghr, &out)
+	recordResults(ghr, &out)
 	f.records, f.comments = ghr.Status.Feedback, ghr.Status.Comments
 }
 
@@ -440,7 +440,7 @@ func TestPlanProperties(t *testing.T) {
 		f := world(nil)
 		next := int64(1)
 		for range 25 {
-			f.pullRequests, f.streams[0].microservice.Status.ReleaseGroups, f.streams[0].routes = nil, nil, nil
+			f.pullRequests, f.services[0].microservice.Status.ReleaseGroups, f.services[0].routes = nil, nil, nil
 			for n := int64(3); n > 0; n-- {
 				pr := pull(n, shas[random.IntN(3)])
 				if random.IntN(4) == 0 {
@@ -462,20 +462,20 @@ func TestPlanProperties(t *testing.T) {
 					rows = slices.DeleteFunc(rows, func(r string) bool { return strings.HasPrefix(r, active) })
 					rows = append(rows, active+" "+[]string{"active", "+active"}[random.IntN(2)])
 					if random.IntN(3) == 0 {
-						f.streams[0].routes = append(f.streams[0].routes, routedTo(slug, active, random.IntN(2) == 0))
+						f.services[0].routes = append(f.services[0].routes, routedTo(slug, active, random.IntN(2) == 0))
 					}
 				}
-				f.streams[0].microservice.Status.ReleaseGroups = append(f.streams[0].microservice.Status.ReleaseGroups, groupWith(n, slug, rows...))
+				f.services[0].microservice.Status.ReleaseGroups = append(f.services[0].microservice.Status.ReleaseGroups, groupWith(n, slug, rows...))
 			}
 			f.feedback = &v1alpha1.Feedback{}
 			if random.IntN(6) == 0 {
 				f.feedback = nil
 			}
-			f.looked = random.IntN(4) > 0
+			f.pullRequestsComplete = random.IntN(4) > 0
 			settled := false
 			for range 6 {
-				p := makePlan(f)
-				if !reflect.DeepEqual(p.records, makePlan(f).records) || !reflect.DeepEqual(p.writes, makePlan(f).writes) {
+				p := newPlan(f)
+				if !reflect.DeepEqual(p.records, newPlan(f).records) || !reflect.DeepEqual(p.writes, newPlan(f).writes) {
 					t.Fatalf("seed %d: two plans of the same facts differ", seed)
 				}
 				keys := map[string]bool{}
@@ -484,14 +484,14 @@ func TestPlanProperties(t *testing.T) {
 						t.Fatalf("seed %d: %s is written twice", seed, w.key)
 					}
 					keys[w.key] = true
-					if w.deployment != nil && w.verdict.state == v1alpha1.DeploymentSuccess && !ready(f, w.deployment) {
+					if w.deployment != nil && w.want.state == v1alpha1.DeploymentSuccess && !ready(f, w.deployment) {
 						t.Fatalf("seed %d: success of %+v, which is not ready", seed, w.deployment)
 					}
 				}
 				back := *f
 				back.feedback, back.records, back.comments = nil, p.records, p.comments
-				if takes := len(makePlan(&back).writes) > 0; takes != p.binds() {
-					t.Fatalf("seed %d: binds %t, and the way back has writes: %t", seed, p.binds(), takes)
+				if takes := len(newPlan(&back).writes) > 0; takes != p.needsFinalizer() {
+					t.Fatalf("seed %d: binds %t, and the way back has writes: %t", seed, p.needsFinalizer(), takes)
 				}
 				if len(p.writes) == 0 {
 					settled = true
@@ -503,7 +503,7 @@ func TestPlanProperties(t *testing.T) {
 			if !settled {
 				t.Fatalf("seed %d: it never has nothing to say", seed)
 			}
-			if f.feedback != nil && f.looked {
+			if f.feedback != nil && f.pullRequestsComplete {
 				alone(t, seed, f)
 			}
 		}
@@ -511,12 +511,12 @@ func TestPlanProperties(t *testing.T) {
 }
 
 // ready reads the facts by another way than the plan does.
-func ready(f *facts, r *v1alpha1.FeedbackRecord) bool {
-	ms := f.streams[0].microservice
+func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
+	ms := f.services[0].microservice
 	for _, g := range ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
 			if g.PullRequest == r.PullRequest && row.SemVer.Version == r.Ref && row.Status == v1alpha1.ReleaseActive && row.Available {
-				for _, route := range f.streams[0].routes {
+				for _, route := range f.services[0].routes {
 					if d := route.Status.Domains[0]; d.Group == g.Slug && !d.Programmed {
 						return false
 					}
@@ -530,7 +530,7 @@ func ready(f *facts, r *v1alpha1.FeedbackRecord) bool {
 
 // alone checks that no environment has two Deployments that are success, and that of
 // what is closed none is.
-func alone(t *testing.T, seed uint64, f *facts) {
+func alone(t *testing.T, seed uint64, f *observed) {
 	t.Helper()
 	success := map[string]int{}
 	for _, r := range f.records {

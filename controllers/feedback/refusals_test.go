@@ -42,7 +42,7 @@ func TestLockedConversation(t *testing.T) {
 			t.Errorf("pull request %d has %d comments, want %d", n, got, want)
 		}
 	}
-	if got, want := s.condition(), "True Succeeded: comments that are left out, because the conversation is locked: #20, #7"; got != want {
+	if got, want := s.condition(), "True Succeeded: comments not written because the conversation is locked: #20, #7"; got != want {
 		t.Errorf("condition %q, want %q", got, want)
 	}
 	if tries := s.server.Count(comments, 403); tries > 2*12 {
@@ -61,7 +61,7 @@ func TestLockedConversation(t *testing.T) {
 	if ghr := s.get(); len(ghr.Finalizers)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
 		t.Errorf("traces stay: %q, %d comments, %s", ghr.Finalizers, len(ghr.Status.Comments), s.condition())
 	}
-	s.commented("unlocked", 7, "not reported any more")
+	s.commented("unlocked", 7, "no longer reported")
 }
 
 // What GitHub does not let happen to anything is tried with one write, and not with each.
@@ -133,11 +133,11 @@ func TestReplicaLag(t *testing.T) {
 	healed := s.lagging()
 	sha := s.open(feature())
 	s.settle()
-	s.told("made", envName+" "+short(sha)+": queued")
+	s.expect("made", envName+" "+short(sha)+": queued")
 	s.ledger(1, groupName, sha+" pending")
 	for range 3 {
 		wait := s.settle()
-		s.told("not known yet", envName+" "+short(sha)+": queued")
+		s.expect("not known yet", envName+" "+short(sha)+": queued")
 		if got := s.condition(); !strings.HasPrefix(got, "False NotFound: ") || wait <= 0 || wait > 10*time.Second {
 			t.Errorf("condition %q, next pass in %s", got, wait)
 		}
@@ -145,7 +145,7 @@ func TestReplicaLag(t *testing.T) {
 	}
 	healed()
 	s.settle()
-	s.told("known", envName+" "+short(sha)+": queued in_progress")
+	s.expect("known", envName+" "+short(sha)+": queued in_progress")
 }
 
 // A pull request that is closed before the replicas know its Deployment: that is made
@@ -158,11 +158,11 @@ func TestClosedWhileReplicasLag(t *testing.T) {
 	s.repo.Close(1, false)
 	s.look()
 	wait := s.settle()
-	s.told("closed", envName+" "+short(sha)+": queued")
+	s.expect("closed", envName+" "+short(sha)+": queued")
 	healed()
 	s.clock.Step(wait)
 	s.settle()
-	s.told("known", envName+" "+short(sha)+": queued inactive")
+	s.expect("known", envName+" "+short(sha)+": queued inactive")
 }
 
 // A Deployment that somebody deleted at GitHub is made again, after it was not found for
@@ -181,8 +181,8 @@ func TestDeploymentDeleted(t *testing.T) {
 		}
 		s.clock.Step(wait)
 	}
-	s.told("made again", envName+" "+short(sha)+": in_progress")
-	if took := s.clock.Since(began); took < lostAfter || took > 3*lostAfter {
+	s.expect("made again", envName+" "+short(sha)+": in_progress")
+	if took := s.clock.Since(began); took < deletedAfter || took > 3*deletedAfter {
 		t.Errorf("made again after %s", took)
 	}
 	if diff := cmp.Diff(allWritten, s.condition()); diff != "" {
@@ -197,7 +197,7 @@ func TestEverythingLags(t *testing.T) {
 	sha := s.open(feature())
 	s.server.SetLag(5 * time.Second)
 	s.settle()
-	s.told("opened", envName+" "+short(sha)+": queued")
+	s.expect("opened", envName+" "+short(sha)+": queued")
 	s.ledger(1, groupName, sha+" pending")
 	s.settle()
 	s.commented("a second later", 1, "**in progress**")
@@ -205,7 +205,7 @@ func TestEverythingLags(t *testing.T) {
 		s.clock.Step(10 * time.Second)
 		s.settle()
 	}
-	s.told("pending", envName+" "+short(sha)+": queued in_progress")
+	s.expect("pending", envName+" "+short(sha)+": queued in_progress")
 	s.ledger(1, groupName, sha+" +active")
 	s.settle()
 	s.commented("ready", 1, "**ready**")

@@ -21,8 +21,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// told checks the Deployments at GitHub.
-func (s *story) told(step string, want ...string) {
+// expect checks the Deployments at GitHub.
+func (s *story) expect(step string, want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.deployments()); diff != "" {
 		s.Fatalf("%s (-want +got):\n%s\ncondition: %s", step, diff, s.condition())
@@ -52,7 +52,7 @@ func (s *story) commented(step string, n int, words ...string) {
 	})
 }
 
-const allWritten = "True Succeeded: all that is to be written at GitHub is written"
+const allWritten = "True Succeeded: GitHub is up to date"
 
 func feature() githubtest.PullRequest { return githubtest.PullRequest{HeadRef: "feature"} }
 
@@ -63,22 +63,22 @@ func TestLifeOfAPreview(t *testing.T) {
 	sha := s.open(feature())
 	env := envName + " " + short(sha) + ":"
 	s.settle()
-	s.told("opened", env+" queued")
+	s.expect("opened", env+" queued")
 	s.commented("opened", 1, "**queued**", "Waiting for the image", "`"+s.namespace+"/web`", short(sha))
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}
 	s.ledger(1, groupName, sha+" pending")
 	s.settle()
-	s.told("pending", env+" queued in_progress")
+	s.expect("pending", env+" queued in_progress")
 	s.route(groupName, sha, false)
 	s.ledger(1, groupName, sha+" +active")
 	s.settle()
-	s.told("not routed", env+" queued in_progress in_progress")
+	s.expect("not routed", env+" queued in_progress in_progress")
 	s.commented("not routed", 1, "**in progress**", "not programmed")
 	s.route(groupName, sha, true)
 	s.settle()
-	s.told("ready", env+" queued in_progress in_progress success")
+	s.expect("ready", env+" queued in_progress in_progress success")
 	s.commented("ready", 1, "**ready**", "<https://feature-1.preview.example.com>")
 	if d := s.repo.Deployments()[0]; d.Statuses[3].EnvironmentURL != "https://feature-1.preview.example.com" || !d.Transient || d.Production || d.AutoMerge || d.WantedChecks {
 		t.Errorf("deployment %+v", d)
@@ -86,7 +86,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.repo.Close(1, true)
 	s.look()
 	s.settle()
-	s.told("closed", env+" queued in_progress in_progress success inactive")
+	s.expect("closed", env+" queued in_progress in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
 		t.Errorf("finalizers %q stay while nothing is to be taken back", ghr.Finalizers)
@@ -116,7 +116,7 @@ func TestReopened(t *testing.T) {
 	s.ledger(1, groupName, sha+" +active")
 	s.look()
 	s.settle()
-	s.told("reopened", envName+" "+short(sha)+": queued inactive success")
+	s.expect("reopened", envName+" "+short(sha)+": queued inactive success")
 	s.commented("reopened", 1, "**ready**")
 }
 
@@ -129,21 +129,21 @@ func TestThreePushes(t *testing.T) {
 	s.ledger(1, groupName, one+" +active")
 	s.settle()
 	line := func(sha, states string) string { return envName + " " + short(sha) + ": " + states }
-	s.told("first", line(one, "success"))
+	s.expect("first", line(one, "success"))
 	two := s.push(1)
 	s.ledger(1, groupName, two+" pending", one+" +active")
 	s.settle()
-	s.told("second starts", line(one, "success"), line(two, "in_progress"))
-	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` is served meanwhile", "`"+short(two)+"`")
+	s.expect("second starts", line(one, "success"), line(two, "in_progress"))
+	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` keeps serving meanwhile", "`"+short(two)+"`")
 	// The second never comes up before the third is pushed.
 	three := s.push(1)
 	s.ledger(1, groupName, two+" pending", one+" +active")
 	s.settle()
-	s.told("third waits", line(one, "success"), line(two, "in_progress inactive"), line(three, "queued"))
+	s.expect("third waits", line(one, "success"), line(two, "in_progress inactive"), line(three, "queued"))
 	s.route(groupName, three, true)
 	s.ledger(1, groupName, three+" +active", one+" deprecated")
 	s.settle()
-	s.told("third is ready", line(one, "success inactive"), line(two, "in_progress inactive"), line(three, "queued success"))
+	s.expect("third is ready", line(one, "success inactive"), line(two, "in_progress inactive"), line(three, "queued success"))
 	if got := s.comment(1); strings.Contains(got, "meanwhile") {
 		t.Errorf("comment %s", got)
 	}
@@ -165,8 +165,8 @@ func TestFailure(t *testing.T) {
 	}
 	s.ledger(1, groupName, sha+" error")
 	s.settle()
-	s.told("failed", envName+" "+short(sha)+": failure")
-	want := "CrashLoopBackOff: a container ends again and again."
+	s.expect("failed", envName+" "+short(sha)+": failure")
+	want := "CrashLoopBackOff: a container exits repeatedly."
 	if got := s.repo.Deployments()[0].Statuses[0].Description; got != want {
 		t.Errorf("description %q, want %q", got, want)
 	}
@@ -195,7 +195,7 @@ func TestNothingChanged(t *testing.T) {
 	if n := s.server.Count("", 0); n != 0 || s.patches.Load() != 0 || s.get().ResourceVersion != version {
 		t.Errorf("%d requests to GitHub and %d patches for nothing, want none", n, s.patches.Load())
 	}
-	s.told("the same", envName+" "+short(sha)+": success")
+	s.expect("the same", envName+" "+short(sha)+": success")
 }
 
 // TestStatusLost: the manager ends between a request and the record of its answer, or
@@ -230,7 +230,7 @@ func TestStatusLost(t *testing.T) {
 			s.server.ResetCounts()
 			s.ledger(1, groupName, two+" +active")
 			s.settle()
-			s.told("found again", envName+" "+short(one)+": success inactive", envName+" "+short(two)+": in_progress success")
+			s.expect("found again", envName+" "+short(one)+": success inactive", envName+" "+short(two)+": in_progress success")
 			if n := s.server.Count(posts, 0); n != 0 {
 				t.Errorf("%d Deployments were made again", n)
 			}
@@ -254,7 +254,7 @@ func TestKilledWhileMaking(t *testing.T) {
 	s.repo.Close(1, false)
 	s.look()
 	s.settle()
-	s.told("closed meanwhile", envName+" "+short(sha)+": queued inactive")
+	s.expect("closed meanwhile", envName+" "+short(sha)+": queued inactive")
 }
 
 // TestCommentDeleted: it is written once more, and then not again.
@@ -317,7 +317,7 @@ func TestRefusals(t *testing.T) {
 			s.server.Heal()
 			s.clock.Step(test.wait)
 			s.settle()
-			s.told("healed", envName+" "+short(sha)+": success")
+			s.expect("healed", envName+" "+short(sha)+": success")
 			if got := s.condition(); got != allWritten {
 				t.Errorf("condition %q", got)
 			}
@@ -343,7 +343,7 @@ func TestHangingGitHub(t *testing.T) {
 	s.hang.Store(nil)
 	close(hang)
 	s.settle()
-	s.told("it answers", envName+" "+short(sha)+": queued")
+	s.expect("it answers", envName+" "+short(sha)+": queued")
 }
 
 // TestMissingPermission: the condition names it, and what is permitted is written.
@@ -387,7 +387,7 @@ func TestSecrets(t *testing.T) {
 		data map[string][]byte
 		want string
 	}{
-		"missing": {nil, `False SecretNotFound: spec.credentialsSecretRef: there is no Secret "other"`},
+		"missing": {nil, `False SecretNotFound: spec.credentialsSecretRef: Secret "other" not found`},
 		"empty":   {map[string][]byte{"other": []byte("x")}, "False InvalidSecret: spec.credentialsSecretRef: "},
 		"wrong":   {map[string][]byte{"token": []byte("hunter2")}, "False Unauthorized: "},
 	} {
@@ -425,8 +425,8 @@ func TestEnds(t *testing.T) {
 			}
 			end(s)
 			s.settle()
-			s.told("ended", envName+" "+short(sha)+": success inactive")
-			s.commented("ended", 1, "not reported any more")
+			s.expect("ended", envName+" "+short(sha)+": success inactive")
+			s.commented("ended", 1, "no longer reported")
 			ghr := s.get()
 			if name == "deleted" {
 				if ghr != nil {
@@ -440,7 +440,7 @@ func TestEnds(t *testing.T) {
 			// Wanted again, the same Deployment and the same comment tell of it.
 			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = &v1alpha1.Feedback{} })
 			s.settle()
-			s.told("again", envName+" "+short(sha)+": success inactive success")
+			s.expect("again", envName+" "+short(sha)+": success inactive success")
 			s.commented("again", 1, "**ready**")
 		})
 	}
@@ -456,15 +456,15 @@ func TestDeletedWhileDown(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)
 	}
-	if wait := s.settle(); s.get() == nil || wait <= 0 || wait > leaveDeadline+2*time.Second {
+	if wait := s.settle(); s.get() == nil || wait <= 0 || wait > cleanupDeadline+2*time.Second {
 		t.Fatalf("looks again after %s", wait)
 	}
-	s.clock.SetTime(time.Now().Add(leaveDeadline + 2*time.Second))
+	s.clock.SetTime(time.Now().Add(cleanupDeadline + 2*time.Second))
 	s.settle()
 	if s.get() != nil {
 		t.Error("it is held back beyond the deadline")
 	}
-	if got := s.events[len(s.events)-1]; got != "Warning FeedbackNotTakenBack" {
+	if got := s.events[len(s.events)-1]; got != "Warning FeedbackNotRemoved" {
 		t.Errorf("events %q", s.events)
 	}
 }
@@ -485,7 +485,7 @@ func TestDeletedAfterItsSecret(t *testing.T) {
 	if s.get() != nil {
 		t.Error("it stays")
 	}
-	s.told("deleted", envName+" "+short(sha)+": queued inactive")
+	s.expect("deleted", envName+" "+short(sha)+": queued inactive")
 }
 
 // TestSuspended: nothing is written, and a deletion waits for nothing.
@@ -532,10 +532,10 @@ func TestReleases(t *testing.T) {
 	}
 	s.ledger(0, "1-x", "1.0.0 pending")
 	s.settle()
-	s.told("pending")
+	s.expect("pending")
 	s.ledger(0, "1-x", "1.0.0 +active")
 	s.settle()
-	s.told("active", "web/1-x "+short(one)+": success")
+	s.expect("active", "web/1-x "+short(one)+": success")
 	if d := s.repo.Deployments()[0]; d.Transient || !d.Production {
 		t.Errorf("deployment %+v", d)
 	}
@@ -543,10 +543,10 @@ func TestReleases(t *testing.T) {
 	s.settle()
 	s.ledger(0, "1-x", "1.1.0 +active", "1.0.0 deprecated")
 	s.settle()
-	s.told("promoted", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success")
+	s.expect("promoted", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success")
 	s.ledger(0, "1-x", "1.2.0 +active", "1.1.0 deprecated")
 	s.settle()
-	s.told("without a commit", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success inactive")
+	s.expect("without a commit", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success inactive")
 	if got := s.condition(); !strings.Contains(got, "commit is not known: 1") {
 		t.Errorf("condition %q", got)
 	}
@@ -592,7 +592,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 	s.race = nil
 	ghr := s.get()
-	s.told("all is told", envName+" "+short(sha)+": queued in_progress success")
+	s.expect("all is told", envName+" "+short(sha)+": queued in_progress success")
 	// They write from what they read before we did.
 	s.ledger(1, groupName, sha+" pending")
 	s.settle()
@@ -642,7 +642,7 @@ func TestOnlyComments(t *testing.T) {
 	s.server.AddToken(token, githubtest.Access{Permissions: map[string]string{"pull_requests": "write"}})
 	s.open(feature())
 	s.settle()
-	s.told("comments alone")
+	s.expect("comments alone")
 	s.commented("comments alone", 1, "**queued**")
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)

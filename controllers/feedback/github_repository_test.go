@@ -27,7 +27,7 @@ func (s *story) ready() (sha string) {
 	s.route(groupName, sha, true)
 	s.ledger(1, groupName, sha+" +active")
 	s.settle()
-	s.told("ready", envName+" "+short(sha)+": success")
+	s.expect("ready", envName+" "+short(sha)+": success")
 	return sha
 }
 
@@ -51,11 +51,11 @@ func TestAnotherRepository(t *testing.T) {
 	s.ledger(1, groupName)
 	s.point(cart, 1)
 	s.settle()
-	s.told("in the new one", "web/other-1 "+short(head)+": queued")
+	s.expect("in the new one", "web/other-1 "+short(head)+": queued")
 	s.commented("in the new one", 1, "**queued**")
 	s.repo = shop
-	s.told("in the former one", envName+" "+short(sha)+": success inactive")
-	s.commented("in the former one", 1, "not reported any more")
+	s.expect("in the former one", envName+" "+short(sha)+": success inactive")
+	s.commented("in the former one", 1, "no longer reported")
 	ghr := s.get()
 	if diff := cmp.Diff([]string{"acme/cart web/other-1 " + short(head) + ": queued"}, s.recorded()); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -70,10 +70,10 @@ func TestAnotherRepository(t *testing.T) {
 	s.ledger(1, groupName, sha+" +active")
 	s.point(shop, 1)
 	s.settle()
-	s.told("back", envName+" "+short(sha)+": success inactive success")
+	s.expect("back", envName+" "+short(sha)+": success inactive success")
 	s.commented("back", 1, "**ready**")
 	s.repo = cart
-	s.told("left", "web/other-1 "+short(head)+": queued inactive")
+	s.expect("left", "web/other-1 "+short(head)+": queued inactive")
 }
 
 // TestNameOfAnother: the repository was renamed, and another one has its name now. By
@@ -87,10 +87,10 @@ func TestNameOfAnother(t *testing.T) {
 	s.ledger(1, groupName)
 	s.point(heir, 0)
 	s.settle()
-	s.told("in the new one")
+	s.expect("in the new one")
 	s.repo = shop
-	s.told("in the former one", envName+" "+short(sha)+": success inactive")
-	s.commented("in the former one", 1, "not reported any more")
+	s.expect("in the former one", envName+" "+short(sha)+": success inactive")
+	s.commented("in the former one", 1, "no longer reported")
 	if ghr := s.get(); len(ghr.Status.Feedback)+len(ghr.Status.Comments)+len(ghr.Finalizers) != 0 {
 		t.Errorf("traces stay: %q, %+v, %+v", ghr.Finalizers, ghr.Status.Feedback, ghr.Status.Comments)
 	}
@@ -106,7 +106,7 @@ func TestRenamed(t *testing.T) {
 	// Nobody has looked since: the name is another's.
 	s.route(groupName, sha, false)
 	s.settle()
-	s.told("renamed", envName+" "+short(sha)+": success in_progress")
+	s.expect("renamed", envName+" "+short(sha)+": success in_progress")
 	s.route(groupName, sha, true)
 	s.settle()
 	if len(heir.Deployments())+len(heir.Comments(1)) != 0 {
@@ -124,7 +124,7 @@ func TestRenamed(t *testing.T) {
 	s.repo.Close(1, true)
 	s.look()
 	s.settle()
-	s.told("closed", envName+" "+short(sha)+": success in_progress success inactive")
+	s.expect("closed", envName+" "+short(sha)+": success in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 }
 
@@ -141,7 +141,7 @@ func TestShutOut(t *testing.T) {
 	s.ledger(1, groupName)
 	s.point(cart, 1)
 	wait := s.settle()
-	s.told("in the new one", "web/other-1 "+short(head)+": queued")
+	s.expect("in the new one", "web/other-1 "+short(head)+": queued")
 	here, there := "acme/cart web/other-1 "+short(head)+": queued", "acme/shop "+envName+" "+short(sha)+": success"
 	if diff := cmp.Diff([]string{there, here}, s.recorded()); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -150,7 +150,7 @@ func TestShutOut(t *testing.T) {
 		t.Errorf("condition %q", got)
 	}
 	for try := 1; wait > 0; try++ {
-		if try > maxVisits {
+		if try > maxAbandonTries {
 			t.Fatalf("it is tried for ever: %s", s.condition())
 		}
 		s.clock.Step(wait)
@@ -162,11 +162,11 @@ func TestShutOut(t *testing.T) {
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}
-	if !strings.Contains(strings.Join(s.events, ","), "Warning FeedbackNotTakenBack") {
+	if !strings.Contains(strings.Join(s.events, ","), "Warning FeedbackNotRemoved") {
 		t.Errorf("events %q", s.events)
 	}
 	s.repo = shop
-	s.told("in the former one", envName+" "+short(sha)+": success")
+	s.expect("in the former one", envName+" "+short(sha)+": success")
 }
 
 // TestDeletedDeployment: of one that was deleted at GitHub nothing is recorded, once it
@@ -184,7 +184,7 @@ func TestDeletedDeployment(t *testing.T) {
 		}
 		s.clock.Step(wait)
 	}
-	s.told("closed")
+	s.expect("closed")
 	if got := s.recorded(); got != nil {
 		t.Errorf("records %q", got)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons of condition FeedbackReady, beside the kinds of errors of GitHub.
+// Reasons of condition FeedbackReady, in addition to the kinds of errors of GitHub.
 const (
 	reasonTooMany = "TooManyPreviews"
 )
 
-// record puts what became of a task into the records.
-func record(ghr *v1alpha1.GitHubRepository, out *outcome) {
+// recordResults updates the records with the results of a task.
+func recordResults(ghr *v1alpha1.GitHubRepository, out *applied) {
 	for _, found := range out.found {
 		if recordOf(ghr, &found) < 0 {
 			ghr.Status.Feedback = append(ghr.Status.Feedback, found)
@@ -36,7 +36,7 @@ func record(ghr *v1alpha1.GitHubRepository, out *outcome) {
 }
 
 func recordOf(ghr *v1alpha1.GitHubRepository, r *v1alpha1.FeedbackRecord) int {
-	here := siteOf(ghr)
+	here := repositoryOf(ghr)
 	return slices.IndexFunc(ghr.Status.Feedback, func(known v1alpha1.FeedbackRecord) bool {
 		return targetOf(&known, here) == targetOf(r, here)
 	})
@@ -44,7 +44,7 @@ func recordOf(ghr *v1alpha1.GitHubRepository, r *v1alpha1.FeedbackRecord) int {
 
 func recordDeployment(ghr *v1alpha1.GitHubRepository, res *result) {
 	at := recordOf(ghr, res.deployment)
-	if at < 0 { // somebody took the records away
+	if at < 0 { // the records were removed
 		if res.id == 0 {
 			return
 		}
@@ -56,17 +56,17 @@ func recordDeployment(ghr *v1alpha1.GitHubRepository, res *result) {
 	if res.err != nil {
 		return
 	}
-	if res.id == 0 { // there was none to end
+	if res.id == 0 { // there is no Deployment to make inactive
 		ghr.Status.Feedback = slices.Delete(ghr.Status.Feedback, at, at+1)
 		return
 	}
-	r.State, r.Checksum = res.verdict.state, res.checksum
+	r.State, r.Checksum = res.want.state, res.checksum
 }
 
 func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
-	here := siteOf(ghr)
+	here := repositoryOf(ghr)
 	at := slices.IndexFunc(ghr.Status.Comments, func(c v1alpha1.CommentRecord) bool {
-		return c.PullRequest == res.comment.PullRequest && siteOfComment(&c).from(here) == siteOfComment(res.comment).from(here)
+		return c.PullRequest == res.comment.PullRequest && repositoryOfComment(&c).otherThan(here) == repositoryOfComment(res.comment).otherThan(here)
 	})
 	if at < 0 {
 		at = len(ghr.Status.Comments)
@@ -79,14 +79,14 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	}
 }
 
-// report sets the condition: False while anything that failed is not yet written,
-// True when all is.
-func report(ghr *v1alpha1.GitHubRepository, p *plan, known *remembered, search bool) {
+// setCondition sets FeedbackReady: False while a failed write is not repeated
+// successfully, True if everything is written.
+func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)
 	}
-	failed, count := worst(p, known)
-	locked := lockedOf(p, known)
+	failed, count := reportedFailure(p, known)
+	locked := lockedPullRequests(p, known)
 	switch {
 	case failed != nil:
 		message := failed.Error()
@@ -97,23 +97,23 @@ func report(ghr *v1alpha1.GitHubRepository, p *plan, known *remembered, search b
 	case search || len(p.writes) > len(locked):
 	case ghr.Spec.Feedback == nil:
 		status.Remove(&ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady)
-	case p.left > 0:
-		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d Deployments or comments are not written: there is room for %d Deployments and %d comments: let fewer pull requests be chosen", p.left, maxRecords, maxComments))
+	case p.omitted > 0:
+		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d Deployments or comments are not written, because the limit is %d Deployments and %d comments: select fewer pull requests", p.omitted, maxRecords, maxComments))
 	case len(locked) > 0:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments that are left out, because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
-	case p.unknown > 0:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a Deployment, because their commit is not known: %d: give their images the label org.opencontainers.image.revision", p.unknown))
+		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments not written because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
+	case p.unknownCommits > 0:
+		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a Deployment, because their commit is not known: %d; add the label org.opencontainers.image.revision to their images", p.unknownCommits))
 	default:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, "all that is to be written at GitHub is written")
+		set(metav1.ConditionTrue, status.ReasonSucceeded, "GitHub is up to date")
 	}
 }
 
-// maxLocked is the length of the numbers of locked pull requests in a message.
+// maxLocked is the maximum length of the list of locked pull requests in a message.
 const maxLocked = 200
 
-// lockedOf are the pull requests whose comment waits, because the conversation is locked.
-// Who locked it wanted that; nothing is to be fixed.
-func lockedOf(p *plan, known *remembered) []string {
+// lockedPullRequests returns the pull requests whose comment is not written because the
+// conversation is locked. That is not an error: a user locked it.
+func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 	keys := known.locked()
 	var numbers []string
 	for i := range p.writes {
@@ -124,9 +124,9 @@ func lockedOf(p *plan, known *remembered) []string {
 	return numbers
 }
 
-// worst gives the failure that is told of, the same one for the same failures, and
-// how many writes failed. Comments of locked conversations are not among them.
-func worst(p *plan, known *remembered) (error, int) {
+// reportedFailure returns the failure to report, which is deterministic, and how many
+// writes failed. Comments of locked conversations do not count.
+func reportedFailure(p *plan, known *repositoryEntry) (error, int) {
 	var failed error
 	key, count := "", 0
 	for i := range p.writes {
@@ -144,7 +144,7 @@ func worst(p *plan, known *remembered) (error, int) {
 	return failed, count
 }
 
-// reasonOf is the word for an error.
+// reasonOf returns the condition reason for an error.
 func reasonOf(err error) string {
 	if own := new(status.Error); errors.As(err, &own) {
 		return own.Reason

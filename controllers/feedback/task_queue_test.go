@@ -17,16 +17,16 @@ import (
 // however many namespaces, leave places for others.
 func TestSlowHostStopsNobodyElse(t *testing.T) {
 	t.Parallel()
-	w := newWriter(testingclock.NewFakeClock(time.Now()), 8)
+	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
 	woken := make(chan types.NamespacedName, 100)
-	w.start(t.Context(), func(key types.NamespacedName) { woken <- key })
+	w.run(t.Context(), func(key types.NamespacedName) { woken <- key })
 	hang := make(chan struct{})
 	key := func(namespace string, i int) types.NamespacedName {
 		return types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}
 	}
 	begin := func(k types.NamespacedName, host string, work func()) {
-		w.of(k, "uid")
-		w.begin(k, host, func(context.Context) outcome { work(); return outcome{} })
+		w.entry(k, "uid")
+		w.start(k, host, func(context.Context) applied { work(); return applied{} })
 	}
 	for i := range 20 {
 		begin(key(fmt.Sprint("slow", i), i), "https://slow.example.com", func() { <-hang })
@@ -48,7 +48,7 @@ func TestSlowHostStopsNobodyElse(t *testing.T) {
 	if got := <-woken; got != key("gone", 1) {
 		t.Errorf("woke %s", got)
 	}
-	if m := w.of(key("gone", 1), "another"); m.outcome != nil || m.task != nil {
+	if m := w.entry(key("gone", 1), "another"); m.outcome != nil || m.task != nil {
 		t.Errorf("of another object of the name is known %+v", m)
 	}
 }
@@ -57,11 +57,11 @@ func TestSlowHostStopsNobodyElse(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	m := &remembered{failures: map[string]failure{}}
+	m := &repositoryEntry{failures: map[string]failure{}}
 	w := &write{key: "deployment x"}
 	last := time.Duration(0)
 	for i := range 30 {
-		m.note(w.key, "", errors.New("no"), now)
+		m.noteFailure(w.key, "", errors.New("no"), now)
 		due, next := m.due(w, now)
 		wait := next.Sub(now)
 		if due || wait < last || wait < minBackoff || wait > maxBackoff {
@@ -72,7 +72,7 @@ func TestBackoff(t *testing.T) {
 	if last != maxBackoff {
 		t.Errorf("waits %s in the end", last)
 	}
-	m.note(w.key, "", nil, now)
+	m.noteFailure(w.key, "", nil, now)
 	if due, _ := m.due(w, now); !due {
 		t.Error("a success is not forgotten")
 	}
@@ -89,16 +89,16 @@ func BenchmarkPlan(b *testing.B) {
 		if n <= 256 {
 			slug := fmt.Sprintf("feature-%d", n)
 			groups = append(groups, groupWith(n, slug, sha+" +active"))
-			f.streams[0].routes = append(f.streams[0].routes, routedTo(slug, sha, true))
+			f.services[0].routes = append(f.services[0].routes, routedTo(slug, sha, true))
 		}
 	}
-	f.pullRequests, f.streams[0].microservice.Status.ReleaseGroups = prs, groups
-	f.streams[0].routes = f.streams[0].routes[:1]
+	f.pullRequests, f.services[0].microservice.Status.ReleaseGroups = prs, groups
+	f.services[0].routes = f.services[0].routes[:1]
 	for range 5 {
-		carryOutAll(f, makePlan(f), 1000)
+		carryOutAll(f, newPlan(f), 1000)
 	}
 	for b.Loop() {
-		if p := makePlan(f); len(p.records) != 500 || len(p.writes) != 0 {
+		if p := newPlan(f); len(p.records) != 500 || len(p.writes) != 0 {
 			b.Fatalf("%d records, %d writes", len(p.records), len(p.writes))
 		}
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// defaultEnvironment is the template of environments where the repository names none.
+// defaultEnvironment is the default template of environments.
 const defaultEnvironment = "{{.Microservice}}/{{.ReleaseGroupName}}"
 
-// maxEnvironment is the longest name of an environment that GitHub and the status
-// take.
+// maxEnvironment is the maximum length of the name of an environment at GitHub and in the
+// status.
 const maxEnvironment = 255
 
-// environmentOf fills the template of an environment. pr is nil for a release.
-func environmentOf(template string, s *stream, slug string, pr *v1alpha1.PullRequest) string {
+// environmentOf expands the template of an environment. pr is nil for a release.
+func environmentOf(template string, s *service, slug string, pr *v1alpha1.PullRequest) string {
 	number, branch := "", ""
 	if pr != nil {
 		number, branch = strconv.FormatInt(pr.Number, 10), pr.HeadRef
@@ -31,7 +31,7 @@ func environmentOf(template string, s *stream, slug string, pr *v1alpha1.PullReq
 		"{{.Number}}", number, "{{.Branch}}", branch, "{{.ReleaseGroupName}}", slug,
 		"{{.Microservice}}", s.microservice.Name, "{{.Namespace}}", s.microservice.Namespace,
 	).Replace(cmp.Or(template, defaultEnvironment))
-	// GitHub has no environments with these characters.
+	// GitHub does not allow these characters in environments.
 	name = strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune("'\"`,;\\", r) {
 			return '-'
@@ -45,9 +45,9 @@ func environmentOf(template string, s *stream, slug string, pr *v1alpha1.PullReq
 	return cmp.Or(name, s.microservice.Name)
 }
 
-// slugOf is the slug of a pull request's group, also before there is a group.
-func (s *stream) slugOf(pr *v1alpha1.PullRequest) string {
-	if g := s.group(pr.Number); g != nil {
+// slugOf returns the slug of a pull request's group, even if the group does not exist yet.
+func (s *service) slugOf(pr *v1alpha1.PullRequest) string {
+	if g := s.groupOf(pr.Number); g != nil {
 		return g.Slug
 	}
 	for _, offered := range s.policy.Status.Releases {
@@ -58,7 +58,7 @@ func (s *stream) slugOf(pr *v1alpha1.PullRequest) string {
 	return preview.Slug(pr.HeadRef, pr.Number)
 }
 
-// checksum of what is written, in short.
+// checksum returns a short hash of what is written.
 func checksum(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -67,14 +67,14 @@ func checksum(parts ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// short is a commit as people write it.
+// short returns the abbreviated commit.
 func short(sha string) string { return sha[:min(7, len(sha))] }
 
-// Texts of comments on pull requests of which nothing more is told.
+// Final texts of comments on pull requests.
 const (
-	textClosed = "The pull request is closed: its previews are taken down."
-	textEnded  = "Previews of this pull request are not reported any more."
-	textNone   = "This pull request has no preview."
+	textClosed      = "The pull request is closed. Its previews are deleted."
+	textNotReported = "Previews of this pull request are no longer reported."
+	textNone        = "This pull request has no preview."
 )
 
 // row of a comment.
@@ -82,25 +82,25 @@ type row struct {
 	microservice string // namespace/name
 	environment  string
 	ref          string
-	verdict
-	// serving is the former commit that is served until this one is ready; "" for none.
+	releaseState
+	// serving is the previous commit, which serves until this one is ready; "" for none.
 	serving string
 }
 
-// stateNames are the states as people read them.
+// stateNames are the states for users.
 var stateNames = map[v1alpha1.DeploymentState]string{
 	v1alpha1.DeploymentQueued: "queued", v1alpha1.DeploymentInProgress: "in progress", v1alpha1.DeploymentSuccess: "ready",
 	v1alpha1.DeploymentFailure: "failed", v1alpha1.DeploymentInactive: "inactive",
 }
 
-// plainURL is an address that Markdown takes as it is between angle brackets.
+// plainURL matches URLs that need no escaping in Markdown between angle brackets.
 var plainURL = regexp.MustCompile(`^https?://[A-Za-z0-9.:/_~%-]+$`)
 
-// rowsAtMost are in one comment: it stays far below GitHub's limit.
-const rowsAtMost = 50
+// maxRows is the maximum number of rows in one comment, far below GitHub's limit.
+const maxRows = 50
 
-// commentText is the table of a pull request's previews. It holds no time, so that it
-// is the same as long as the state is.
+// commentText returns the table of a pull request's previews. It contains no time, so that
+// it changes only with the state.
 func commentText(rows []row) string {
 	if len(rows) == 0 {
 		return textNone
@@ -110,13 +110,13 @@ func commentText(rows []row) string {
 	})
 	var out strings.Builder
 	out.WriteString("### Previews\n\n| Microservice | State | URL | Commit |\n| --- | --- | --- | --- |\n")
-	for _, r := range rows[:min(len(rows), rowsAtMost)] {
+	for _, r := range rows[:min(len(rows), maxRows)] {
 		state := "**" + stateNames[r.state] + "**"
 		if r.state != v1alpha1.DeploymentSuccess {
-			state += ". " + github.EscapeMarkdown(r.text, 200)
+			state += ". " + github.EscapeMarkdown(r.description, 200)
 		}
 		if r.serving != "" {
-			state += " `" + short(r.serving) + "` is served meanwhile."
+			state += " `" + short(r.serving) + "` keeps serving meanwhile."
 		}
 		url := ""
 		switch {
@@ -127,7 +127,7 @@ func commentText(rows []row) string {
 		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | `%s` |\n", r.microservice, state, url, short(r.ref))
 	}
-	if more := len(rows) - rowsAtMost; more > 0 {
+	if more := len(rows) - maxRows; more > 0 {
 		fmt.Fprintf(&out, "\nand %d more.\n", more)
 	}
 	return out.String()

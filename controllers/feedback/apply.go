@@ -1,0 +1,273 @@
+package feedback
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// access has the client and the name of a repository to write to.
+type access struct {
+	client *github.Client
+	repo   github.Repo
+}
+
+// result of one write.
+type result struct {
+	write
+	// id of the Deployment; 0 if there is none.
+	id int64
+	// kept is the state of the comment to record.
+	kept github.CommentState
+	// err is why the write failed.
+	err error
+}
+
+// applied is the result of a task.
+type applied struct {
+	access *access
+	// found are Deployments without a record, if searched is true.
+	found    []v1alpha1.FeedbackRecord
+	searched bool
+	results  []result
+	// err is why the task ended early.
+	err error
+}
+
+// access returns the access to a repository. last is the access that was used before: it is
+// used if the Secret is already deleted together with the repository.
+func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
+	if last != nil {
+		last = &access{client: last.client, repo: repo}
+	}
+	ref := ghr.Spec.CredentialsSecretRef
+	if ref == nil {
+		return last, missingSecret(last, "spec.credentialsSecretRef: required to write to GitHub: set it to the name of a Secret")
+	}
+	var secret corev1.Secret
+	err := r.Get(ctx, client.ObjectKey{Namespace: ghr.Namespace, Name: ref.Name}, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return last, missingSecret(last, fmt.Sprintf("spec.credentialsSecretRef: Secret %q not found in this namespace: create it, or correct the name", ref.Name))
+	case apierrors.IsForbidden(err):
+		return nil, status.Classify(fmt.Errorf("spec.credentialsSecretRef: %w", status.SecretForbidden(ghr.Namespace, ref.Name, err)))
+	case err != nil:
+		return nil, fmt.Errorf("get Secret %q: %w", ref.Name, err)
+	}
+	credential, err := github.ReadCredential(secret.Data, repo.Owner)
+	if err != nil {
+		return nil, status.NewTerminal("InvalidSecret", fmt.Errorf("spec.credentialsSecretRef: %w", err))
+	}
+	c, err := r.pool.Client(github.Config{BaseURL: ghr.Spec.BaseURL, Credential: credential})
+	if err != nil {
+		return nil, err
+	}
+	return &access{client: c, repo: repo}, nil
+}
+
+func missingSecret(last *access, text string) error {
+	if last != nil {
+		return nil
+	}
+	return status.NewTerminal("SecretNotFound", errors.New(text))
+}
+
+// apply writes a batch or, if search is set, searches for what was written before. It does
+// not change ghr.
+func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, last *access, search bool, writes []write) applied {
+	a, err := r.locate(ctx, ghr, repositoryOf(ghr), last)
+	if err != nil {
+		return applied{err: err}
+	}
+	out := applied{access: a}
+	if search {
+		found, err := a.findDeployments(ctx, prefixOf(ghr.UID), repositoryOf(ghr))
+		return applied{access: a, found: found, searched: err == nil, err: err}
+	}
+	type kind struct {
+		from    string // as githubRepository.otherThan
+		comment bool
+	}
+	refused := map[kind]error{} // missing permissions
+	visited := map[string]*access{"": a}
+	for _, w := range writes {
+		k := kind{w.otherRepository, w.comment != nil}
+		if refused[k] != nil {
+			out.results = append(out.results, w.failedWith(refused[k]))
+			continue
+		}
+		if visited[w.otherRepository] == nil {
+			there, err := r.locate(ctx, ghr, w.repository(), a)
+			if err != nil {
+				refused[kind{w.otherRepository, true}], refused[kind{w.otherRepository, false}] = err, err
+				out.results = append(out.results, w.failedWith(err))
+				continue
+			}
+			visited[w.otherRepository] = there
+		}
+		res := visited[w.otherRepository].write(ctx, ghr.UID, w)
+		out.results = append(out.results, res)
+		r.metrics.written(res)
+		if affectsAllWrites(res.err) {
+			if w.otherRepository == "" { // errors of other repositories do not affect this one
+				out.err = res.err
+			}
+			break
+		}
+		if github.KindOf(res.err) == github.Forbidden {
+			refused[k] = res.err
+		}
+	}
+	return out
+}
+
+// repository that a write goes to.
+func (w *write) repository() githubRepository {
+	if w.comment != nil {
+		return repositoryOfComment(w.comment)
+	}
+	return repositoryOfRecord(w.deployment)
+}
+
+// failedWith is the result of a write that had no effect.
+func (w write) failedWith(err error) result {
+	res := result{write: w, err: err}
+	if w.deployment != nil {
+		res.id = w.deployment.DeploymentID
+	} else {
+		res.kept = commentState(w.comment)
+	}
+	return res
+}
+
+// prefixOf is the prefix of the markers of all Deployments of a repository. It is public at
+// GitHub, and so must not contain the UID, which is the key of comments.
+func prefixOf(uid types.UID) string {
+	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))
+}
+
+// findDeployments returns records of existing Deployments, oldest first.
+func (a *access) findDeployments(ctx context.Context, prefix string, here githubRepository) ([]v1alpha1.FeedbackRecord, error) {
+	made, err := a.client.Deployments(ctx, a.repo, prefix, "", "")
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(made.Items, func(a, b github.MadeDeployment) int { return cmp.Compare(a.ID, b.ID) })
+	var records []v1alpha1.FeedbackRecord
+	seen := map[target]bool{}
+	for _, m := range made.Items {
+		var number int64
+		t := target{environment: m.Environment, ref: m.SHA}
+		if _, err := fmt.Sscanf(strings.TrimPrefix(m.Marker, prefix), "%d", &number); err != nil || seen[t] {
+			continue
+		}
+		seen[t] = true
+		records = append(records, v1alpha1.FeedbackRecord{Repository: here.name, RepositoryID: here.id, Environment: m.Environment, Ref: m.SHA, PullRequest: number, DeploymentID: m.ID})
+	}
+	if excess := len(records) - maxRecords; excess > 0 {
+		records = records[excess:]
+	}
+	return records, nil
+}
+
+// write writes one Deployment or comment of the GitHubRepository with a UID.
+func (a *access) write(ctx context.Context, uid types.UID, w write) result {
+	if w.comment != nil {
+		kept, err := a.client.EnsureComment(ctx, a.repo, int(w.comment.PullRequest), commentState(w.comment),
+			github.Comment{Key: string(uid), Body: w.text})
+		return result{write: w, kept: kept, err: err}
+	}
+	id, err := a.writeDeployment(ctx, prefixOf(uid), w)
+	return result{write: w, id: id, err: err}
+}
+
+// writeDeployment returns the ID of the Deployment even with an error; 0 if there is none.
+func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (int64, error) {
+	record := w.deployment
+	if w.want.state == v1alpha1.DeploymentInactive {
+		return a.deactivate(ctx, prefix, w)
+	}
+	wanted := github.Deployment{
+		SHA: record.Ref, Environment: record.Environment, Marker: marker(prefix, record.PullRequest),
+		Description: "Heighliner", Transient: record.PullRequest != 0, Production: record.PullRequest == 0,
+	}
+	status := github.DeploymentStatus{State: github.DeploymentState(w.want.state), Description: w.want.description, EnvironmentURL: w.want.url}
+	id := record.DeploymentID
+	if id != 0 {
+		_, err := a.client.SetDeploymentStatus(ctx, a.repo, id, status)
+		gone, err := a.isGone(ctx, w, id, err)
+		if !gone {
+			return id, err
+		}
+	}
+	return a.client.StartDeployment(ctx, a.repo, wanted, status)
+}
+
+// isGone reports whether a Deployment was deleted, given the error of a write to it. New
+// objects may be missing on GitHub's replicas for some seconds: a Deployment is deleted if
+// it is not found for a while. Otherwise the error remains.
+func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool, error) {
+	if github.KindOf(err) != github.NotFound || !w.deleted {
+		return false, err
+	}
+	if gone, check := a.client.DeploymentGone(ctx, a.repo, id); check != nil || !gone {
+		return false, err
+	}
+	return true, nil
+}
+
+// deactivate makes a Deployment inactive if it exists. If the manager stopped while it was
+// about to be created, only GitHub knows whether it exists.
+func (a *access) deactivate(ctx context.Context, prefix string, w write) (int64, error) {
+	id := w.deployment.DeploymentID
+	if id == 0 {
+		made, err := a.client.Deployments(ctx, a.repo, prefix, w.deployment.Ref, w.deployment.Environment)
+		if err != nil || len(made.Items) == 0 {
+			return 0, err
+		}
+		id = made.Items[len(made.Items)-1].ID
+	}
+	_, err := a.client.SetDeploymentStatus(ctx, a.repo, id, github.DeploymentStatus{State: github.Inactive, Description: w.want.description})
+	gone, err := a.isGone(ctx, w, id, err)
+	if gone {
+		return 0, nil // there is nothing to make inactive
+	}
+	return id, err
+}
+
+func commentState(c *v1alpha1.CommentRecord) github.CommentState {
+	return github.CommentState{ID: c.CommentID, Recreated: c.Deletions > 0, Dismissed: c.Deletions > 1}
+}
+
+// deletionsOf returns the number of deletions of a comment.
+func deletionsOf(s github.CommentState) int32 {
+	switch {
+	case s.Dismissed:
+		return 2
+	case s.Recreated:
+		return 1
+	}
+	return 0
+}
+
+// affectsAllWrites reports whether an error concerns all writes, and not only this one.
+func affectsAllWrites(err error) bool {
+	switch github.KindOf(err) {
+	case github.Unauthorized, github.Blocked, github.RateLimited, github.Reserved, github.Unreachable, github.Refused, github.BadConfig:
+		return true
+	}
+	return false
+}

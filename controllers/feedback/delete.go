@@ -1,0 +1,69 @@
+package feedback
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// untilDeadline is the time until the finalizer of a deleted repository is removed in any
+// case; 0 if the repository is not deleted.
+func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration {
+	if ghr.DeletionTimestamp.IsZero() {
+		return 0
+	}
+	return max(time.Second, ghr.DeletionTimestamp.Add(cleanupDeadline).Sub(r.clock.Now())+time.Second)
+}
+
+// skipsCleanup reports whether to delete a repository without removing feedback: after the
+// deadline, with its namespace, and while it is suspended.
+func (r *Reconciler) skipsCleanup(ctx context.Context, ghr *v1alpha1.GitHubRepository) (bool, error) {
+	if !controllerutil.ContainsFinalizer(ghr, v1alpha1.FinalizerFeedback) {
+		return true, nil
+	}
+	late := r.clock.Now().Sub(ghr.DeletionTimestamp.Time) > cleanupDeadline
+	if late || ghr.Spec.Suspend {
+		event := cleanupTimedOutEvent()
+		if !late {
+			event = cleanupSuspendedEvent()
+		}
+		r.events.Record(ghr, event)
+		return true, nil
+	}
+	return apply.NamespaceGoes(ctx, r.live, ghr.Namespace)
+}
+
+// removeFinalizer removes the finalizer of a deleted repository.
+func (r *Reconciler) removeFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRepository, err error) (ctrl.Result, error) {
+	if err == nil {
+		r.tasks.forget(client.ObjectKeyFromObject(ghr))
+		_, err = apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, false)
+	}
+	return status.Again(ctx, err)
+}
+
+// ensureFinalizer adds the finalizer before anything is created that must be removed
+// again, and removes it if there is nothing. It reports whether it wrote.
+func (r *Reconciler) ensureFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRepository, f *observed, p *plan) (bool, error) {
+	if f.feedback == nil {
+		return false, nil // keep it until all feedback is removed
+	}
+	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, p.needsFinalizer())
+}
+
+// cleanupDeadline limits how long cleanup blocks the deletion of a GitHubRepository.
+const cleanupDeadline = 10 * time.Minute
+
+// hasFeedback reports whether something was, or may have been, written.
+func hasFeedback(ghr *v1alpha1.GitHubRepository) bool {
+	return controllerutil.ContainsFinalizer(ghr, v1alpha1.FinalizerFeedback) || len(ghr.Status.Feedback) > 0 || len(ghr.Status.Comments) > 0 ||
+		meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady) != nil
+}

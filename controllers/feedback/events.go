@@ -1,0 +1,24 @@
+package feedback
+
+import (
+	"fmt"
+
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// Constructors of all events of feedback. The event of a change of condition FeedbackReady
+// has the reason and message of the condition.
+
+func cleanupTimedOutEvent() status.Event {
+	return status.WarningEvent("FeedbackNotRemoved", "Delete",
+		fmt.Sprintf("feedback was not removed from GitHub within %s: deleting the GitHubRepository without removing it", cleanupDeadline))
+}
+
+func cleanupSuspendedEvent() status.Event {
+	return status.WarningEvent("FeedbackNotRemoved", "Delete", "feedback is not removed from GitHub, because spec.suspend is true")
+}
+
+func abandonedEvent(repository string) status.Event {
+	return status.WarningEvent("FeedbackNotRemoved", "Report",
+		fmt.Sprintf("feedback at %s, the previous repository of this GitHubRepository, remains: GitHub rejected %d attempts to remove it", repository, maxAbandonTries))
+}

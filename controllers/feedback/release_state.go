@@ -1,0 +1,291 @@
+package feedback
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+)
+
+// service is a Microservice with its ImagePolicy, and everything that shows the state of its
+// releases.
+type service struct {
+	policy       *v1alpha1.ImagePolicy
+	microservice *v1alpha1.Microservice
+	// routes are the NetworkPolicies of the Microservice.
+	routes []v1alpha1.NetworkPolicy
+	// failures are the values of status.failure by release.
+	failures map[string]string
+	// stable are the active releases whose availability last changed a while ago.
+	stable map[string]bool
+}
+
+// releaseState is the state of one release as it is reported.
+type releaseState struct {
+	state v1alpha1.DeploymentState
+	// description is short, and the same for the same state.
+	description string
+	// url that serves it; "" for none.
+	url string
+	// active reports that it is the active release of its group.
+	active bool
+	// unstable keeps the last reported state for now.
+	unstable bool
+}
+
+// reasonMaxAge is the reason of a group's target for a preview that is too old.
+const reasonMaxAge = "MaxAge"
+
+// severity orders states: an environment with several Microservices has the most severe.
+var severity = map[v1alpha1.DeploymentState]int{
+	v1alpha1.DeploymentInactive: 1, v1alpha1.DeploymentSuccess: 2, v1alpha1.DeploymentQueued: 3,
+	v1alpha1.DeploymentInProgress: 4, v1alpha1.DeploymentFailure: 5,
+}
+
+// merge returns the more severe state: an environment is a success if all of it is.
+func (v releaseState) merge(other releaseState) releaseState {
+	out := v
+	if severity[other.state] > severity[v.state] {
+		out = other
+	}
+	out.url = cmp.Or(v.url, other.url)
+	if out.state != v1alpha1.DeploymentSuccess {
+		out.url = ""
+	}
+	out.unstable = v.unstable || other.unstable
+	return out
+}
+
+// stabilizationPeriod is how long a change of availability must last before it is reported.
+const stabilizationPeriod = time.Minute
+
+// stableState is the state of a version whose last recorded state is given. It suppresses
+// changes of releases whose pods come and go: a success remains until a cause is known or
+// the pods are unavailable for a while, and a failure until they are available for a while.
+func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
+	v := s.stateOf(g, version)
+	if !v.active {
+		return v
+	}
+	row := releaseOf(g, version)
+	lost := recorded == v1alpha1.DeploymentSuccess && !row.Available && v.state != v1alpha1.DeploymentFailure
+	back := recorded == v1alpha1.DeploymentFailure && v.state != v1alpha1.DeploymentFailure
+	v.unstable = (lost || back) && !s.stable[row.VersionedMicroservice]
+	return v
+}
+
+// groupOf returns the group of a pull request, or nil. It prefers live groups to closing
+// ones.
+func (s *service) groupOf(number int64) *v1alpha1.ReleaseGroup {
+	var found *v1alpha1.ReleaseGroup
+	for i := range s.microservice.Status.ReleaseGroups {
+		g := &s.microservice.Status.ReleaseGroups[i]
+		if g.PullRequest == number && (found == nil || found.Phase == v1alpha1.GroupClosing) {
+			found = g
+		}
+	}
+	return found
+}
+
+// releaseOf returns the release of a version, or nil. A version may have several releases,
+// one for each configuration: the active one comes first, then the newest that is not
+// deprecated.
+func releaseOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
+	var found *v1alpha1.Release
+	for i := range g.Releases {
+		row := &g.Releases[i]
+		if row.SemVer.Version != version {
+			continue
+		}
+		if row.Status == v1alpha1.ReleaseActive {
+			return row
+		}
+		if found == nil || found.Status == v1alpha1.ReleaseDeprecated && row.Status != v1alpha1.ReleaseDeprecated {
+			found = row
+		}
+	}
+	return found
+}
+
+// stateOf returns the state of a version of a group; g may be nil.
+func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState {
+	switch {
+	case g == nil && s.offersVersion(version):
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "The image exists. The rollout is about to start."}
+	case g == nil:
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for the image."}
+	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == reasonMaxAge && g.Head == version:
+		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview expired because of its age. The next push creates it again."}
+	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the limit of previews is reached."}
+	case g.Phase == v1alpha1.GroupClosing:
+		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview is being deleted."}
+	}
+	row := releaseOf(g, version)
+	if row == nil {
+		return s.stateOf(nil, version)
+	}
+	switch row.Status {
+	case v1alpha1.ReleaseError:
+		return releaseState{state: v1alpha1.DeploymentFailure, description: s.failure(row)}
+	case v1alpha1.ReleaseDeprecated:
+		return releaseState{state: v1alpha1.DeploymentInactive, description: "Replaced by another release."}
+	case v1alpha1.ReleaseActive:
+		if !row.Available && s.failures[row.VersionedMicroservice] != "" {
+			return releaseState{state: v1alpha1.DeploymentFailure, description: s.failure(row), active: true}
+		}
+		if !row.Available {
+			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Not all of its pods are ready.", active: true}
+		}
+		v := s.routedState(g.Slug, row.VersionedMicroservice)
+		v.active = true
+		return v
+	}
+	if run := g.Run; run != nil && run.Release == row.VersionedMicroservice && run.WaitsFor != "" {
+		return releaseState{state: v1alpha1.DeploymentInProgress, description: blockedMessage(run.WaitsFor)}
+	}
+	return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its pods are starting."}
+}
+
+// blockedMessage describes an external cause that blocks a release.
+func blockedMessage(cause string) string {
+	sentence := cmp.Or(failureMessages[cause], blockedBy[cause], "an external cause.")
+	return fmt.Sprintf("Blocked (%s): %s", cause, sentence)
+}
+
+// blockedBy describes the causes that are not values of status.failure.
+var blockedBy = map[string]string{
+	"TrafficNotProgrammed": "its routes are not programmed.",
+	"NotCreated":           "the cluster rejects its object.",
+}
+
+// offersVersion reports whether the image of a version was found.
+func (s *service) offersVersion(version string) bool {
+	for _, offered := range s.policy.Status.Releases {
+		if offered.SemVer.Version == version {
+			return true
+		}
+	}
+	return false
+}
+
+// routedState reports whether all domains of a group are programmed and route to the
+// release. Without such domains an available release is a success.
+func (s *service) routedState(slug, release string) releaseState {
+	success := releaseState{state: v1alpha1.DeploymentSuccess, description: "The release is available."}
+	for i := range s.routes {
+		route := &s.routes[i]
+		if route.Spec.Provider == nil || len(route.Spec.Domains) == 0 {
+			continue
+		}
+		// The status of the policy is older than the release.
+		if !isActive(route, slug, release) {
+			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its routes are not created yet."}
+		}
+		for _, d := range route.Status.Domains {
+			switch {
+			case d.Group != slug:
+			case !d.Programmed:
+				return releaseState{state: v1alpha1.DeploymentInProgress, description: fmt.Sprintf("Its route is not programmed: %s.", cmp.Or(d.Reason, "Pending"))}
+			case success.url == "" && routesTo(d, release):
+				success.url = d.URL
+			}
+		}
+	}
+	if success.url != "" {
+		success.description = "The release is available and routed."
+	}
+	return success
+}
+
+// isActive reports whether a NetworkPolicy has a release as the active one of its group.
+func isActive(route *v1alpha1.NetworkPolicy, slug, release string) bool {
+	for _, g := range route.Status.Groups {
+		if g.Slug == slug {
+			return g.Active == release
+		}
+	}
+	return false
+}
+
+func routesTo(d v1alpha1.DomainStatus, release string) bool {
+	for _, b := range d.Backends {
+		if b.Release == release {
+			return true
+		}
+	}
+	return len(d.Backends) == 0
+}
+
+// failure describes why a release failed, by status.failure and a generic sentence. Messages
+// of containers, probes and registries are not copied: readers of a pull request may not
+// have access to the cluster.
+func (s *service) failure(row *v1alpha1.Release) string {
+	word := cmp.Or(s.failures[row.VersionedMicroservice], row.Reason, "Failed")
+	if sentence := failureMessages[word]; sentence != "" {
+		return word + ": " + sentence
+	}
+	return word + ": the release did not become available."
+}
+
+// failureMessages describe the values of status.failure.
+var failureMessages = map[string]string{
+	v1alpha1.FailureImageNotFound:              "the image does not exist in the registry.",
+	v1alpha1.FailureImageUnusable:              "the image cannot run on a node.",
+	v1alpha1.FailureImagePullBackOff:           "the image cannot be pulled.",
+	v1alpha1.FailureInvalidImageName:           "the name of the image is invalid.",
+	v1alpha1.FailureCreateContainerConfigError: "a ConfigMap, a Secret or one of their keys is missing.",
+	v1alpha1.FailureCreateContainerError:       "a container cannot start.",
+	v1alpha1.FailureCrashLoopBackOff:           "a container exits repeatedly.",
+	v1alpha1.FailureQuotaExceeded:              "a ResourceQuota is exceeded.",
+	v1alpha1.FailurePodSecurityViolation:       "the Pod Security level of the namespace rejects the pods.",
+	v1alpha1.FailureAdmissionUnavailable:       "admission of the pods is unavailable.",
+	v1alpha1.FailurePodRejected:                "the cluster rejects the pods.",
+	v1alpha1.FailureUnschedulable:              "no node can run a pod.",
+	v1alpha1.FailureReadinessFailing:           "a container runs but does not become ready.",
+	v1alpha1.FailureNameConflict:               "a Deployment of that name already exists.",
+	v1alpha1.FailureInvalidTemplate:            "the cluster rejects the pod template.",
+	v1alpha1.FailureForbidden:                  "the cluster rejects the Deployment.",
+}
+
+// chooser returns the filters of the ImagePolicy; nil if they are invalid, and the offered
+// versions remain.
+func (s *service) chooser() *preview.Chooser {
+	var candidates []string
+	if s.policy.Spec.Match != nil {
+		candidates = s.policy.Spec.Match.Candidates
+	}
+	c, err := preview.Compile(*s.policy.Spec.Source.GitHub.PullRequests, candidates)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// previewCommit returns the commit of a pull request that gets a preview, whether or not
+// its image exists; "" for none. It is the head commit, or, if a fork was pushed to after
+// its approval, the approved commit as long as it is offered.
+func (s *service) previewCommit(chooser *preview.Chooser, pr *v1alpha1.PullRequest) string {
+	if pr.State != v1alpha1.PullRequestOpen {
+		return ""
+	}
+	var approved []string
+	if chooser != nil {
+		choice := chooser.Choose(pr)
+		if choice.Taken() {
+			return pr.HeadSHA
+		}
+		if approved = choice.Approved; len(approved) == 0 {
+			return ""
+		}
+	}
+	for _, offered := range s.policy.Status.Releases {
+		if offered.PullRequest == pr.Number && (chooser == nil || slices.Contains(approved, offered.Revision)) {
+			return offered.Revision
+		}
+	}
+	return ""
+}

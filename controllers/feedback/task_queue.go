@@ -1,0 +1,250 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+const (
+	// defaultTasks is how many repositories are written to concurrently.
+	defaultTasks = 16
+	// maxBatch is how many Deployments and comments one task writes. After each task the
+	// writes are planned again.
+	maxBatch = 8
+	// maxTask is the timeout of one task.
+	maxTask = time.Minute
+	// minBackoff and maxBackoff bound the wait after a failure. invalidBackoff is the wait
+	// after GitHub rejected a value, or a comment because the conversation is locked.
+	minBackoff     = 2 * time.Second
+	maxBackoff     = 5 * time.Minute
+	invalidBackoff = time.Hour
+	// deletedAfter is how long GitHub must not find a Deployment until it counts as
+	// deleted.
+	deletedAfter = time.Minute
+	// maxAbandonTries is how often the cleanup of another repository is tried while GitHub
+	// answers that it does not exist or denies access.
+	maxAbandonTries = 10
+)
+
+// failure is what is known of a write that failed or, with the key "", of a failure that
+// affects all writes.
+type failure struct {
+	err      error
+	checksum string
+	count    int
+	next     time.Time
+	// since is when it first failed with an error of this kind.
+	since time.Time
+}
+
+// repositoryEntry is what is known of one GitHubRepository. It is lost at a restart, which
+// costs some reads and no writes.
+type repositoryEntry struct {
+	uid  types.UID
+	task *task
+	// outcome is the result of a task that is not in the status yet.
+	outcome *applied
+	// searched reports that Deployments without a record were searched.
+	searched bool
+	// access that was last used.
+	access   *access
+	failures map[string]failure
+	// request is a value that changes when a user requests to retry all writes.
+	request string
+}
+
+// task is a batch of writes that is queued or running.
+type task struct {
+	repository types.NamespacedName
+	cancel     context.CancelFunc
+}
+
+// taskQueue runs tasks in the background. None of its methods waits for GitHub.
+type taskQueue struct {
+	clock  clock.PassiveClock
+	places *outbound.Places
+
+	mu           sync.Mutex
+	ctx          context.Context // nil before run
+	wake         func(types.NamespacedName)
+	repositories map[types.NamespacedName]*repositoryEntry
+}
+
+// newTaskQueue returns a queue that runs up to the given number of tasks concurrently; at
+// most half of them for one host, and a quarter for one namespace.
+func newTaskQueue(c clock.PassiveClock, tasks int) *taskQueue {
+	return &taskQueue{
+		clock:        c,
+		places:       outbound.NewPlaces(outbound.Bounds{All: tasks, Host: tasks / 2, Namespace: tasks / 4, NamespaceHost: tasks / 4}),
+		repositories: map[types.NamespacedName]*repositoryEntry{},
+	}
+}
+
+// run enables tasks until ctx ends. It calls wake for each repository whose task is done,
+// from any goroutine; wake must not block. Call it before start.
+func (q *taskQueue) run(ctx context.Context, wake func(types.NamespacedName)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ctx, q.wake = ctx, wake
+}
+
+// entry returns what is known of a repository. It replaces the entry of a deleted
+// repository of the same name.
+func (q *taskQueue) entry(repository types.NamespacedName, uid types.UID) repositoryEntry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.repositories[repository]; e == nil || e.uid != uid {
+		q.drop(repository)
+		q.repositories[repository] = &repositoryEntry{uid: uid, failures: map[string]failure{}}
+	}
+	return *q.repositories[repository]
+}
+
+// forget removes a deleted repository.
+func (q *taskQueue) forget(repository types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.drop(repository)
+}
+
+func (q *taskQueue) drop(repository types.NamespacedName) {
+	if e := q.repositories[repository]; e != nil && e.task != nil {
+		e.task.cancel()
+	}
+	delete(q.repositories, repository)
+}
+
+// resetFailures forgets failures when request changes.
+func (q *taskQueue) resetFailures(repository types.NamespacedName, request string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.repositories[repository]
+	if e.request != request {
+		e.request = request
+		clear(e.failures)
+	}
+}
+
+// clearResult records that the status contains the result of the last task.
+func (q *taskQueue) clearResult(repository types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.repositories[repository]; e != nil {
+		e.outcome = nil
+	}
+}
+
+// start queues the work of a repository that has no other task.
+func (q *taskQueue) start(repository types.NamespacedName, host string, work func(context.Context) applied) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ctx, cancel := context.WithCancel(q.ctx)
+	t := &task{repository: repository, cancel: cancel}
+	q.repositories[repository].task = t
+	go func() {
+		defer cancel()
+		leave, ok := q.places.Enter(ctx, repository.Namespace, host)
+		if !ok {
+			return // the repository or the manager is gone
+		}
+		limited, stop := context.WithTimeout(ctx, maxTask)
+		result := work(limited)
+		stop()
+		leave()
+		if q.finish(t, result) {
+			q.wake(repository)
+		}
+	}()
+}
+
+// finish records the result of a task, and reports whether its repository still exists.
+func (q *taskQueue) finish(t *task, result applied) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.repositories[t.repository]
+	if e == nil || e.task != t {
+		return false
+	}
+	e.task, e.outcome = nil, &result
+	e.searched = e.searched || result.searched
+	if result.access != nil {
+		e.access = result.access
+	}
+	for _, r := range result.results {
+		e.noteFailure(r.key, r.checksum, r.err, q.clock.Now())
+	}
+	e.noteFailure("", "", result.err, q.clock.Now())
+	return true
+}
+
+// noteFailure records a failure, or forgets it if err is nil.
+func (e *repositoryEntry) noteFailure(key, sum string, err error, now time.Time) {
+	if err == nil {
+		delete(e.failures, key)
+		return
+	}
+	before := e.failures[key]
+	f := failure{err: err, checksum: sum, count: before.count + 1, since: now}
+	if before.err != nil && github.KindOf(before.err) == github.KindOf(err) {
+		f.since = before.since
+	}
+	f.next = now.Add(min(minBackoff<<min(f.count-1, 16), maxBackoff))
+	var failed *github.Error
+	if errors.As(err, &failed) {
+		switch {
+		case !failed.RetryAt.IsZero() && failed.RetryAt.After(now):
+			f.next = failed.RetryAt
+		case failed.Kind == github.Invalid, failed.Kind == github.Locked:
+			f.next = now.Add(invalidBackoff)
+		}
+	}
+	e.failures[key] = f
+}
+
+// due reports whether a write may be tried at now, and otherwise when.
+func (e *repositoryEntry) due(w *write, now time.Time) (bool, time.Time) {
+	f, failed := e.failures[w.key]
+	changed := failed && github.KindOf(f.err) == github.Invalid && f.checksum != w.checksum
+	return !failed || changed || !now.Before(f.next), f.next
+}
+
+// isDeleted reports whether GitHub has not found the object of a write for so long that it
+// counts as deleted.
+func (e *repositoryEntry) isDeleted(key string, now time.Time) bool {
+	f, failed := e.failures[key]
+	return failed && github.KindOf(f.err) == github.NotFound && now.Sub(f.since) >= deletedAfter
+}
+
+// locked returns the keys of the comments whose conversation is locked.
+func (e *repositoryEntry) locked() map[string]bool {
+	keys := map[string]bool{}
+	for key, f := range e.failures {
+		if github.KindOf(f.err) == github.Locked {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+// abandoned returns the keys of writes to other repositories that were tried often enough:
+// access to them may never be granted again.
+func (e *repositoryEntry) abandoned() map[string]bool {
+	keys := map[string]bool{}
+	for key, f := range e.failures {
+		switch github.KindOf(f.err) {
+		case github.NotFound, github.Forbidden, github.Blocked, github.Denied, github.Locked, github.Unauthorized, github.BadConfig, github.Invalid:
+			if f.count >= maxAbandonTries {
+				keys[key] = true
+			}
+		}
+	}
+	return keys
+}
