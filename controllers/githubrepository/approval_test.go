@@ -178,16 +178,16 @@ func TestApprovalAfterRecreation(t *testing.T) {
 
 func TestApprovalThatWasRevoked(t *testing.T) {
 	t.Parallel()
-	at := func(head string, labels ...string) *pulls {
-		return &pulls{time: epoch, listed: []github.PullRequest{{Number: 1, State: github.Open, HeadSHA: head, HeadRef: "x", Fork: true, Labels: labels}}}
+	at := func(head string, labels ...string) *pullRequests {
+		return &pullRequests{time: epoch, listed: []github.PullRequest{{Number: 1, State: github.Open, HeadSHA: head, HeadRef: "x", Fork: true, Labels: labels}}}
 	}
-	known := merge(nil, at(sha(1)), memory{})
-	known = merge(known, at(sha(1), "ok"), memory{})
+	known := merge(nil, at(sha(1)), mergeContext{})
+	known = merge(known, at(sha(1), "ok"), mergeContext{})
 	if !takes(t, known[0]) {
 		t.Fatalf("what was approved is not taken: %v", known[0].Labels)
 	}
-	for _, p := range []*pulls{at(sha(1)), at(sha(2), "ok"), at(sha(1), "ok")} {
-		if known = merge(known, p, memory{}); takes(t, known[0]) {
+	for _, p := range []*pullRequests{at(sha(1)), at(sha(2), "ok"), at(sha(1), "ok")} {
+		if known = merge(known, p, mergeContext{}); takes(t, known[0]) {
 			t.Errorf("the revoked commit is taken again: %v", known[0].Labels)
 		}
 	}
@@ -200,11 +200,11 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	for n := range someLabels {
 		g.Labels = append(g.Labels, "area/"+string(rune('a'+n)))
 	}
-	known := merge(nil, &pulls{time: epoch, listed: []github.PullRequest{g}}, memory{})
+	known := merge(nil, &pullRequests{time: epoch, listed: []github.PullRequest{g}}, mergeContext{})
 	g.HeadSHA = sha(2)
-	look := &pulls{time: epoch, listed: []github.PullRequest{g}}
-	known = merge(known, look, memory{})
-	known = merge(known, look, memory{wanted: map[string]bool{"ok": true}}) // an ImagePolicy names it now
+	look := &pullRequests{time: epoch, listed: []github.PullRequest{g}}
+	known = merge(known, look, mergeContext{})
+	known = merge(known, look, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy names it now
 	if takes(t, known[0]) {
 		t.Errorf("it is taken: %v", known[0].Labels)
 	}

@@ -1,22 +1,26 @@
-// Package githubrepository reconciles GitHubRepositories: it looks at GitHub, and
-// writes what it read into the status, for ImagePolicies and for people.
+// Package githubrepository reconciles GitHubRepositories: it polls GitHub, and writes what
+// it reads into the status, for ImagePolicies and for users.
 //
-// A reconcile observes the cluster, has GitHub looked at where that is due, and
-// reports what the last look learned. It never waits for GitHub: looks run beside the
-// reconciles, a bounded number at a time and for each tenant, and wake the repository
-// when they are done. Deliveries of webhooks bring the next look forward, and are never
-// taken for facts. How GitHub is asked is internal/github.
+// A reconcile observes the cluster, starts a poll if one is due, and reports the results of
+// the last poll. It never waits for GitHub: polls run in the background, a bounded number at
+// a time and for each tenant, and enqueue the repository when they are done. Deliveries of
+// webhooks only make the next poll happen earlier; they are not a source of data. The client
+// of GitHub is internal/github.
+//
+// Files: controller.go (setup, Reconcile), observe.go (reads), plan.go (what is due, pure),
+// status.go (status and conditions, pure), apply.go (the status write), events.go, index.go,
+// metrics.go; poll.go, poll_cache.go, poll_errors.go and request_cache.go (polls),
+// pull_requests.go and releases.go (from GitHub's answers to the status), webhook.go,
+// webhook_server.go, webhook_slots.go and delivery_notice.go (deliveries).
 package githubrepository
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -38,25 +42,24 @@ const FieldOwner = "heighliner-githubrepository"
 
 // Options of the controller.
 type Options struct {
-	// Pool of clients that ask GitHub; required.
+	// Pool of GitHub clients; required.
 	Pool *github.Pool
-	// Workers that reconcile at the same time. Default: 8.
+	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Looks at GitHub that are under way at the same time; one host has at most a half
-	// of them, one namespace a quarter, and an eighth at one host. Default: 16.
-	Looks int
-	// Clock is the only source of time stamps. Default: the real one.
-	Clock clock.PassiveClock
-	// Metrics is where metrics are registered. Default: the manager's registry.
+	// Polls is the number of concurrent polls; at most half of them for one host, a quarter
+	// for one namespace, and an eighth for one namespace at one host. Defaults to 16.
+	Polls int
+	// Clock is the source of all time stamps. Defaults to the real clock.
+	Clock clock.WithDelayedExecution
+	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// WebhookAddress takes deliveries of webhooks over plain HTTP, on every replica;
-	// "" and "0": none are taken.
+	// WebhookAddress is where every replica accepts deliveries of webhooks, over plain HTTP.
+	// If it is "" or "0", none are accepted.
 	WebhookAddress string
-	// Packages is told of each delivery about a package, with the GitHubRepository and
-	// the name of the package, on the leader only: who waits for an image in that
-	// repository may look now. It is called from any goroutine, at most six times in a
-	// row and then every ten seconds for each of both, and must not block. Default:
-	// nobody is told.
+	// Packages is called for each delivery about a package, with the GitHubRepository and
+	// the name of the package, on the leader only: users of an image in that repository can
+	// scan it now. It is called from any goroutine, at most six times in a row and then
+	// every ten seconds for each pair, and must not block. It may be nil.
 	Packages func(repository types.NamespacedName, name string)
 }
 
@@ -67,11 +70,11 @@ type Reconciler struct {
 	pool     *github.Pool
 	events   status.Recorder
 	clock    clock.PassiveClock
-	looks    *looks
-	shared   *shared
+	polls    *pollCache
+	requests *requestCache
 	metrics  *metrics
-	// serves says that deliveries of webhooks are taken.
-	serves bool
+	// servesWebhooks reports that deliveries of webhooks are accepted.
+	servesWebhooks bool
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories,verbs=get;list;watch;patch
@@ -88,13 +91,13 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Looks == 0 {
-		o.Looks = defaultLooks
+	if o.Polls == 0 {
+		o.Polls = defaultPolls
 	}
 	if o.Metrics == nil {
 		o.Metrics = ctrlmetrics.Registry
 	}
-	ls := newLooks(o.Looks)
+	ls := newPollCache(o.Polls)
 	m, err := newMetrics(o.Metrics, ls, o.Pool)
 	if err != nil {
 		return fmt.Errorf("register metrics of GitHubRepositories: %w", err)
@@ -105,163 +108,111 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		pool:     o.Pool,
 		events:   status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		clock:    o.Clock,
-		looks:    ls,
-		shared:   newShared(o.Clock),
+		polls:    ls,
+		requests: newRequestCache(o.Clock),
 		metrics:  m,
 	}
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return err
 	}
 	if o.WebhookAddress != "" && o.WebhookAddress != "0" {
-		r.serves = true
-		if err := r.serve(mgr, o); err != nil {
+		r.servesWebhooks = true
+		if err := r.setupWebhooks(mgr, o); err != nil {
 			return fmt.Errorf("set up webhooks: %w", err)
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("githubrepository").
-		For(&v1alpha1.GitHubRepository{}, asked()).
-		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(forReader), wantsChanged()).
+		For(&v1alpha1.GitHubRepository{}, requestChanged()).
+		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(forImagePolicy), sourceChanged()).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			ls.start(ctx, func(key types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: key}) })
+			ls.run(ctx, func(key types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: key}) })
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
 }
 
-// serve adds the server of webhooks to a manager.
-func (r *Reconciler) serve(mgr ctrl.Manager, o Options) error {
-	// Controllers have informers on the leader only.
+// setupWebhooks adds the server of webhooks to a manager.
+func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
+	// Controllers start informers only on the leader.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.GitHubRepository{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch GitHubRepositories: %w", err)
 	}
-	return mgr.Add(&server{address: o.WebhookAddress, handler: (&hooks{
-		repositories: mgr.GetClient(), secrets: r.uncached, writer: mgr.GetClient(), clock: clock.RealClock{},
-		elected: mgr.Elected(), hint: r.looks.hint, packages: o.Packages, count: r.metrics.delivered,
-	}).ready()})
+	return mgr.Add(&webhookServer{address: o.WebhookAddress, handler: (&webhookHandler{
+		repositories: mgr.GetClient(), secrets: r.uncached, writer: mgr.GetClient(), clock: o.Clock,
+		elected: mgr.Elected(), hint: r.polls.hint, packages: o.Packages, count: r.metrics.delivered,
+	}).init()})
 }
 
-// Reconcile reports what is known of one repository, and has GitHub looked at, if that
+// Reconcile reports the results of the last poll of one repository, and starts a poll if one
 // is due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var repository v1alpha1.GitHubRepository
 	if err := r.Get(ctx, req.NamespacedName, &repository); apierrors.IsNotFound(err) {
-		r.looks.forget(req.NamespacedName)
+		r.polls.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get GitHubRepository: %w", err)
 	}
 	if !repository.DeletionTimestamp.IsZero() {
-		r.looks.stop(req.NamespacedName)
+		r.polls.stop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	o, err := r.observe(ctx, &repository)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// What a look learned is told before the next one begins, which goes by it.
-	if known := r.looks.of(req.NamespacedName); known.fresh(o.question) {
-		if err := r.report(ctx, o, known); err != nil {
+	// The next poll depends on the reported results of the last one.
+	if known := r.polls.entry(req.NamespacedName); known.unreported(o.query) {
+		if err := r.writeStatus(ctx, o, known); err != nil {
 			return status.Again(ctx, err)
 		}
 	}
-	if err := r.look(ctx, o); err != nil {
+	if err := r.ensurePoll(ctx, o); err != nil {
 		return ctrl.Result{}, err
 	}
-	known := r.looks.of(req.NamespacedName)
+	known := r.polls.entry(req.NamespacedName)
 	if reportable(o, known, r.clock.Now()) {
-		if err := r.report(ctx, o, known); err != nil {
+		if err := r.writeStatus(ctx, o, known); err != nil {
 			return status.Again(ctx, err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: next(o, known, r.clock.Now())}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter(o, known, r.clock.Now())}, nil
 }
 
-// look begins one if there is none of the present question that answers or is under
-// way, or if somebody hinted that it is out of date.
-func (r *Reconciler) look(ctx context.Context, o *observed) error {
+// ensurePoll starts a poll if there is no current or running one for the present query, or
+// if a webhook delivery reported changes.
+func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.repository)
-	known := r.looks.of(key)
-	if o.quiet() {
-		r.looks.stop(key)
+	known := r.polls.entry(key)
+	if o.paused() {
+		r.polls.stop(key)
 		return nil
 	}
-	if known.task != nil && known.task.look.question == o.question {
-		return nil // it wakes the repository, and hints that came meanwhile lead to another
+	if known.task != nil && known.task.poll.query == o.query {
+		return nil // it enqueues the repository; later deliveries then start another poll
 	}
 	now := r.clock.Now()
-	if known.task == nil && len(known.hints) == 0 && known.look.answers(o.question, now) {
+	if known.task == nil && len(known.hints) == 0 && known.poll.answers(o.query, now) {
 		return nil
 	}
 	if err := r.observeSecrets(ctx, o); err != nil {
 		return err
 	}
-	if o.quiet() {
-		r.looks.stop(key)
+	if o.paused() {
+		r.polls.stop(key)
 		return nil
 	}
-	impatient := len(known.hints) > 0 || known.look.lags(o.question) || o.question.requested != o.repository.Status.LastHandledRequest
-	l := newLook(o.question, known, impatient, now)
+	immediate := len(known.hints) > 0 || known.poll.isBehind(o.query) || o.query.requested != o.repository.Status.LastHandledRequest
+	l := newPoll(o.query, known, immediate, now)
 	l.webhook = o.webhook
-	facts, client, held := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.held) // the reconcile goes on to write the status
-	r.looks.begin(key, l, func(ctx context.Context, l *look) {
+	current, client, offered := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.offered) // the reconcile continues to write the status
+	r.polls.start(key, l, func(ctx context.Context, l *poll) {
 		started := r.clock.Now()
-		(&asker{look: l, held: held, reconciler: r, client: client, ctx: ctx}).fill(facts)
-		l.close(r.clock.Now())
+		(&poller{poll: l, offered: offered, reconciler: r, client: client, ctx: ctx}).run(current)
+		l.finish(r.clock.Now())
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})
 	return nil
-}
-
-// quiet says that GitHub is not to be asked.
-func (o *observed) quiet() bool { return o.problem != nil || o.repository.Spec.Suspend }
-
-// fresh says that a look of this question is done that was not reported.
-func (m remembered) fresh(q question) bool {
-	return m.look != nil && !m.reported && m.look.question == q
-}
-
-// answered says that a look of this question is done, and that time alone changes
-// nothing about its answer.
-func (m remembered) answered(q question) bool {
-	return m.look != nil && m.look.question == q && (m.look.err == nil || !transient(m.look.err))
-}
-
-// slowLook is how long a new repository stays silent while its first look is not done.
-const slowLook = 10 * time.Second
-
-// reportable says that there is something to say that the last report did not: about a
-// look, about what somebody must change, or that the first look takes long.
-func reportable(o *observed, known remembered, now time.Time) bool {
-	if o.quiet() || known.fresh(o.question) {
-		return true
-	}
-	if known.answered(o.question) && o.repository.Status.ObservedGeneration != o.repository.Generation {
-		return true // what changed is nothing that is asked
-	}
-	return silent(o) && known.task != nil && now.Sub(known.task.since) >= slowLook
-}
-
-// silent says that nothing was ever reported.
-func silent(o *observed) bool {
-	return meta.FindStatusCondition(o.repository.Status.Conditions, v1alpha1.ConditionReady) == nil
-}
-
-// next is the time until the repository is due again; a look that is under way wakes it
-// before. A problem of the specification or of a Secret, which is not watched, is
-// looked at with the interval.
-func next(o *observed, known remembered, now time.Time) time.Duration {
-	switch {
-	case o.repository.Spec.Suspend:
-		return 0
-	case o.problem != nil:
-		return o.question.interval
-	case known.task != nil && silent(o):
-		return slowLook
-	case known.task != nil || known.look == nil:
-		return 0
-	default:
-		return max(time.Second, known.look.due.Sub(now))
-	}
 }

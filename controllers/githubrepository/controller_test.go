@@ -27,7 +27,7 @@ func TestReadsPullRequests(t *testing.T) {
 	was := s.repo.PullRequest(one)
 	same(t, "the first one", pull(t, r, one), v1alpha1.PullRequest{
 		Number: 1, State: "Open", HeadRef: "feature/one", HeadSHA: was.HeadSHA, MergeSHA: was.MergeCommitSHA,
-		HeadTime: stamp(at), PushTime: stamp(at), HeadRepo: "acme/shop", BaseRef: "main", Author: "octocat", Association: "FirstTimeContributor",
+		HeadTime: timestamp(at), PushTime: timestamp(at), HeadRepo: "acme/shop", BaseRef: "main", Author: "octocat", Association: "FirstTimeContributor",
 		Labels: []v1alpha1.PullRequestLabel{{Name: "approved", SHA: was.HeadSHA}, {Name: "preview", SHA: was.HeadSHA}},
 		Draft:  true, Title: "One",
 	})
@@ -36,7 +36,7 @@ func TestReadsPullRequests(t *testing.T) {
 	}
 	same(t, "columns", fmt.Sprint(r.Status.Repository, " ", *r.Status.OpenPullRequests), "acme/shop 2")
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 2 open pull requests")
-	same(t, "Truncated", condition(r, "Truncated"), "False Complete: all that is wanted is in the status")
+	same(t, "Truncated", condition(r, "Truncated"), "False Complete: the status is complete")
 	same(t, "generation", r.Status.ObservedGeneration, r.Generation)
 	same(t, "events", s.told(), []string{"Normal Succeeded: read 2 open pull requests"})
 	same(t, "writes", s.writes, 1)
@@ -163,10 +163,10 @@ func TestClosed(t *testing.T) {
 	same(t, "asked for what is unsettled", s.github.Count(routePull, 404), 1)
 	s.look("shop")
 	same(t, "asked again within ten minutes", s.github.Count(routePull, 200), 0)
-	s.clock.Step(unsettled)
+	s.clock.Step(unsettledDelay)
 	r = s.look("shop")
 	want := pull(t, before, 1)
-	want.State, want.ClosedTime = "Closed", stamp(closed)
+	want.State, want.ClosedTime = "Closed", timestamp(closed)
 	same(t, "closed", pull(t, r, 1), want)
 	same(t, "open ones", *r.Status.OpenPullRequests, int32(1))
 	version := r.ResourceVersion
@@ -219,7 +219,7 @@ func TestManyClosedAtOnce(t *testing.T) {
 		s.repo.Close(n+1, false)
 	}
 	for _, want := range []int{25, 5, 0} {
-		s.clock.Step(goOn)
+		s.clock.Step(continueDelay)
 		if want == 25 {
 			s.clock.Step(time.Minute)
 		}
@@ -249,7 +249,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	pushed := s.clock.Now()
 	r = s.look("shop")
 	same(t, "head", pull(t, r, n).HeadSHA, second)
-	same(t, "time of a push with a new commit", pull(t, r, n).HeadTime, stamp(pushed))
+	same(t, "time of a push with a new commit", pull(t, r, n).HeadTime, timestamp(pushed))
 	same(t, "a label stays on the commit of which it spoke", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
 
 	saw := s.clock.Now()
@@ -257,7 +257,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = first })
 	r = s.look("shop")
 	same(t, "head after a push by force", pull(t, r, n).HeadSHA, first)
-	same(t, "its time: the last look that saw another one", pull(t, r, n).HeadTime, stamp(saw))
+	same(t, "its time: the last look that saw another one", pull(t, r, n).HeadTime, timestamp(saw))
 
 	s.repo.Label(n)
 	r = s.look("shop")
@@ -313,7 +313,7 @@ func TestBranchWithoutAName(t *testing.T) {
 	pushed := s.repo.Push(1)
 	s.look("shop")
 	r := s.look("shop")
-	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 3 open pull requests; left out, because nothing can be shown of the name of its branch: pull request 3")
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 3 open pull requests; omitted because the name of its branch cannot be displayed: pull request 3")
 	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{int64(n), 2, 1})
 	same(t, "head of 1", pull(t, r, 1).HeadSHA, pushed)
 
@@ -337,13 +337,13 @@ func TestRenamedRepository(t *testing.T) {
 	s.policy("previews", "shop", ofPulls)
 	before := s.rest("shop")
 	s.repo.Rename("acme/store")
-	s.clock.Step(slowInterval)
+	s.clock.Step(credentialCheckInterval)
 	r := s.look("shop")
 	same(t, "name", r.Status.Repository, "acme/store")
 	same(t, "known", heads(r), heads(before))
 	same(t, "repository of a head", pull(t, r, 1).HeadRepo, "acme/store")
 	says(t, r, "Ready", "True")
-	if told := s.told(); told[len(told)-1] != "Normal Renamed: the repository is acme/store now, and was acme/shop" {
+	if told := s.told(); told[len(told)-1] != "Normal Renamed: the repository was renamed from acme/shop to acme/store" {
 		t.Errorf("told %q", told)
 	}
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
@@ -444,7 +444,7 @@ func TestReplacedRepository(t *testing.T) {
 			r.Spec.Interval = "59s"
 		})
 		r = s.look("shop")
-		says(t, r, "Stalled", "True RepositoryReplaced: spec.owner, spec.repo: acme/shop is another repository now: its ID is ")
+		says(t, r, "Stalled", "True RepositoryReplaced: spec.owner, spec.repo: acme/shop is now another repository: its ID is ")
 		same(t, "known", heads(r), heads(before))
 		same(t, "tags", r.Status.Tags, before.Status.Tags)
 		same(t, "ID", r.Status.RepositoryID, before.Status.RepositoryID)
@@ -469,11 +469,11 @@ func TestReplacedInTheMiddleOfALook(t *testing.T) {
 	s.repository("shop")
 	s.policy("previews", "shop", ofPulls)
 	before := s.rest("shop")
-	a := &asker{look: &look{repository: &github.Repository{ID: before.Status.RepositoryID}, pulls: &pulls{}}}
-	if a.foreign(&github.PullRequest{Number: 1, RepositoryID: before.Status.RepositoryID}) || a.err != nil {
+	a := &poller{poll: &poll{repository: &github.Repository{ID: before.Status.RepositoryID}, pulls: &pullRequests{}}}
+	if a.isForeign(&github.PullRequest{Number: 1, RepositoryID: before.Status.RepositoryID}) || a.err != nil {
 		t.Errorf("one of the repository is another's: %v", a.err)
 	}
-	if !a.foreign(&github.PullRequest{Number: 1, RepositoryID: 1}) || a.pulls != nil || !transient(a.err) {
+	if !a.isForeign(&github.PullRequest{Number: 1, RepositoryID: 1}) || a.pulls != nil || !transient(a.err) {
 		t.Errorf("one of another repository is believed: %v", a.err)
 	}
 }
@@ -484,7 +484,7 @@ func TestCredentials(t *testing.T) {
 	s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef.Name = "absent" })
 	s.policy("previews", "shop", ofPulls)
 	r, next := s.pass("shop")
-	says(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: there is no Secret "absent" in this namespace`)
+	says(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: Secret "absent" not found in this namespace`)
 	same(t, "looks again with the interval", next, time.Minute)
 	s.secret("absent", "tokens", "good")
 	says(t, s.look("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
@@ -623,7 +623,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	s.repo.Publish(githubtest.Release{Tag: "v2.0.0", Draft: true})
 	s.repository("shop")
 	r, next := s.pass("shop")
-	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub answers; no ImagePolicy that may use it reads anything")
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that may use this repository reads from it")
 	if next < 9*time.Minute {
 		t.Errorf("looks again in %s at what nobody reads", next)
 	}
@@ -710,7 +710,7 @@ func TestAskedForALook(t *testing.T) {
 	same(t, "handled", r.Status.LastHandledRequest, "now")
 	s.many(1)
 	s.clock.Step(time.Millisecond)
-	s.reconciler.looks.hint(s.key("shop"), nil)
+	s.reconciler.polls.hint(s.key("shop"), nil)
 	r, _ = s.pass("shop")
 	same(t, "known after a hint", len(r.Status.PullRequests), 3)
 
@@ -722,9 +722,9 @@ func TestAskedForALook(t *testing.T) {
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
 	r = s.look("shop")
-	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is set: GitHub is not asked, and what is known stays known")
+	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is true: GitHub is not polled, and the status remains")
 	same(t, "known while suspended", len(r.Status.PullRequests), 3)
-	s.reconciler.looks.hint(s.key("shop"), nil)
+	s.reconciler.polls.hint(s.key("shop"), nil)
 	s.look("shop")
 	same(t, "requests while suspended", len(s.github.Counts()), 0)
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = false })

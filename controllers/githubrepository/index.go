@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,26 +15,12 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// indexReaders of the cache: ImagePolicies by "namespace/name" of their
-// GitHubRepository.
+// indexReaders indexes ImagePolicies by "namespace/name" of their GitHubRepository.
 const indexReaders = "githubrepository.imagepolicy.repositoryRef"
 
-// readerOf names the GitHubRepository that an ImagePolicy reads.
-func readerOf(p *v1alpha1.ImagePolicy) (types.NamespacedName, bool) {
-	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
-		return types.NamespacedName{}, false
-	}
-	ref := p.Spec.Source.GitHub.RepositoryRef
-	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	if key.Namespace == "" {
-		key.Namespace = p.Namespace
-	}
-	return key, true
-}
-
-// readers is the function of indexReaders.
-func readers(o client.Object) []string {
-	key, ok := readerOf(o.(*v1alpha1.ImagePolicy))
+// repositoryKeys is the index function of indexReaders.
+func repositoryKeys(o client.Object) []string {
+	key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
 	if !ok {
 		return nil
 	}
@@ -43,15 +28,14 @@ func readers(o client.Object) []string {
 }
 
 func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ImagePolicy{}, indexReaders, readers); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ImagePolicy{}, indexReaders, repositoryKeys); err != nil {
 		return fmt.Errorf("index ImagePolicies: %w", err)
 	}
 	return nil
 }
 
-// asked lets a repository's specification and requests through, and not its status,
-// which is ours.
-func asked() builder.ForOption {
+// requestChanged admits changes of the specification and of requests, and ignores the status.
+func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -60,8 +44,8 @@ func asked() builder.ForOption {
 	))
 }
 
-// wantsChanged lets an ImagePolicy through that reads something else than before.
-func wantsChanged() builder.WatchesOption {
+// sourceChanged admits ImagePolicies that change what they read.
+func sourceChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld.(*v1alpha1.ImagePolicy), e.ObjectNew.(*v1alpha1.ImagePolicy)
@@ -70,9 +54,9 @@ func wantsChanged() builder.WatchesOption {
 	})
 }
 
-// forReader enqueues the GitHubRepository that an ImagePolicy reads.
-func forReader(_ context.Context, o client.Object) []reconcile.Request {
-	key, ok := readerOf(o.(*v1alpha1.ImagePolicy))
+// forImagePolicy enqueues the GitHubRepository that an ImagePolicy reads.
+func forImagePolicy(_ context.Context, o client.Object) []reconcile.Request {
+	key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
 	if !ok {
 		return nil
 	}

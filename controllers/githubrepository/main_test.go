@@ -90,7 +90,7 @@ func begin(t *testing.T) *story {
 		}
 	})
 	s.address = server.URL
-	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, apiserver.Index{Field: indexReaders, Values: readers}), interceptor.Funcs{
+	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, apiserver.Index{Field: indexReaders, Values: repositoryKeys}), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.writes++
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
@@ -122,16 +122,16 @@ func (s *story) restart() {
 		s.Fatal(err)
 	}
 	pool := github.NewPool(github.Options{Outbound: allowed, Clock: s.clock})
-	ls := newLooks(defaultLooks)
+	ls := newPollCache(defaultPolls)
 	m, err := newMetrics(prometheus.NewRegistry(), ls, pool)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.reconciler = &Reconciler{
-		Client: s.client, uncached: s.client, pool: pool, metrics: m, clock: s.clock, looks: ls,
-		shared: newShared(s.clock), events: status.Recorder{Events: s}, serves: true,
+		Client: s.client, uncached: s.client, pool: pool, metrics: m, clock: s.clock, polls: ls,
+		requests: newRequestCache(s.clock), events: status.Recorder{Events: s}, servesWebhooks: true,
 	}
-	ls.start(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
+	ls.run(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
 }
 
 func (s *story) create(obj client.Object) {
@@ -230,7 +230,7 @@ func (s *story) once(name string) time.Duration {
 	if err != nil {
 		s.Fatalf("reconcile %s: %v", name, err)
 	}
-	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.looks.of(s.key(name)).task == nil })
+	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.polls.entry(s.key(name)).task == nil })
 	return result.RequeueAfter
 }
 
@@ -239,9 +239,9 @@ func (s *story) once(name string) time.Duration {
 func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	s.Helper()
 	for {
-		before := s.reconciler.looks.of(s.key(name)).look
+		before := s.reconciler.polls.entry(s.key(name)).poll
 		next := s.once(name)
-		if s.reconciler.looks.of(s.key(name)).look == before {
+		if s.reconciler.polls.entry(s.key(name)).poll == before {
 			return s.get(name), next
 		}
 	}
@@ -260,7 +260,7 @@ func (s *story) rest(name string) *v1alpha1.GitHubRepository {
 	s.Helper()
 	for range 100 {
 		r, next := s.pass(name)
-		if next > goOn {
+		if next > continueDelay {
 			return r
 		}
 		s.clock.Step(next)

@@ -10,22 +10,22 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// metrics of looks at GitHub. No label names an object or a credential:
+// metrics of polls. No label identifies an object or a credential:
 //
 //	heighliner_github_reads_total{operation,result}
-//	    questions to GitHub; operation is Repository, PullRequests, PullRequest,
+//	    requests to GitHub; operation is Repository, PullRequests, PullRequest,
 //	    Commit, Releases or Tags, result is Ok or the kind of the error
-//	heighliner_github_look_duration_seconds
-//	    time of one look at GitHub, once it was its turn
-//	heighliner_github_looks{state}
-//	    looks that are Waiting for their turn, and that are Running
+//	heighliner_github_poll_duration_seconds
+//	    duration of one poll, without the time in the queue
+//	heighliner_github_polls{state}
+//	    polls that are Waiting in the queue, and that are Running
 //	heighliner_github_rate_limit_remaining{host}
-//	    requests that are left in this hour to the credential that has the fewest left
+//	    remaining requests of this hour, of the credential with the fewest
 //	heighliner_github_requests_total{code}
-//	    requests that were sent, those of feedback too, by the status code of the
-//	    answer; none where there was no answer
+//	    requests that were sent, including those of feedback, by status code; none if there
+//	    was no answer
 //	heighliner_github_paused_credentials{host}
-//	    credentials with which GitHub asked for a pause
+//	    credentials whose rate GitHub limits at present
 //	heighliner_webhook_total{result}
 //	    deliveries of webhooks: Accepted, Ignored, Duplicate, Unknown, Unauthorized,
 //	    MethodNotAllowed, TooLarge, UnsupportedMediaType, Malformed, TooMany or Failed
@@ -35,25 +35,25 @@ type metrics struct {
 	webhooks *prometheus.CounterVec
 }
 
-func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, ls *pollCache, pool *github.Pool) (*metrics, error) {
 	m := &metrics{
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_github_reads_total",
-			Help: "Questions to GitHub, by operation and result.",
+			Help: "Number of requests to GitHub, by operation and result.",
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "heighliner_github_look_duration_seconds",
-			Help:    "Time of one look at GitHub, once it was its turn.",
+			Name:    "heighliner_github_poll_duration_seconds",
+			Help:    "Duration of polls of GitHub in seconds, without the time in the queue.",
 			Buckets: []float64{.02, .1, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_webhook_total",
-			Help: "Deliveries of webhooks, by result.",
+			Help: "Number of deliveries of webhooks, by result.",
 		}, []string{"result"}),
 	}
 	state := func(name string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "heighliner_github_looks", Help: "Looks at GitHub, by state.", ConstLabels: prometheus.Labels{"state": name},
+			Name: "heighliner_github_polls", Help: "Number of polls of GitHub, by state.", ConstLabels: prometheus.Labels{"state": name},
 		}, value)
 	}
 	for _, c := range []prometheus.Collector{
@@ -71,7 +71,7 @@ func newMetrics(registerer prometheus.Registerer, ls *looks, pool *github.Pool) 
 // delivered counts a delivery of a webhook.
 func (m *metrics) delivered(result string) { m.webhooks.WithLabelValues(result).Inc() }
 
-// counted counts a request.
+// counted counts requests.
 func counted[T any](m *metrics, operation string, request func(context.Context) (T, error)) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		value, err := request(ctx)
@@ -84,25 +84,24 @@ func counted[T any](m *metrics, operation string, request func(context.Context) 
 	}
 }
 
-// budgets collects what GitHub said about limits. There are as many hosts as clients
-// at most, of which the pool bounds the number.
+// budgets collects rate limits. The pool bounds the number of clients, and so of hosts.
 type budgets struct{ pool *github.Pool }
 
 var (
-	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Requests that are left in this hour to the credential that has the fewest left, by host.", []string{"host"}, nil)
-	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Credentials with which GitHub asked for a pause, by host.", []string{"host"}, nil)
+	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Remaining requests of this hour of the credential with the fewest, by host.", []string{"host"}, nil)
+	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Number of credentials whose rate GitHub limits at present, by host.", []string{"host"}, nil)
 )
 
-var requests = prometheus.NewDesc("heighliner_github_requests_total", "Requests that were sent to GitHub, by the status code of the answer.", []string{"code"}, nil)
+var requests = prometheus.NewDesc("heighliner_github_requests_total", "Number of requests to GitHub, by status code.", []string{"code"}, nil)
 
-// Describe is that of a prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (b budgets) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- remaining
 	descriptions <- paused
 	descriptions <- requests
 }
 
-// Collect is that of a prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (b budgets) Collect(values chan<- prometheus.Metric) {
 	for code, n := range b.pool.Requests() {
 		label := "none"

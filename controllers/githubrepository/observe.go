@@ -14,27 +14,26 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
-	"github.com/heighliner/heighliner/internal/grants"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observed is one GitHubRepository with what the cluster says about it.
+// observed is one GitHubRepository with the related objects of the cluster.
 type observed struct {
 	repository *v1alpha1.GitHubRepository
-	question   question
-	// held are the numbers of pull requests that ImagePolicies offer.
-	held map[int64]bool
-	// problem is what somebody must change.
+	query      query
+	// offered are the numbers of pull requests that ImagePolicies offer.
+	offered map[int64]bool
+	// problem is what a user must fix.
 	problem *status.Error
-	// checked says that the Secrets were read, which is done where a look is to begin.
-	checked bool
+	// secretsRead reports that the Secrets were read, which happens before a poll.
+	secretsRead bool
 	// webhook is the problem of the webhook's Secret.
 	webhook *status.Error
-	// client asks with the credential.
+	// client has the credentials.
 	client *github.Client
 }
 
-// intervals of looks: the default, and the least.
+// The default and the minimum interval of polls.
 const (
 	defaultInterval = time.Minute
 	minInterval     = 5 * time.Second
@@ -43,20 +42,20 @@ const (
 // maxRequest is the schema's bound on status.lastHandledRequest.
 const maxRequest = 128
 
-// observe reads the cluster; it writes nothing.
+// observe reads the cluster.
 func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRepository) (*observed, error) {
 	spec := &repository.Spec
-	o := &observed{repository: repository, held: map[int64]bool{}, question: question{
+	o := &observed{repository: repository, offered: map[int64]bool{}, query: query{
 		baseURL:   spec.BaseURL,
 		repo:      github.Repo{Owner: spec.Owner, Name: spec.Repo},
 		interval:  max(minInterval, spec.Interval.Std(defaultInterval)),
 		requested: status.LineOf(repository.Annotations[v1alpha1.AnnotationRequestedAt], maxRequest),
 	}}
 	if spec.CredentialsSecretRef != nil {
-		o.question.secret = spec.CredentialsSecretRef.Name
+		o.query.secret = spec.CredentialsSecretRef.Name
 	}
 	if spec.WebhookSecretRef != nil {
-		o.question.webhook = spec.WebhookSecretRef.Name
+		o.query.webhook = spec.WebhookSecretRef.Name
 	}
 	if err := r.observeReaders(ctx, o); err != nil {
 		return nil, err
@@ -64,8 +63,8 @@ func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRep
 	return o, nil
 }
 
-// observeReaders finds what ImagePolicies want to read, and which pull requests they
-// offer. Those of namespaces that may not use the repository do not count.
+// observeReaders finds what ImagePolicies read, and which pull requests they offer.
+// ImagePolicies of namespaces that may not use the repository are ignored.
 func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	var policies v1alpha1.ImagePolicyList
 	if err := r.List(ctx, &policies, client.MatchingFields{indexReaders: client.ObjectKeyFromObject(o.repository).String()}); err != nil {
@@ -87,7 +86,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 		if !may {
 			continue
 		}
-		w := &o.question.wants
+		w := &o.query.wanted
 		switch from := p.Spec.Source.GitHub; {
 		case from.PullRequests != nil:
 			w.pulls = true
@@ -103,16 +102,16 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 			names = append(names, name)
 		}
 		for _, offered := range p.Status.Releases {
-			o.held[offered.PullRequest] = true
+			o.offered[offered.PullRequest] = true
 		}
 	}
 	slices.Sort(names)
-	o.question.wants.names = strings.Join(slices.Compact(names), separator)
-	o.question.wants.labels = strings.Join(slices.Sorted(maps.Keys(labels)), separator)
+	o.query.wanted.names = strings.Join(slices.Compact(names), separator)
+	o.query.wanted.labels = strings.Join(slices.Sorted(maps.Keys(labels)), separator)
 	return nil
 }
 
-// nameLabels adds the labels that a choice of pull requests names, in lower case.
+// nameLabels adds the labels that a selection of pull requests names, in lower case.
 func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 	var named []string
 	if choice.Labels != nil {
@@ -126,11 +125,11 @@ func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 	}
 }
 
-// allows says whether the ImagePolicies of a namespace may use the repository. Of a
-// namespace whose labels count they are read past the cache.
+// allows reports whether ImagePolicies of a namespace may use the repository. Labels of
+// namespaces are read past the cache.
 func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) (bool, error) {
 	var ns corev1.Namespace
-	if grants.NeedsLabels(o.repository, namespace) {
+	if o.repository.NeedsNamespaceLabels(namespace) {
 		err := r.uncached.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
 		if apierrors.IsNotFound(err) {
 			return false, nil
@@ -139,29 +138,28 @@ func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) 
 			return false, fmt.Errorf("get namespace %q: %w", namespace, err)
 		}
 	}
-	may, err := grants.Allows(o.repository, namespace, ns.Labels)
+	may, err := o.repository.AllowsNamespace(namespace, ns.Labels)
 	if err != nil {
-		o.fault(status.NewTerminal(v1alpha1.ReasonInvalidSpec, err))
+		o.addProblem(status.NewTerminal(v1alpha1.ReasonInvalidSpec, err))
 	}
 	return may, nil
 }
 
-// observeSecrets reads the Secrets, one by one and past the cache, which is why it is
-// done for a look and not for each pass. One that is missing, or lacks a key, is a
-// problem: never go on as nobody.
+// observeSecrets reads the Secrets one at a time, past the cache, and therefore only before a
+// poll. A missing Secret or key is a problem: there is no fallback to anonymous access.
 func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
-	o.checked = true
+	o.secretsRead = true
 	config := github.Config{BaseURL: o.repository.Spec.BaseURL}
 	if ref := o.repository.Spec.CredentialsSecretRef; ref != nil {
 		data, problem, err := r.secret(ctx, o, "spec.credentialsSecretRef.name", ref.Name)
 		if err != nil {
 			return err
 		}
-		o.fault(problem)
+		o.addProblem(problem)
 		if problem == nil {
-			config.Credential, err = github.ReadCredential(data, o.question.repo.Owner)
+			config.Credential, err = github.ReadCredential(data, o.query.repo.Owner)
 			if err != nil {
-				o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.credentialsSecretRef.name: Secret %q: %w", ref.Name, err)))
+				o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.credentialsSecretRef.name: Secret %q: %w", ref.Name, err)))
 			}
 		}
 	}
@@ -171,7 +169,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 			return err
 		}
 		if problem == nil && len(data[keyWebhookSecret]) == 0 {
-			problem = status.NewTerminal("InvalidSecret", fmt.Errorf("spec.webhookSecretRef.name: Secret %q has nothing under the key %q; write the secret of the webhook there", ref.Name, keyWebhookSecret))
+			problem = status.NewTerminal("InvalidSecret", fmt.Errorf("spec.webhookSecretRef.name: Secret %q does not have the key %q: set it to the secret of the webhook", ref.Name, keyWebhookSecret))
 		}
 		o.webhook = problem
 	}
@@ -181,20 +179,20 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 	var err error
 	if o.client, err = r.pool.Client(config); err != nil {
 		reason, message := failure(err)
-		o.fault(status.NewTerminal(reason, fmt.Errorf("%s", message)))
+		o.addProblem(status.NewTerminal(reason, fmt.Errorf("%s", message)))
 	}
 	return nil
 }
 
-// keyWebhookSecret of a Secret that signs deliveries.
+// keyWebhookSecret is the key of the secret that signs deliveries.
 const keyWebhookSecret = "secret"
 
-// secret reads one of the repository's namespace.
+// secret reads a Secret of the repository's namespace.
 func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (map[string][]byte, *status.Error, error) {
 	var s corev1.Secret
 	err := r.uncached.Get(ctx, client.ObjectKey{Namespace: o.repository.Namespace, Name: name}, &s)
 	if apierrors.IsNotFound(err) {
-		return nil, status.NewTerminal("SecretNotFound", fmt.Errorf("%s: there is no Secret %q in this namespace; create it or correct the name", field, name)), nil
+		return nil, status.NewTerminal("SecretNotFound", fmt.Errorf("%s: Secret %q not found in this namespace: create it, or correct the name", field, name)), nil
 	}
 	if apierrors.IsForbidden(err) {
 		return nil, status.Classify(fmt.Errorf("%s: %w", field, status.SecretForbidden(o.repository.Namespace, name, err))), nil
@@ -205,8 +203,8 @@ func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string
 	return s.Data, nil, nil
 }
 
-// fault keeps the first problem.
-func (o *observed) fault(e *status.Error) {
+// addProblem keeps the first problem.
+func (o *observed) addProblem(e *status.Error) {
 	if o.problem == nil && e != nil {
 		o.problem = e
 	}

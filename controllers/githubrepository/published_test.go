@@ -69,7 +69,7 @@ func TestPublishedDeliveries(t *testing.T) {
 		case "package":
 			want = names[full] + " " + payload.Package.Name
 		}
-		passed := d.after(looksEvery)
+		passed := d.after(pollInterval)
 		if found := strings.Contains("\n"+strings.Join(passed, "\n")+"\n", "\n"+want+"\n"); want != "" && !found || want == "" && len(passed) > 0 {
 			t.Errorf("%s: passed on %q, want %q", what, passed, want)
 		}

@@ -1,7 +1,6 @@
 package githubrepository
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
@@ -24,41 +22,7 @@ const (
 	reasonTooManyTags     = "TooManyTags"
 )
 
-// report writes the status, if it differs, and tells of transitions. A write holds
-// only for the status that was read: half of an older one is never mixed in.
-func (r *Reconciler) report(ctx context.Context, o *observed, known remembered) error {
-	repository := o.repository
-	before := repository.DeepCopy()
-	st := &repository.Status
-	st.WebhookPath = webhookPath(repository)
-	learned := known.fresh(o.question)
-	var late map[string]time.Time
-	if learned {
-		late = learn(o, known, r.clock.Now())
-	}
-	answered := known.answered(o.question)
-	if answered || o.problem != nil {
-		st.LastHandledRequest = o.question.requested
-	}
-	if answered || o.quiet() {
-		st.ObservedGeneration = repository.Generation
-	}
-	setReady(o, known)
-	setWebhook(o, known, r.serves)
-	wrote, err := status.Patch(ctx, r.Client, FieldOwner, repository, before, status.AtResourceVersion)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if learned {
-		r.looks.report(client.ObjectKeyFromObject(repository), known.look, late)
-	}
-	if wrote {
-		r.tell(repository, before)
-	}
-	return nil
-}
-
-// webhookPath is where deliveries of a webhook are taken; "": nowhere.
+// webhookPath is the path that accepts deliveries of a webhook; "" for none.
 func webhookPath(repository *v1alpha1.GitHubRepository) string {
 	if repository.Spec.WebhookSecretRef == nil {
 		return ""
@@ -66,68 +30,68 @@ func webhookPath(repository *v1alpha1.GitHubRepository) string {
 	return pathPrefix + repository.Namespace + "/" + repository.Name
 }
 
-// pathPrefix of all paths at which deliveries are taken.
+// pathPrefix is the prefix of all paths that accept deliveries.
 const pathPrefix = "/github/"
 
-// learn puts what a look learned into the status, and gives what is to be remembered
-// of pushes. What the look did not learn stays as it was.
-func learn(o *observed, known remembered, now time.Time) map[string]time.Time {
-	st, l := &o.repository.Status, known.look
+// applyPoll updates the status with the results of a poll, and returns the push times to
+// keep. Parts without results are unchanged.
+func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Time {
+	st, l := &o.repository.Status, known.poll
 	if l.repository == nil {
 		return known.pushes
 	}
-	if l.other && l.pulls == nil {
-		if l.question.wants.pulls {
-			return known.pushes // or pull requests of both would be taken for those of one
+	if l.otherRepository && l.pulls == nil {
+		if l.query.wanted.pulls {
+			return known.pushes // never mix the pull requests of two repositories
 		}
-		l.pulls = &pulls{time: l.begun, other: true}
+		l.pulls = &pullRequests{time: l.startedAt, other: true}
 	}
 	st.Repository, st.RepositoryID = l.repository.Repo.String(), l.repository.ID
-	st.ResolvedFrom = l.question.repo.String()
-	var cut overflow
+	st.ResolvedFrom = l.query.repo.String()
+	var cut truncation
 	switch {
-	case !l.question.wants.releases:
+	case !l.query.wanted.releases:
 		st.Releases = nil
 	case l.releases != nil:
 		var left int
 		st.Releases, left = releasesOf(l.releases)
-		cut.note(reasonTooManyReleases, "releases", left, l.releases.Truncated)
+		cut.add(reasonTooManyReleases, "releases", left, l.releases.Truncated)
 	}
 	switch {
-	case !l.question.wants.tags:
+	case !l.query.wanted.tags:
 		st.Tags = nil
 	case l.tags != nil:
 		var left int
-		st.Tags, left = tagsOf(l.tags, l.question.wants.names)
-		cut.note(reasonTooManyTags, "tags", left, l.tags.Truncated)
+		st.Tags, left = tagsOf(l.tags, l.query.wanted.names)
+		cut.add(reasonTooManyTags, "tags", left, l.tags.Truncated)
 	}
 	late := known.pushes
 	if l.pulls != nil {
-		late = learnPulls(o, known, now, &cut)
+		late = applyPullRequests(o, known, now, &cut)
 	}
-	// A part that was not read may have been cut before.
+	// A part that was not read may have been truncated before.
 	if cut.reason != "" || l.err == nil && (l.pulls != nil || !pullsWereCut(st)) {
 		cut.set(&st.Conditions, o.repository.Generation)
 	}
 	return late
 }
 
-// minPullBytes is the room in the status that pull requests have, whatever else has.
+// minPullBytes is the minimum size that is reserved for pull requests in the status.
 const minPullBytes = 100_000
 
-// longestGap is how long after its time a look may come and still count as the next one.
-const longestGap = 5 * time.Minute
+// maxGap is how late a poll may be and still count as consecutive.
+const maxGap = 5 * time.Minute
 
-func learnPulls(o *observed, known remembered, now time.Time, cut *overflow) map[string]time.Time {
-	st, p := &o.repository.Status, known.look.pulls
-	q := &known.look.question
-	m := memory{gap: known.saw.IsZero() || p.time.Sub(known.saw) > q.interval+longestGap, wanted: map[string]bool{}, saw: known.saw, pushes: known.pushes}
-	for name := range strings.SplitSeq(q.wants.labels, separator) {
+func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
+	st, p := &o.repository.Status, known.poll.pulls
+	q := &known.poll.query
+	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: map[string]bool{}, lastPoll: known.lastPoll, pushes: known.pushes}
+	for name := range strings.SplitSeq(q.wanted.labels, separator) {
 		m.wanted[name] = true
 	}
-	late := pushes(st.PullRequests, p, m)
+	late := pushTimes(st.PullRequests, p, m)
 	merged := merge(st.PullRequests, p, m)
-	held := maps.Clone(o.held)
+	held := maps.Clone(o.offered)
 	for _, record := range st.Feedback {
 		if record.State != v1alpha1.DeploymentInactive {
 			held[record.PullRequest] = true
@@ -141,25 +105,25 @@ func learnPulls(o *observed, known remembered, now time.Time, cut *overflow) map
 	}
 	st.PullRequests, st.OpenPullRequests = nil, &open
 	var left int
-	st.PullRequests, left = retain(merged, held, now, max(minPullBytes, maxBytes-sizeOf(st)))
-	cut.note(reasonTooManyPulls, "pull requests", left, p.more)
+	st.PullRequests, left = retainPullRequests(merged, held, now, max(minPullBytes, maxBytes-sizeOf(st)))
+	cut.add(reasonTooManyPulls, "pull requests", left, p.more)
 	return late
 }
 
-// pullsWereCut says that the last look left open pull requests out.
+// pullsWereCut reports whether the last poll omitted open pull requests.
 func pullsWereCut(st *v1alpha1.GitHubRepositoryStatus) bool {
 	c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionTruncated)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == reasonTooManyPulls
 }
 
-// overflow is what had no room.
-type overflow struct {
-	reason string // pull requests', if they are among it
+// truncation is what does not fit into the status.
+type truncation struct {
+	reason string // that of pull requests, if there are several
 	parts  []string
 }
 
-// note that so many have no room, or that there were more than are read.
-func (c *overflow) note(reason, what string, left int, more bool) {
+// add records that items do not fit, or that there are more than are read.
+func (c *truncation) add(reason, what string, left int, more bool) {
 	if left == 0 && !more {
 		return
 	}
@@ -170,35 +134,35 @@ func (c *overflow) note(reason, what string, left int, more bool) {
 	case left == 0:
 		c.parts = append(c.parts, fmt.Sprintf("only the first 2000 %s are read", what))
 	case more:
-		c.parts = append(c.parts, fmt.Sprintf("%d %s of the first 2000 have no room, and more are not read", left, what))
+		c.parts = append(c.parts, fmt.Sprintf("%d %s of the first 2000 do not fit into the status, and more are not read", left, what))
 	default:
-		c.parts = append(c.parts, fmt.Sprintf("%d %s have no room", left, what))
+		c.parts = append(c.parts, fmt.Sprintf("%d %s do not fit into the status", left, what))
 	}
 }
 
-func (c *overflow) set(conds *[]metav1.Condition, generation int64) {
+func (c *truncation) set(conds *[]metav1.Condition, generation int64) {
 	if c.reason == "" {
-		status.Set(conds, generation, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "all that is wanted is in the status")
+		status.Set(conds, generation, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "the status is complete")
 		return
 	}
 	status.Set(conds, generation, v1alpha1.ConditionTruncated, metav1.ConditionTrue, c.reason, strings.Join(c.parts, "; ")+
-		": closed pull requests, those of forks and of the oldest pushes, older releases and lower tags are left out; close or delete what nobody needs, or choose tags by spec.match.name of their ImagePolicies")
+		": closed pull requests, those of forks and of the oldest pushes, older releases and lower tags are omitted; close or delete what is not needed, or select tags with spec.match.name of the ImagePolicies")
 }
 
-// setReady says in conditions what is wrong, or what was found. It is pure.
-func setReady(o *observed, known remembered) {
+// setReady sets the summary conditions and RateLimited. It is pure.
+func setReady(o *observed, known cacheEntry) {
 	st, gen := &o.repository.Status, o.repository.Generation
-	conds, l := &st.Conditions, known.look
-	answered := l != nil && l.question == o.question
+	conds, l := &st.Conditions, known.poll
+	answered := l != nil && l.query == o.query
 	switch {
 	case o.problem != nil:
 		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())
 		return
 	case o.repository.Spec.Suspend:
-		status.Ready(conds, gen, "Suspended", "spec.suspend is set: GitHub is not asked, and what is known stays known")
+		status.Ready(conds, gen, "Suspended", "spec.suspend is true: GitHub is not polled, and the status remains")
 		return
-	case !answered && silent(o) && known.task != nil:
-		status.Reconciling(conds, gen, "Looking", "the look at GitHub is not done: others of this namespace or server come first, or the server is slow")
+	case !answered && neverReported(o) && known.task != nil:
+		status.Reconciling(conds, gen, "Polling", "the first poll is not complete: polls of the same namespace or server are queued, or the server is slow")
 		return
 	case !answered:
 		return
@@ -206,7 +170,7 @@ func setReady(o *observed, known remembered) {
 	if limited(l.err) {
 		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, string(github.KindOf(l.err)), l.err.Error()+"; next request after "+retryTime(l.err).UTC().Format(time.RFC3339))
 	} else {
-		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "GitHub asks for no pause")
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "requests to GitHub are not limited")
 	}
 	switch reason, message := "", ""; {
 	case l.err == nil:
@@ -220,7 +184,7 @@ func setReady(o *observed, known remembered) {
 	}
 }
 
-// amount counts things: "1 tag", "2 tags".
+// amount formats a count: "1 tag", "2 tags".
 func amount(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -228,10 +192,10 @@ func amount(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// summary of what is known after a look.
-func summary(st *v1alpha1.GitHubRepositoryStatus, l *look) string {
+// summary of what is known after a poll.
+func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	var parts []string
-	w := l.question.wants
+	w := l.query.wanted
 	if w.pulls && st.OpenPullRequests != nil {
 		parts = append(parts, amount(int(*st.OpenPullRequests), "open pull request"))
 	}
@@ -242,11 +206,11 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *look) string {
 		parts = append(parts, amount(len(st.Tags), "tag"))
 	}
 	if len(parts) == 0 {
-		return "GitHub answers; no ImagePolicy that may use it reads anything"
+		return "GitHub is reachable; no ImagePolicy that may use this repository reads from it"
 	}
 	text := "read " + strings.Join(parts, ", ")
 	if l.pulls != nil && len(l.pulls.unusable) > 0 {
-		text += fmt.Sprintf("; left out, because nothing can be shown of the name of its branch: pull request %d", slices.Min(slices.Collect(maps.Keys(l.pulls.unusable))))
+		text += fmt.Sprintf("; omitted because the name of its branch cannot be displayed: pull request %d", slices.Min(slices.Collect(maps.Keys(l.pulls.unusable))))
 		if more := len(l.pulls.unusable) - 1; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
@@ -254,11 +218,11 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *look) string {
 	return text
 }
 
-// setWebhook says whether deliveries of a webhook are taken.
-func setWebhook(o *observed, known remembered, serves bool) {
+// setWebhook sets WebhookReady: whether deliveries of a webhook are accepted.
+func setWebhook(o *observed, known cacheEntry, serves bool) {
 	conds, gen := &o.repository.Status.Conditions, o.repository.Generation
-	problem, checked := o.webhook, o.checked
-	if l := known.look; !checked && l != nil && l.question == o.question {
+	problem, checked := o.webhook, o.secretsRead
+	if l := known.poll; !checked && l != nil && l.query == o.query {
 		problem, checked = l.webhook, true
 	}
 	set := func(value metav1.ConditionStatus, reason, message string) {
@@ -268,25 +232,11 @@ func setWebhook(o *observed, known remembered, serves bool) {
 	case o.repository.Spec.WebhookSecretRef == nil:
 		status.Remove(conds, v1alpha1.ConditionWebhookReady)
 	case !serves:
-		set(metav1.ConditionFalse, "NotServed", "the manager takes no deliveries: start it with --webhook-bind-address; GitHub is asked with the interval")
+		set(metav1.ConditionFalse, "NotServed", "the manager does not accept deliveries: start it with --webhook-bind-address; GitHub is polled after each interval")
 	case !checked:
 	case problem != nil:
 		set(metav1.ConditionFalse, problem.Reason, problem.Error())
 	default:
-		set(metav1.ConditionTrue, "Listening", "deliveries are taken at status.webhookPath")
-	}
-}
-
-// tell emits an event for each transition.
-func (r *Reconciler) tell(repository, before *v1alpha1.GitHubRepository) {
-	was, is := before.Status, repository.Status
-	r.events.Transitions(repository, was.Conditions, is.Conditions, "Look",
-		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionTruncated, Good: metav1.ConditionFalse, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionWebhookReady, Good: metav1.ConditionTrue, Worry: true},
-	)
-	if was.Repository != "" && was.Repository != is.Repository {
-		r.events.Normal(repository, "Renamed", "Look", fmt.Sprintf("the repository is %s now, and was %s", is.Repository, was.Repository))
+		set(metav1.ConditionTrue, "Listening", "accepting deliveries at status.webhookPath")
 	}
 }

@@ -27,99 +27,98 @@ import (
 
 // Bounds of deliveries.
 const (
-	// maxPayload in bytes, most of which are not kept.
+	// maxPayload of a delivery in bytes.
 	maxPayload = github.MaxPayload
-	// maxDeliveries that are read at the same time: of all, and from one address, which
-	// may be that of a proxy. A slow body takes a place for ten seconds. There is no bound
-	// for one repository: until its signature is checked anybody may send a delivery.
+	// maxDeliveries is the number of deliveries that are read concurrently, and
+	// maxDeliveriesFrom those from one address, which may be a proxy. A slow body occupies a
+	// slot for ten seconds. There is no limit per repository, because anyone can send
+	// deliveries whose signature is not verified yet.
 	maxDeliveries     = 64
 	maxDeliveriesFrom = 32
-	// secretAge is how long a Secret that was read is used, so that deliveries which
-	// anybody may send cost few reads. maxSecrets are kept.
+	// secretAge is how long a Secret is cached, so that unverified deliveries cost few
+	// reads. maxSecrets are cached.
 	secretAge  = 5 * time.Second
 	maxSecrets = 1024
-	// rememberedFor is how long a delivery that comes again counts as the same, of the
-	// last maxRemembered ones. GitHub sends none again by itself; people do.
+	// rememberedFor is how long duplicates of a delivery are detected, among the last
+	// maxRemembered ones. GitHub redelivers only when a user requests it.
 	rememberedFor = 10 * time.Minute
 	maxRemembered = 4096
-	// maxSources are the repositories whose rates are remembered.
+	// maxSources is the number of repositories whose rates are tracked.
 	maxSources = 1024
-	// coalesce is how long hints gather before they lead to a look. What people do at
-	// once makes several deliveries within a few hundred milliseconds, such as a push
-	// and the change of its pull request; more than a second would be waited for by
-	// whoever pushed.
-	coalesce = time.Second
+	// coalesceDelay is how long deliveries are collected before they start a poll. One
+	// action of a user, such as a push, causes several deliveries within a few hundred
+	// milliseconds. A longer delay would be noticeable.
+	coalesceDelay = time.Second
 )
 
-// Rates for one repository: deliveries with the right signature that are looked at, and
-// looks that they lead to.
+// Rate limits of one repository: for verified deliveries, and for polls that they start.
 const (
 	deliveriesPerSecond = 20
-	deliveriesAtOnce    = 100
-	looksEvery          = 10 * time.Second
-	looksAtOnce         = 6
+	deliveryBurst       = 100
+	pollInterval        = 10 * time.Second
+	pollBurst           = 6
 )
 
-// hooks takes deliveries of GitHub's webhooks, at /github/<namespace>/<name>. They are
-// hints that something changed, and only bring looks forward; a lost one costs the
-// time to the next look.
+// webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. They
+// are hints that something changed, and only start polls earlier. A lost delivery costs the
+// time until the next poll.
 //
 // A GitHub App and an organization have one webhook for all of their repositories: a
 // delivery is for each GitHubRepository of the namespace that names the same Secret and
 // the repository which it is about.
 //
-// What is not signed costs a sum, and one read of a Secret in five seconds; it takes
-// nothing from what is, and learns nothing from the answer, which is the same whether
-// there is a webhook at the path or not.
+// A delivery without a valid signature costs a hash, and one read of a Secret in five
+// seconds. It does not count against the limits of valid ones, and its response does not
+// reveal whether there is a webhook at the path.
 //
-// Every replica takes deliveries, because a Service sends them to any. The leader looks
-// at once. Another replica cannot: it asks for a look by the annotation
-// hlnr.io/requestedAt, as people do, and has nobody to tell of packages.
-type hooks struct {
-	// repositories are read from the cache, and Secrets past it.
+// Every replica accepts deliveries, because a Service sends them to any. The leader polls
+// immediately. Other replicas request a poll with the annotation hlnr.io/requestedAt, as
+// users do, and ignore packages.
+type webhookHandler struct {
+	// repositories reads from the cache, secrets past it.
 	repositories, secrets client.Reader
 	writer                client.Writer
 	clock                 clock.WithDelayedExecution
 	// elected is closed on the leader.
 	elected <-chan struct{}
 	hint    func(types.NamespacedName, map[int64]notice)
-	// packages is told of a package of a repository that has a new version; nil: nobody.
+	// packages is called for a new version of a package of a repository; it may be nil.
 	packages func(types.NamespacedName, string)
 	count    func(result string)
 
-	places  *places
-	seen    *lru.Cache // time of a delivery, by repository and delivery
-	read    *lru.Cache // signing by the name of the Secret
-	nothing []byte     // signs in place of a Secret that is not there
+	slots       *slotCounter
+	deliveries  *lru.Cache // time of a delivery, by repository and delivery
+	secretCache *lru.Cache // signing by the name of the Secret
+	dummySecret []byte     // verifies signatures if there is no Secret
 
 	mu      sync.Mutex
 	sources *lru.Cache // *incoming by repository
 }
 
-// signing is what a Secret said at a time.
-type signing struct {
+// cachedSecret is the secret of a webhook at a time.
+type cachedSecret struct {
 	at     time.Time
-	secret []byte // nil: there is none
+	secret []byte // nil if there is none
 }
 
-// incoming is what comes for one repository.
-type incoming struct {
+// deliveryState collects the deliveries for one repository.
+type deliveryState struct {
 	deliveries *rate.Limiter
-	looks      *rate.Limiter
+	polls      *rate.Limiter
 
 	mu       sync.Mutex
 	pending  bool
-	look     bool
+	poll     bool
 	numbers  map[int64]notice
 	packages map[string]bool
 }
 
-// ready gives hooks of which the fields for others are set.
-func (h *hooks) ready() *hooks {
-	h.places = &places{taken: map[string]int{}}
-	h.seen, h.sources, h.read = lru.New(maxRemembered), lru.New(maxSources), lru.New(maxSecrets)
-	h.nothing = make([]byte, 32)
-	rand.Read(h.nothing) // never fails
+// init sets the internal fields of a handler.
+func (h *webhookHandler) init() *webhookHandler {
+	h.slots = &slotCounter{taken: map[string]int{}}
+	h.deliveries, h.sources, h.secretCache = lru.New(maxRemembered), lru.New(maxSources), lru.New(maxSecrets)
+	h.dummySecret = make([]byte, 32)
+	rand.Read(h.dummySecret) // never fails
 	return h
 }
 
@@ -133,8 +132,8 @@ const (
 	resultFailed    = "Failed"
 )
 
-// refusals are the results of deliveries that cannot be read, by status.
-var refusals = map[int]string{
+// rejections are the results of invalid deliveries, by status code.
+var rejections = map[int]string{
 	http.StatusUnauthorized:          "Unauthorized",
 	http.StatusMethodNotAllowed:      "MethodNotAllowed",
 	http.StatusRequestEntityTooLarge: "TooLarge",
@@ -142,10 +141,11 @@ var refusals = map[int]string{
 	http.StatusBadRequest:            "Malformed",
 }
 
-// ServeHTTP answers one delivery: 202 where it is accepted, ignored or known. A
-// repository that is unknown, one without a webhook, and a wrong signature are all 401.
-func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	code, result, text := h.take(r)
+// ServeHTTP handles one delivery. It answers 202 if the delivery is accepted, ignored or a
+// duplicate, and 401 for an unknown repository, one without a webhook, and an invalid
+// signature.
+func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code, result, text := h.receive(r)
 	h.count(result)
 	switch code {
 	case http.StatusMethodNotAllowed:
@@ -154,7 +154,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "10")
 	}
 	if code != http.StatusAccepted {
-		w.Header().Set("Connection", "close") // or the rest of the body is waited for
+		w.Header().Set("Connection", "close") // do not wait for the rest of the body
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -162,55 +162,55 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// take reads a delivery, and gives the answer, and its result for the metric.
-func (h *hooks) take(r *http.Request) (code int, result, text string) {
+// receive reads a delivery, and returns the response and the result for the metric.
+func (h *webhookHandler) receive(r *http.Request) (code int, result, text string) {
 	if r.Method != http.MethodPost {
-		return refused(http.StatusMethodNotAllowed, "deliveries are posted")
+		return rejected(http.StatusMethodNotAllowed, "use POST")
 	}
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		from = r.RemoteAddr
 	}
-	leave, ok := h.places.enter(place{"all", maxDeliveries}, place{"from " + from, maxDeliveriesFrom})
+	leave, ok := h.slots.enter(slot{"all", maxDeliveries}, slot{"from " + from, maxDeliveriesFrom})
 	if !ok {
-		return http.StatusServiceUnavailable, resultTooMany, "too many deliveries at once"
+		return http.StatusServiceUnavailable, resultTooMany, "too many concurrent deliveries"
 	}
 	defer leave()
 	key, ok := keyOf(r.URL.Path)
 	if !ok {
-		return unknown()
+		return notFound()
 	}
-	repository, secret, err := h.signer(r.Context(), key)
+	repository, secret, err := h.secretOf(r.Context(), key)
 	if err != nil {
-		return h.failed(r, "read webhook", err)
+		return h.internalError(r, "read webhook", err)
 	}
 	known := len(secret) > 0
 	if !known {
-		secret = h.nothing
+		secret = h.dummySecret
 	}
 	event, err := github.ParseWebhook(r, secret, maxPayload)
 	var e *github.WebhookError
 	switch {
 	case errors.As(err, &e) && e.Status == http.StatusUnauthorized && !known:
-		return http.StatusUnauthorized, resultUnknown, e.Reason // the condition WebhookReady says why
+		return http.StatusUnauthorized, resultUnknown, e.Reason // the condition WebhookReady reports why
 	case errors.As(err, &e):
-		return refused(e.Status, e.Reason)
+		return rejected(e.Status, e.Reason)
 	case err != nil:
-		return h.failed(r, "read delivery", err)
+		return h.internalError(r, "read delivery", err)
 	}
-	if !h.source(key).deliveries.AllowN(h.clock.Now(), 1) {
+	if !h.stateOf(key).deliveries.AllowN(h.clock.Now(), 1) {
 		return http.StatusTooManyRequests, resultTooMany, "too many deliveries"
 	}
-	if h.again(key, event.Delivery) {
-		return http.StatusAccepted, resultDuplicate, "taken before"
+	if h.isDuplicate(key, event.Delivery) {
+		return http.StatusAccepted, resultDuplicate, "duplicate delivery"
 	}
-	about, err := h.about(r.Context(), repository, event)
+	about, err := h.repositoriesOf(r.Context(), repository, event)
 	if err != nil {
-		return h.failed(r, "list GitHubRepositories", err)
+		return h.internalError(r, "list GitHubRepositories", err)
 	}
 	followed := false
 	for _, one := range about {
-		followed = h.follow(one, h.source(one), event) || followed
+		followed = h.collect(one, h.stateOf(one), event) || followed
 	}
 	if !followed {
 		return http.StatusAccepted, resultIgnored, "ignored"
@@ -218,9 +218,9 @@ func (h *hooks) take(r *http.Request) (code int, result, text string) {
 	return http.StatusAccepted, resultAccepted, "accepted"
 }
 
-// signer gives the repository at a path, and the secret that signs its deliveries; nil
-// without one.
-func (h *hooks) signer(ctx context.Context, key types.NamespacedName) (*v1alpha1.GitHubRepository, []byte, error) {
+// secretOf returns the repository at a path, and the secret of its webhook; nil if there is
+// none.
+func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName) (*v1alpha1.GitHubRepository, []byte, error) {
 	var repository v1alpha1.GitHubRepository
 	err := h.repositories.Get(ctx, key, &repository)
 	if apierrors.IsNotFound(err) || err == nil && repository.Spec.WebhookSecretRef == nil {
@@ -231,22 +231,22 @@ func (h *hooks) signer(ctx context.Context, key types.NamespacedName) (*v1alpha1
 	}
 	name := client.ObjectKey{Namespace: key.Namespace, Name: repository.Spec.WebhookSecretRef.Name}
 	now := h.clock.Now()
-	if known, ok := h.read.Get(name); ok && now.Sub(known.(signing).at) < secretAge {
-		return &repository, known.(signing).secret, nil
+	if known, ok := h.secretCache.Get(name); ok && now.Sub(known.(cachedSecret).at) < secretAge {
+		return &repository, known.(cachedSecret).secret, nil
 	}
 	var secret corev1.Secret
-	// A Secret that must not be read is as good as none: the condition WebhookReady says so.
+	// A Secret that must not be read is handled like a missing one; the condition
+	// WebhookReady reports it.
 	if err := h.secrets.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return nil, nil, fmt.Errorf("get Secret: %w", err)
 	}
-	h.read.Add(name, signing{now, secret.Data[keyWebhookSecret]})
+	h.secretCache.Add(name, cachedSecret{now, secret.Data[keyWebhookSecret]})
 	return &repository, secret.Data[keyWebhookSecret], nil
 }
 
-// about gives the GitHubRepositories that an event is about: of those that name the same
-// Secret as the one at whose path it came, each of the repository of the event, or all
-// where it names none.
-func (h *hooks) about(ctx context.Context, at *v1alpha1.GitHubRepository, e github.Event) ([]types.NamespacedName, error) {
+// repositoriesOf returns the GitHubRepositories that an event concerns: those with the same
+// Secret as the one at its path, and with the repository of the event, if it names one.
+func (h *webhookHandler) repositoriesOf(ctx context.Context, at *v1alpha1.GitHubRepository, e github.Event) ([]types.NamespacedName, error) {
 	var all v1alpha1.GitHubRepositoryList
 	if err := h.repositories.List(ctx, &all, client.InNamespace(at.Namespace)); err != nil {
 		return nil, err
@@ -261,8 +261,8 @@ func (h *hooks) about(ctx context.Context, at *v1alpha1.GitHubRepository, e gith
 	return about, nil
 }
 
-// isAbout reports whether an event is about a repository, by its number, which it keeps
-// when it is renamed, or one of its names.
+// isAbout reports whether an event concerns a repository, by ID, which does not change when
+// it is renamed, or by name.
 func isAbout(e github.Event, repository *v1alpha1.GitHubRepository) bool {
 	return e.Repository == "" ||
 		e.RepositoryID != 0 && e.RepositoryID == repository.Status.RepositoryID ||
@@ -270,66 +270,24 @@ func isAbout(e github.Event, repository *v1alpha1.GitHubRepository) bool {
 		strings.EqualFold(e.Repository, repository.Status.Repository)
 }
 
-// places counts what is under way, by what it takes a place of.
-type places struct {
-	mu    sync.Mutex
-	taken map[string]int
+func notFound() (int, string, string) {
+	return http.StatusNotFound, resultUnknown, "webhook not found"
 }
 
-// place of which there are so many.
-type place struct {
-	of   string
-	most int
-}
-
-// enter takes one place of each if there are, and gives what leaves them. It never waits.
-func (p *places) enter(each ...place) (leave func(), ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range each {
-		if p.taken[one.of] >= one.most {
-			return nil, false
-		}
-	}
-	for _, one := range each {
-		p.taken[one.of]++
-	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, one := range each {
-			if p.taken[one.of]--; p.taken[one.of] == 0 {
-				delete(p.taken, one.of)
-			}
-		}
-	}, true
-}
-
-// count gives the places of something that are taken.
-func (p *places) count(of string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken[of]
-}
-
-func unknown() (int, string, string) {
-	return http.StatusNotFound, resultUnknown, "there is no webhook here"
-}
-
-func refused(code int, text string) (int, string, string) {
-	result, ok := refusals[code]
+func rejected(code int, text string) (int, string, string) {
+	result, ok := rejections[code]
 	if !ok {
 		result = resultFailed
 	}
 	return code, result, text
 }
 
-func (h *hooks) failed(r *http.Request, what string, err error) (int, string, string) {
-	ctrl.LoggerFrom(r.Context()).Error(err, "delivery of a webhook failed", "step", what)
+func (h *webhookHandler) internalError(r *http.Request, what string, err error) (int, string, string) {
+	ctrl.LoggerFrom(r.Context()).Error(err, "webhook delivery failed", "step", what)
 	return http.StatusServiceUnavailable, resultFailed, "try again"
 }
 
-// keyOf reads the path of a delivery.
+// keyOf parses the path of a delivery.
 func keyOf(path string) (types.NamespacedName, bool) {
 	rest, ok := strings.CutPrefix(path, pathPrefix)
 	namespace, name, both := strings.Cut(rest, "/")
@@ -337,54 +295,54 @@ func keyOf(path string) (types.NamespacedName, bool) {
 	return key, ok && both && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// source gives what comes for a repository that exists.
-func (h *hooks) source(key types.NamespacedName) *incoming {
+// stateOf returns the deliveries of an existing repository.
+func (h *webhookHandler) stateOf(key types.NamespacedName) *deliveryState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known, ok := h.sources.Get(key); ok {
-		return known.(*incoming)
+		return known.(*deliveryState)
 	}
-	in := &incoming{
-		deliveries: rate.NewLimiter(deliveriesPerSecond, deliveriesAtOnce),
-		looks:      rate.NewLimiter(rate.Every(looksEvery), looksAtOnce),
+	in := &deliveryState{
+		deliveries: rate.NewLimiter(deliveriesPerSecond, deliveryBurst),
+		polls:      rate.NewLimiter(rate.Every(pollInterval), pollBurst),
 		numbers:    map[int64]notice{}, packages: map[string]bool{},
 	}
 	h.sources.Add(key, in)
 	return in
 }
 
-// again says that a delivery was taken before, and remembers it.
-func (h *hooks) again(key types.NamespacedName, delivery string) bool {
+// isDuplicate reports whether a delivery was received before, and records it.
+func (h *webhookHandler) isDuplicate(key types.NamespacedName, delivery string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id, now := key.String()+" "+delivery, h.clock.Now()
-	if at, ok := h.seen.Get(id); ok && now.Sub(at.(time.Time)) < rememberedFor {
+	if at, ok := h.deliveries.Get(id); ok && now.Sub(at.(time.Time)) < rememberedFor {
 		return true
 	}
-	h.seen.Add(id, now)
+	h.deliveries.Add(id, now)
 	return false
 }
 
-// looked are the events that lead to a look.
-var looked = map[string]bool{
+// pollEvents are the events that start a poll.
+var pollEvents = map[string]bool{
 	"pull_request": true, "push": true, "create": true, "delete": true, "release": true,
 	"repository": true, "installation": true, "installation_repositories": true,
 }
 
-// packaged are the events about a new version of a package.
-var packaged = map[string]bool{"package": true, "registry_package": true}
+// packageEvents are the events about a new version of a package.
+var packageEvents = map[string]bool{"package": true, "registry_package": true}
 
-// follow gathers what an event hints at, and reports whether it is of any interest.
-func (h *hooks) follow(key types.NamespacedName, in *incoming, e github.Event) bool {
+// collect records an event for the next flush, and reports whether it is relevant.
+func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e github.Event) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
-	case looked[e.Type]:
-		in.look = true
-		if e.Number > 0 && len(in.numbers) < maxPulls {
-			in.numbers[int64(e.Number)] = in.numbers[int64(e.Number)].newer(notice{updated: e.Updated, closed: e.Closed})
+	case pollEvents[e.Type]:
+		in.poll = true
+		if e.Number > 0 && len(in.numbers) < maxPullRequests {
+			in.numbers[int64(e.Number)] = in.numbers[int64(e.Number)].newest(notice{updated: e.Updated, closed: e.Closed})
 		}
-	case packaged[e.Type] && e.Package != "" && len(in.packages) < maxPulls:
+	case packageEvents[e.Type] && e.Package != "" && len(in.packages) < maxPullRequests:
 		in.packages[e.Package] = true
 	default:
 		return false
@@ -392,16 +350,16 @@ func (h *hooks) follow(key types.NamespacedName, in *incoming, e github.Event) b
 	if !in.pending {
 		in.pending = true
 		now := h.clock.Now()
-		h.clock.AfterFunc(max(coalesce, in.looks.ReserveN(now, 1).DelayFrom(now)), func() { h.pass(key, in, now) })
+		h.clock.AfterFunc(max(coalesceDelay, in.polls.ReserveN(now, 1).DelayFrom(now)), func() { h.flush(key, in, now) })
 	}
 	return true
 }
 
-// pass on what was gathered since a time.
-func (h *hooks) pass(key types.NamespacedName, in *incoming, since time.Time) {
+// flush starts a poll, and reports packages, for the events collected since a time.
+func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
 	in.mu.Lock()
-	look, numbers, packages := in.look, in.numbers, in.packages
-	in.pending, in.look, in.numbers, in.packages = false, false, map[int64]notice{}, map[string]bool{}
+	look, numbers, packages := in.poll, in.numbers, in.packages
+	in.pending, in.poll, in.numbers, in.packages = false, false, map[int64]notice{}, map[string]bool{}
 	in.mu.Unlock()
 	select {
 	case <-h.elected:
@@ -415,14 +373,14 @@ func (h *hooks) pass(key types.NamespacedName, in *incoming, since time.Time) {
 		}
 	default:
 		if look {
-			h.request(key, since)
+			h.requestPoll(key, since)
 		}
 	}
 }
 
-// request asks the leader for a look, as people do, because of hints since a time.
-func (h *hooks) request(key types.NamespacedName, since time.Time) {
-	ctx, cancel := context.WithTimeout(context.Background(), coalesce*10)
+// requestPoll requests a poll by the leader, as users do, for events since a time.
+func (h *webhookHandler) requestPoll(key types.NamespacedName, since time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), coalesceDelay*10)
 	defer cancel()
 	repository := &v1alpha1.GitHubRepository{}
 	repository.Namespace, repository.Name = key.Namespace, key.Name
@@ -433,42 +391,6 @@ func (h *hooks) request(key types.NamespacedName, since time.Time) {
 		err = h.writer.Patch(ctx, repository, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		ctrl.Log.Error(err, "ask for a look at GitHub", "githubrepository", key)
+		ctrl.Log.Error(err, "request a poll of GitHub", "githubrepository", key)
 	}
-}
-
-// server serves deliveries on every replica.
-type server struct {
-	address string
-	handler http.Handler
-}
-
-// NeedLeaderElection is false: a Service sends to any replica.
-func (*server) NeedLeaderElection() bool { return false }
-
-// Start serves until ctx ends.
-func (s *server) Start(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
-	if err != nil {
-		return fmt.Errorf("listen for webhooks at --webhook-bind-address: %w", err)
-	}
-	web := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      15 * time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
-	done := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		done <- web.Shutdown(end)
-	}()
-	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve webhooks: %w", err)
-	}
-	return <-done
 }

@@ -32,7 +32,7 @@ type door struct {
 	passed  []string // what was passed on, as "name [numbers]" and "name package"
 	results map[string]int
 	elected chan struct{}
-	hooks   *hooks
+	hooks   *webhookHandler
 }
 
 // serve takes deliveries for the repository shop, of which "signs" is the secret.
@@ -40,7 +40,7 @@ func serve(t *testing.T) *door {
 	s := begin(t)
 	d := &door{story: s, results: map[string]int{}, elected: make(chan struct{})}
 	close(d.elected)
-	d.hooks = (&hooks{
+	d.hooks = (&webhookHandler{
 		repositories: s.client, secrets: s.client, writer: s.client, clock: s.clock, elected: d.elected,
 		hint: func(key types.NamespacedName, numbers map[int64]notice) {
 			d.mu.Lock()
@@ -57,7 +57,7 @@ func serve(t *testing.T) *door {
 			defer d.mu.Unlock()
 			d.results[result]++
 		},
-	}).ready()
+	}).init()
 	server := httptest.NewServer(d.hooks)
 	t.Cleanup(server.Close)
 	d.address = server.URL
@@ -187,20 +187,20 @@ func TestHints(t *testing.T) {
 			t.Errorf("%s: answered %d", what, code)
 		}
 	}
-	same(t, "passed on at once", d.after(coalesce/2), []string(nil))
-	same(t, "passed on after a second", d.after(coalesce/2), []string{"shop [1 3]", "shop shop"})
+	same(t, "passed on at once", d.after(coalesceDelay/2), []string(nil))
+	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]", "shop shop"})
 	same(t, "answer to what comes again", d.send(first, "signs"), 202)
-	same(t, "passed on of what comes again", d.after(coalesce), []string(nil))
+	same(t, "passed on of what comes again", d.after(coalesceDelay), []string(nil))
 	d.mu.Lock()
 	same(t, "results", d.results, map[string]int{"Accepted": 5, "Ignored": 1, "Duplicate": 1})
 	d.mu.Unlock()
 
 	cart := d.github.AddRepository("acme/cart")
 	same(t, "answer about another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
-	same(t, "passed on about another repository", d.after(coalesce), []string(nil))
+	same(t, "passed on about another repository", d.after(coalesceDelay), []string(nil))
 
 	same(t, "answer once the time is over", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
-	same(t, "passed on once the time is over", d.after(coalesce), []string{"shop [1]"})
+	same(t, "passed on once the time is over", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
 // However many hints come, looks are few, and the last hint leads to one.
@@ -212,19 +212,19 @@ func TestHintsAreBounded(t *testing.T) {
 		d.send(d.repo.PullRequestEvent(1, "synchronize"), "signs")
 		looks += len(d.after(time.Second))
 	}
-	if most := looksAtOnce + int(time.Minute/looksEvery) + 1; looks > most || looks < looksAtOnce {
+	if most := pollBurst + int(time.Minute/pollInterval) + 1; looks > most || looks < pollBurst {
 		t.Errorf("%d looks in a minute, want up to %d", looks, most)
 	}
 	d.send(d.repo.PullRequestEvent(1, "closed"), "signs")
-	if got := d.after(looksEvery); len(got) == 0 {
+	if got := d.after(pollInterval); len(got) == 0 {
 		t.Error("the last hint led to nothing")
 	}
 
 	codes := map[int]int{}
-	for range deliveriesAtOnce + 50 {
+	for range deliveryBurst + 50 {
 		codes[d.send(d.repo.PullRequestEvent(1, "edited"), "signs")]++
 	}
-	same(t, "answers to a flood", codes, map[int]int{202: deliveriesAtOnce, 429: 50})
+	same(t, "answers to a flood", codes, map[int]int{202: deliveryBurst, 429: 50})
 	d.clock.Step(10 * time.Second)
 	same(t, "answer after it", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
 }
@@ -237,10 +237,10 @@ func TestUnsignedDeliveries(t *testing.T) {
 	d.hooks.secrets = reads
 	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
 	codes := map[int]int{}
-	for range deliveriesAtOnce + 50 {
+	for range deliveryBurst + 50 {
 		codes[d.send(d.repo.PullRequestEvent(n, "edited"), "guessed")]++
 	}
-	same(t, "answers to a flood", codes, map[int]int{401: deliveriesAtOnce + 50})
+	same(t, "answers to a flood", codes, map[int]int{401: deliveryBurst + 50})
 	same(t, "answer to what is signed", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 	same(t, "reads of the Secret", reads.count, 1)
 
@@ -284,14 +284,14 @@ func TestSlowDeliveries(t *testing.T) {
 		go slow()
 	}
 	await.Nil(t, func(context.Context) error {
-		if n := d.hooks.places.count("all"); n != maxDeliveriesFrom-1 {
+		if n := d.hooks.slots.count("all"); n != maxDeliveriesFrom-1 {
 			return fmt.Errorf("%d deliveries are under way", n)
 		}
 		return nil
 	})
 	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
 	same(t, "answer for the same repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
-	leave, ok := d.hooks.places.enter(place{"from 127.0.0.1", maxDeliveriesFrom})
+	leave, ok := d.hooks.slots.enter(slot{"from 127.0.0.1", maxDeliveriesFrom})
 	if !ok {
 		t.Fatal("the address has no place")
 	}
@@ -314,17 +314,17 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	d.repository("cart", signed("webhook"))
 	d.repository("elsewhere", signed("other"))
 	same(t, "answer", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
-	same(t, "passed on", d.after(coalesce), []string{"cart []"})
+	same(t, "passed on", d.after(coalesceDelay), []string{"cart []"})
 	suspended := githubtest.Delivery{ID: "1", Event: "installation", Payload: []byte(`{"action":"suspend"}`)}
 	same(t, "answer", d.send(suspended, "signs"), 202)
-	same(t, "passed on about an installation", d.after(coalesce), []string{"cart []", "shop []"})
+	same(t, "passed on about an installation", d.after(coalesceDelay), []string{"cart []", "shop []"})
 
 	// The repository is renamed, which no look has seen yet.
 	d.pass("shop")
 	d.repo.Rename("acme/store")
 	renamed := githubtest.Delivery{ID: "2", Event: "push", Payload: fmt.Appendf(nil, `{"repository":{"id":%d,"full_name":"acme/store"}}`, d.repo.ID())}
 	same(t, "answer", d.send(renamed, "signs"), 202)
-	same(t, "passed on after a rename", d.after(coalesce), []string{"shop []"})
+	same(t, "passed on after a rename", d.after(coalesceDelay), []string{"shop []"})
 }
 
 // A push of 2,048 commits, which is the most that GitHub puts into one delivery, has
@@ -334,7 +334,7 @@ func TestLargePush(t *testing.T) {
 	commit := fmt.Sprintf(`{"id":%q,"message":%q}`, strings.Repeat("a", 40), strings.Repeat("m", 1400))
 	payload := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"full_name":"acme/shop"},"commits":[%s%s]}`, strings.Repeat(commit+",", 2047), commit)
 	same(t, "answer", d.send(githubtest.Delivery{ID: "1", Event: "push", Payload: []byte(payload)}, "signs"), 202)
-	same(t, "passed on", d.after(coalesce), []string{"shop []"})
+	same(t, "passed on", d.after(coalesceDelay), []string{"shop []"})
 	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
@@ -348,7 +348,7 @@ func TestReplicasAskTheLeader(t *testing.T) {
 	d.repo.Close(1, true)
 	same(t, "answer", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
 	d.send(d.repo.PackageEvent("package", "shop"), "signs")
-	same(t, "passed on here", d.after(coalesce), []string(nil))
+	same(t, "passed on here", d.after(coalesceDelay), []string(nil))
 	await.Nil(t, func(context.Context) error {
 		if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
 			return errors.New("nobody asked for a look")
@@ -363,17 +363,17 @@ func TestWebhookReady(t *testing.T) {
 	d := serve(t)
 	r, _ := d.story.pass("shop")
 	same(t, "path", r.Status.WebhookPath, "/github/"+d.namespace+"/shop")
-	same(t, "WebhookReady", condition(r, "WebhookReady"), "True Listening: deliveries are taken at status.webhookPath")
+	same(t, "WebhookReady", condition(r, "WebhookReady"), "True Listening: accepting deliveries at status.webhookPath")
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef.Name = "absent" })
 	r = d.look("shop")
-	says(t, r, "WebhookReady", `False SecretNotFound: spec.webhookSecretRef.name: there is no Secret "absent"`)
+	says(t, r, "WebhookReady", `False SecretNotFound: spec.webhookSecretRef.name: Secret "absent"`)
 	says(t, r, "Ready", "True")
 	d.secret("absent", "key", "signs")
-	r = func() *v1alpha1.GitHubRepository { d.clock.Step(slowInterval); return d.look("shop") }()
-	says(t, r, "WebhookReady", `False InvalidSecret: spec.webhookSecretRef.name: Secret "absent" has nothing under the key "secret"`)
-	d.reconciler.serves = false
+	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.look("shop") }()
+	says(t, r, "WebhookReady", `False InvalidSecret: spec.webhookSecretRef.name: Secret "absent" does not have the key "secret"`)
+	d.reconciler.servesWebhooks = false
 	d.secret("absent", "secret", "signs")
-	r = func() *v1alpha1.GitHubRepository { d.clock.Step(slowInterval); return d.look("shop") }()
+	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.look("shop") }()
 	says(t, r, "WebhookReady", "False NotServed")
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef = nil })
 	r = d.look("shop")
@@ -383,7 +383,7 @@ func TestWebhookReady(t *testing.T) {
 // The server ends what is slow, and itself when it is told to.
 func TestServerEnds(t *testing.T) {
 	t.Parallel()
-	s := &server{address: "127.0.0.1:-1"}
+	s := &webhookServer{address: "127.0.0.1:-1"}
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--webhook-bind-address") {
 		t.Errorf("at no address: %v", err)
 	}
@@ -392,7 +392,7 @@ func TestServerEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- (&server{address: "127.0.0.1:0", handler: http.NotFoundHandler()}).Start(ctx) }()
+	go func() { ended <- (&webhookServer{address: "127.0.0.1:0", handler: http.NotFoundHandler()}).Start(ctx) }()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

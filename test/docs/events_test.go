@@ -40,7 +40,7 @@ func TestEventsOfWebhooks(t *testing.T) {
 		}
 	}
 	var followed []string
-	for _, event := range keysOf(t, "controllers/githubrepository", "looked", "packaged") {
+	for _, event := range keysOf(t, "controllers/githubrepository", "pollEvents", "packageEvents") {
 		name, ok := deliverable[event]
 		if !ok {
 			t.Errorf("the code follows the event %q: add the name that GitHub's settings have for it", event)

@@ -14,11 +14,11 @@ import (
 // the look that follows it end.
 func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubRepository, time.Duration) {
 	d.Helper()
-	d.hooks.hint = d.reconciler.looks.hint
+	d.hooks.hint = d.reconciler.polls.hint
 	if code := d.send(delivery, "signs"); code != 202 {
 		d.Fatalf("answered %d", code)
 	}
-	d.clock.Step(coalesce)
+	d.clock.Step(coalesceDelay)
 	return d.pass("shop")
 }
 
@@ -123,7 +123,7 @@ func TestReadsForADeliveryAreBounded(t *testing.T) {
 	d.github.ResetCounts()
 	_, next := d.delivered(d.repo.PullRequestEvent(n, "labeled"))
 	d.until(next, 10*time.Minute)
-	same(t, "reads of the list", d.reads(), 1+maxReads)
+	same(t, "reads of the list", d.reads(), 1+maxNoticeReads)
 
 	for what, of := range map[string]githubtest.Delivery{
 		"a push": d.repo.PushEvent("main", "cccccccccccccccccccccccccccccccccccccccc"),
@@ -154,8 +154,8 @@ func TestAnnouncedIsKept(t *testing.T) {
 	d.down = false
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" })
 	_, next := d.pass("shop")
-	known := d.reconciler.looks.of(d.key("shop"))
-	same(t, "expected of the look", slices.Collect(maps.Keys(known.look.behind)), []int64{int64(n)})
+	known := d.reconciler.polls.entry(d.key("shop"))
+	same(t, "expected of the look", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
 	r := d.until(next, 2*time.Minute)
 	same(t, "labels", len(pull(t, r, n).Labels), 1)
 }

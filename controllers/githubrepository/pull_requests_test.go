@@ -42,8 +42,8 @@ func drawState(t *rapid.T) github.State {
 }
 
 // drawLook draws a look: some are listed, and some asked by number.
-func drawLook(t *rapid.T) (*pulls, memory) {
-	p := &pulls{
+func drawLook(t *rapid.T) (*pullRequests, mergeContext) {
+	p := &pullRequests{
 		time: epoch, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{},
 		more: rapid.Bool().Draw(t, "more"),
 	}
@@ -60,9 +60,9 @@ func drawLook(t *rapid.T) (*pulls, memory) {
 			p.dates[sha(n+1)] = epoch.Add(time.Duration(rapid.IntRange(-100, 100).Draw(t, "date")) * time.Second)
 		}
 	}
-	m := memory{gap: rapid.Bool().Draw(t, "gap"), wanted: map[string]bool{"c": rapid.Bool().Draw(t, "wanted")}}
+	m := mergeContext{gap: rapid.Bool().Draw(t, "gap"), wanted: map[string]bool{"c": rapid.Bool().Draw(t, "wanted")}}
 	if rapid.Bool().Draw(t, "restarted") {
-		m.saw = epoch.Add(-time.Minute)
+		m.lastPoll = epoch.Add(-time.Minute)
 	}
 	return p, m
 }
@@ -71,12 +71,12 @@ func drawLook(t *rapid.T) (*pulls, memory) {
 func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
 	var known []v1alpha1.PullRequest
 	for range rapid.IntRange(0, 3).Draw(t, "looks") {
-		known = merge(known, first(drawLook(t)), memory{})
+		known = merge(known, first(drawLook(t)), mergeContext{})
 	}
 	return known
 }
 
-func first(p *pulls, _ memory) *pulls { return p }
+func first(p *pullRequests, _ mergeContext) *pullRequests { return p }
 
 func byNumber(all []v1alpha1.PullRequest) map[int64]v1alpha1.PullRequest {
 	m := map[int64]v1alpha1.PullRequest{}
@@ -127,7 +127,7 @@ func TestMergeProperties(t *testing.T) {
 			if was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.HeadTime.Equal(k.HeadTime) {
 				t.Fatalf("the time of the head of pull request %d moved", n)
 			}
-			if pushed := was && k.HeadSHA != pr.HeadSHA; pushed && pr.HeadTime != nil && pr.HeadTime.Time.Before(m.saw) {
+			if pushed := was && k.HeadSHA != pr.HeadSHA; pushed && pr.HeadTime != nil && pr.HeadTime.Time.Before(m.lastPoll) {
 				t.Fatalf("pull request %d was pushed before the look that saw another head", n)
 			}
 			for _, label := range pr.Labels {
@@ -146,7 +146,7 @@ func TestMergeProperties(t *testing.T) {
 				switch {
 				case pr.PushTime == nil || pr.PushTime.After(epoch):
 					t.Fatalf("pull request %d was pushed at %s, after the look", n, pr.PushTime)
-				case was && k.HeadSHA != pr.HeadSHA && !pr.PushTime.Equal(stamp(epoch)):
+				case was && k.HeadSHA != pr.HeadSHA && !pr.PushTime.Equal(timestamp(epoch)):
 					t.Fatalf("the new head of pull request %d was pushed at %s", n, pr.PushTime)
 				case was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.PushTime.Equal(k.PushTime):
 					t.Fatalf("the push of pull request %d moved to %s", n, pr.PushTime)
@@ -181,17 +181,17 @@ func TestRetainProperties(t *testing.T) {
 		}
 		now := epoch.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "hours")) * time.Hour)
 		room := rapid.IntRange(0, 4000).Draw(t, "room")
-		kept, left := retain(known, held, now, room)
+		kept, left := retainPullRequests(known, held, now, room)
 		if size := sizeOf(kept); len(kept) > 0 && size > room+2 {
 			t.Fatalf("%d bytes in a room of %d", size, room)
 		}
 		shuffled := rapid.Permutation(known).Draw(t, "order")
-		if again, _ := retain(shuffled, held, now, room); fmt.Sprint(again) != fmt.Sprint(kept) {
+		if again, _ := retainPullRequests(shuffled, held, now, room); fmt.Sprint(again) != fmt.Sprint(kept) {
 			t.Fatalf("in another order it keeps %v, was %v", again, kept)
 		}
-		all, none := retain(known, held, now, maxBytes)
+		all, none := retainPullRequests(known, held, now, maxBytes)
 		if none != 0 {
-			t.Fatalf("%d have no room in all of it", none)
+			t.Fatalf("%d do not fit into the status in all of it", none)
 		}
 		if len(all) != len(kept)+left {
 			t.Fatalf("%d are kept and %d left out of %d", len(kept), left, len(all))
@@ -228,10 +228,10 @@ func TestRetainBounds(t *testing.T) {
 	for n := range 800 {
 		all = append(all, v1alpha1.PullRequest{
 			Number: int64(n), State: v1alpha1.PullRequestOpen, HeadRef: strings.Repeat("x", 255), HeadSHA: sha(n), MergeSHA: sha(n),
-			HeadTime: stamp(epoch.Add(time.Duration(n%400) * time.Minute)), BaseRef: "main", Title: strings.Repeat("é", 40),
+			HeadTime: timestamp(epoch.Add(time.Duration(n%400) * time.Minute)), BaseRef: "main", Title: strings.Repeat("é", 40),
 		})
 	}
-	kept, left := retain(all, nil, epoch, maxBytes)
+	kept, left := retainPullRequests(all, nil, epoch, maxBytes)
 	size := sizeOf(kept)
 	if size > maxBytes || size < maxBytes-2000 || len(kept)+left != len(all) {
 		t.Errorf("%d of %d bytes for %d, and %d left out", size, maxBytes, len(kept), left)
@@ -245,8 +245,8 @@ func TestRetainBounds(t *testing.T) {
 	for n := range all {
 		all[n].HeadRef, all[n].Title, all[n].MergeSHA = "x", "", ""
 	}
-	if kept, _ := retain(all, nil, epoch, maxBytes); len(kept) != maxPulls {
-		t.Errorf("%d small ones are kept, want %d", len(kept), maxPulls)
+	if kept, _ := retainPullRequests(all, nil, epoch, maxBytes); len(kept) != maxPullRequests {
+		t.Errorf("%d small ones are kept, want %d", len(kept), maxPullRequests)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for n := range 30 {
 		g.Labels = append(g.Labels, fmt.Sprintf("%02d-%s", 29-n, strings.Repeat("é", 60)))
 	}
-	pr := merge(nil, &pulls{time: epoch, listed: []github.PullRequest{g}}, memory{wanted: map[string]bool{}})[0]
+	pr := merge(nil, &pullRequests{time: epoch, listed: []github.PullRequest{g}}, mergeContext{wanted: map[string]bool{}})[0]
 	if len(pr.Labels) != someLabels || !strings.HasPrefix(pr.Labels[0].Name, "00-") {
 		t.Errorf("%d labels, first %q", len(pr.Labels), pr.Labels[0].Name)
 	}
@@ -268,23 +268,23 @@ func TestLabelsAreBounded(t *testing.T) {
 // A head whose date comes late is no older than the look before its push.
 func TestLateDate(t *testing.T) {
 	t.Parallel()
-	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: stamp(epoch.Add(-time.Hour))}}
+	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: timestamp(epoch.Add(-time.Hour))}}
 	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(2)}
-	look := &pulls{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{}}
-	saw := memory{saw: epoch.Add(-time.Minute)}
-	late := pushes(known, look, saw)
+	look := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{}}
+	saw := mergeContext{lastPoll: epoch.Add(-time.Minute)}
+	late := pushTimes(known, look, saw)
 	known = merge(known, look, saw)
 	if known[0].HeadTime != nil {
 		t.Fatalf("a head without a date has the time %s", known[0].HeadTime)
 	}
-	same(t, "commits to ask for", undated(known, look), []string{sha(2)})
+	same(t, "commits to ask for", undatedHeads(known, look), []string{sha(2)})
 	look.time = epoch.Add(time.Minute)
-	again := pushes(known, look, memory{saw: epoch, pushes: late})
+	again := pushTimes(known, look, mergeContext{lastPoll: epoch, pushes: late})
 	same(t, "pushes", maps.Collect(maps.All(again)), late)
 	look.dates[sha(2)] = epoch.Add(-24 * time.Hour) // what the committer wrote
-	got := merge(known, look, memory{saw: epoch, pushes: again})[0].HeadTime
+	got := merge(known, look, mergeContext{lastPoll: epoch, pushes: again})[0].HeadTime
 	same(t, "time", got, &metav1.Time{Time: epoch.Add(-time.Minute)})
-	same(t, "pushes that are left", len(pushes(known, look, memory{saw: epoch, pushes: again})), 0)
+	same(t, "pushes that are left", len(pushTimes(known, look, mergeContext{lastPoll: epoch, pushes: again})), 0)
 }
 
 // What an ImagePolicy offers is known however many others are newer, whatever strangers
@@ -292,10 +292,10 @@ func TestLateDate(t *testing.T) {
 func TestRetainWhatIsOffered(t *testing.T) {
 	t.Parallel()
 	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {
-		all := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadRef: "cart", HeadSHA: sha(1), PushTime: stamp(epoch)}}
+		all := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadRef: "cart", HeadSHA: sha(1), PushTime: timestamp(epoch)}}
 		for i := range n {
 			pr := v1alpha1.PullRequest{
-				Number: int64(i + 2), State: v1alpha1.PullRequestOpen, HeadRef: "x", HeadSHA: sha(i + 2), PushTime: stamp(epoch.Add(time.Duration(i) * time.Minute)),
+				Number: int64(i + 2), State: v1alpha1.PullRequestOpen, HeadRef: "x", HeadSHA: sha(i + 2), PushTime: timestamp(epoch.Add(time.Duration(i) * time.Minute)),
 			}
 			change(i, &pr)
 			all = append(all, pr)
@@ -304,7 +304,7 @@ func TestRetainWhatIsOffered(t *testing.T) {
 	}
 	long := func(_ int, pr *v1alpha1.PullRequest) {
 		pr.HeadRef, pr.Title, pr.Fork = strings.Repeat("x", 240), strings.Repeat("é", 80), true
-		pr.HeadTime = stamp(epoch.AddDate(73, 0, 0))
+		pr.HeadTime = timestamp(epoch.AddDate(73, 0, 0))
 	}
 	for name, test := range map[string]struct {
 		all  []v1alpha1.PullRequest
@@ -314,7 +314,7 @@ func TestRetainWhatIsOffered(t *testing.T) {
 		"offered, and 500 of strangers":         {many(500, long), map[int64]bool{1: true}},
 		"not offered yet, and 500 of strangers": {many(500, long), nil},
 	} {
-		kept, left := retain(test.all, test.held, epoch, maxBytes)
+		kept, left := retainPullRequests(test.all, test.held, epoch, maxBytes)
 		if _, ok := byNumber(kept)[1]; !ok || left == 0 {
 			t.Errorf("%s: known is %t, and %d are left out", name, ok, left)
 		}
@@ -332,12 +332,12 @@ func TestDates(t *testing.T) {
 		"later than the opening": {epoch.Add(-time.Minute), epoch.Add(-time.Minute), epoch.Add(-time.Minute)},
 	} {
 		g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", CreatedAt: epoch.Add(-time.Hour)}
-		look := &pulls{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{sha(1): test.date}}
-		got := merge(nil, look, memory{})[0]
-		same(t, name+": head", got.HeadTime, stamp(test.head))
-		same(t, name+": push", got.PushTime, stamp(test.push))
+		look := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{sha(1): test.date}}
+		got := merge(nil, look, mergeContext{})[0]
+		same(t, name+": head", got.HeadTime, timestamp(test.head))
+		same(t, name+": push", got.PushTime, timestamp(test.push))
 		look.time = epoch.AddDate(0, 1, 0)
-		same(t, name+": a month later", merge([]v1alpha1.PullRequest{got}, look, memory{})[0], got)
+		same(t, name+": a month later", merge([]v1alpha1.PullRequest{got}, look, mergeContext{})[0], got)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Bounds of the schema on what is kept of a pull request: characters, and labels.
+// Bounds of the schema on pull requests: characters, and numbers of labels.
 const (
 	maxAuthor   = 64
 	maxHeadRepo = 140
@@ -28,50 +28,49 @@ const (
 	someLabels  = 20  // of all others, with those
 )
 
-// pulls is what a look learned about pull requests.
-type pulls struct {
-	// time before the list was asked for.
+// pullRequests is what a poll read of pull requests.
+type pullRequests struct {
+	// time before the list was requested.
 	time time.Time
 	// listed are open.
 	listed []github.PullRequest
-	// unusable are numbers of open ones that cannot be read: what is known of them stays.
+	// unusable are numbers of open ones that cannot be read. Their previous state remains.
 	unusable map[int64]bool
-	// more were open than GitHub was asked for.
+	// more reports that there are more open pull requests than were read.
 	more bool
-	// asked for by number, because the list lacked them.
+	// asked were requested by number, because the list lacked them.
 	asked map[int64]github.PullRequest
 	// dates of the committers, by commit.
 	dates map[string]time.Time
 	// parents of trial merges, by commit.
 	parents map[string][]string
-	// other says that what is known is of another repository.
+	// other reports that the previous state is of another repository.
 	other bool
 }
 
-// memory is what a merge goes by beside what is known and what a look learned.
-type memory struct {
-	// gap says that nobody looked for a while: a head may have changed meanwhile, and
-	// have changed back.
+// mergeContext is what a merge depends on in addition to the previous state and the poll.
+type mergeContext struct {
+	// gap reports that there was no poll for a while: a head commit may have changed and
+	// changed back.
 	gap bool
 	// wanted are the labels that ImagePolicies name.
 	wanted map[string]bool
-	// saw is the time of the last look whose result is what is known; zero: it was
-	// that of an earlier process.
-	saw time.Time
-	// pushes gives the time before which a head, by headOf, that has no date yet was
-	// not pushed.
+	// lastPoll is the time of the poll of the previous state; zero if that was in an earlier
+	// process.
+	lastPoll time.Time
+	// pushes has the time before which a head commit, by headOf, without a date was not
+	// pushed.
 	pushes map[string]time.Time
 }
 
-// merge gives what is known of pull requests after a look, highest number first. It is
-// pure, and does nothing a second time. Nothing leaves the result and nothing is closed
-// but by an answer about its number.
-func merge(known []v1alpha1.PullRequest, p *pulls, m memory) []v1alpha1.PullRequest {
+// merge merges a poll into the known pull requests, highest number first. It is pure and
+// idempotent. A pull request is closed, and removed, only by an answer for its number.
+func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1alpha1.PullRequest {
 	merged := map[int64]v1alpha1.PullRequest{}
 	before := map[int64]v1alpha1.PullRequest{}
 	for _, k := range known {
-		if p.other { // all that was open there is closed here
-			k = closed(k, p.time)
+		if p.other { // all pull requests of the previous repository are closed
+			k = closedPullRequest(k, p.time)
 		} else {
 			before[k.Number] = k
 		}
@@ -81,11 +80,11 @@ func merge(known []v1alpha1.PullRequest, p *pulls, m memory) []v1alpha1.PullRequ
 		k, was := before[int64(g.Number)]
 		switch {
 		case g.State == github.Open:
-			merged[int64(g.Number)] = open(g, k, was, p, m)
-		case !was: // somebody held it, and nobody knew it any more
-			merged[int64(g.Number)] = closed(open(g, k, was, p, m), firstTime(g.ClosedAt, p.time))
+			merged[int64(g.Number)] = openPullRequest(g, k, was, p, m)
+		case !was: // an ImagePolicy offers it, and it was not known
+			merged[int64(g.Number)] = closedPullRequest(openPullRequest(g, k, was, p, m), firstTime(g.ClosedAt, p.time))
 		case k.State == v1alpha1.PullRequestOpen:
-			merged[int64(g.Number)] = closed(k, firstTime(g.ClosedAt, p.time))
+			merged[int64(g.Number)] = closedPullRequest(k, firstTime(g.ClosedAt, p.time))
 		}
 	}
 	for _, g := range p.listed {
@@ -102,7 +101,7 @@ func merge(known []v1alpha1.PullRequest, p *pulls, m memory) []v1alpha1.PullRequ
 	return result
 }
 
-// firstTime gives the first time that is not zero.
+// firstTime returns the first time that is not zero.
 func firstTime(times ...time.Time) time.Time {
 	for _, t := range times {
 		if !t.IsZero() {
@@ -112,16 +111,16 @@ func firstTime(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// closed is what was known of a pull request that is closed since t.
-func closed(k v1alpha1.PullRequest, t time.Time) v1alpha1.PullRequest {
+// closedPullRequest marks a pull request as closed since t.
+func closedPullRequest(k v1alpha1.PullRequest, t time.Time) v1alpha1.PullRequest {
 	if k.State != v1alpha1.PullRequestClosed {
-		k.State, k.ClosedTime = v1alpha1.PullRequestClosed, stamp(t)
+		k.State, k.ClosedTime = v1alpha1.PullRequestClosed, timestamp(t)
 	}
 	return k
 }
 
-// open is an open pull request, of which k was known before, if was is true.
-func open(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m memory) v1alpha1.PullRequest {
+// openPullRequest returns an open pull request; k is its previous state if was is true.
+func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) v1alpha1.PullRequest {
 	pr := v1alpha1.PullRequest{
 		Number: int64(g.Number), State: v1alpha1.PullRequestOpen,
 		HeadRef: g.HeadRef, HeadSHA: g.HeadSHA, MergeSHA: mergeSHA(g, k, p), BaseRef: g.BaseRef,
@@ -140,10 +139,10 @@ func open(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m me
 	return pr
 }
 
-// mergeSHA is the trial merge of the head commit. What GitHub lists may be that of the
-// push before, until the pull request itself is read: only a commit that has the head
-// among its parents counts. Until there is one, the last one of the same head does.
-func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pulls) string {
+// mergeSHA is the trial merge of the head commit. In lists, GitHub may return the one of the
+// previous push: only a commit that has the head commit as a parent counts. Until there is
+// one, the last one of the same head commit counts.
+func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) string {
 	switch {
 	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
 		return g.MergeCommitSHA
@@ -153,9 +152,9 @@ func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pulls) string {
 	return ""
 }
 
-// unmerged are the trial merges of which it is not known whether they are of the head
-// commit, newest pull request first.
-func unmerged(known []v1alpha1.PullRequest, p *pulls) []string {
+// unknownMerges returns the trial merges whose parents must be read, newest pull request
+// first.
+func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	merges := map[string]string{}
 	if !p.other {
 		for _, k := range known {
@@ -171,13 +170,13 @@ func unmerged(known []v1alpha1.PullRequest, p *pulls) []string {
 	return commits
 }
 
-// pushTime is when the head commit was first seen. One that was there when the pull
-// request was first seen was pushed when that was opened, or later where the commit was
-// made later. It is never after the look: a committer's date may be anything.
-func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls) *metav1.Time {
+// pushTime is when the head commit was first seen. The first known head commit of a pull
+// request counts as pushed when the pull request was opened, or when the commit was made if
+// that is later. It is never after the poll: a committer's date is not reliable.
+func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests) *metav1.Time {
 	switch {
 	case was && k.HeadSHA != g.HeadSHA:
-		return stamp(p.time)
+		return timestamp(p.time)
 	case was && k.PushTime != nil && k.HeadTime != nil:
 		return k.PushTime
 	}
@@ -191,13 +190,13 @@ func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls) 
 	if pushed.IsZero() || pushed.After(p.time) {
 		pushed = p.time
 	}
-	return stamp(pushed)
+	return timestamp(pushed)
 }
 
-// headTime is a time before which no image of the head commit can have been built.
-// The committer's date is whatever the committer wrote; that of a push which happened
-// between two looks is at least that of the former look. nil: not known yet.
-func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, m memory) *metav1.Time {
+// headTime is a time before which no image of the head commit can have been built, or nil if
+// it is not known. A committer's date is not reliable; a push between two polls happened
+// after the first of them.
+func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) *metav1.Time {
 	if was && k.HeadSHA == g.HeadSHA && k.HeadTime != nil {
 		return k.HeadTime
 	}
@@ -206,29 +205,29 @@ func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pulls, 
 		return nil
 	}
 	if date.After(p.time) {
-		date = p.time // it was there by then, whatever the committer's clock says
+		date = p.time // the commit existed by then
 	}
-	if least := pushedAfter(g, k, was, m); least.After(date) {
+	if least := notPushedBefore(g, k, was, m); least.After(date) {
 		date = least
 	}
-	return stamp(date)
+	return timestamp(date)
 }
 
-// pushedAfter is a time before which the head was not pushed; zero: not known.
-func pushedAfter(g github.PullRequest, k v1alpha1.PullRequest, was bool, m memory) time.Time {
+// notPushedBefore is a time before which the head commit was not pushed; zero if not known.
+func notPushedBefore(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) time.Time {
 	switch {
 	case !was:
 		return time.Time{}
 	case k.HeadSHA == g.HeadSHA:
 		return m.pushes[headOf(k.Number, k.HeadSHA)]
-	case m.saw.IsZero() && k.HeadTime != nil:
-		return k.HeadTime.Time // the former head was there by then
+	case m.lastPoll.IsZero() && k.HeadTime != nil:
+		return k.HeadTime.Time // the previous head commit existed by then
 	}
-	return m.saw
+	return m.lastPoll
 }
 
-// pushes remembers, after a look, when the heads were pushed whose date is not known.
-func pushes(known []v1alpha1.PullRequest, p *pulls, m memory) map[string]time.Time {
+// pushTimes returns, after a poll, the push times of head commits without a date.
+func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) map[string]time.Time {
 	result := map[string]time.Time{}
 	if p.other {
 		return result
@@ -239,20 +238,19 @@ func pushes(known []v1alpha1.PullRequest, p *pulls, m memory) map[string]time.Ti
 	}
 	for _, g := range p.open() {
 		k, was := before[int64(g.Number)]
-		if after := pushedAfter(g, k, was, m); !after.IsZero() && p.dates[g.HeadSHA].IsZero() {
+		if after := notPushedBefore(g, k, was, m); !after.IsZero() && p.dates[g.HeadSHA].IsZero() {
 			result[headOf(k.Number, g.HeadSHA)] = after
 		}
 	}
 	return result
 }
 
-// labels of a pull request, those that ImagePolicies name and then others by name, each
-// with the head commit at which it was seen to be put on: who approves a commit by it
-// has seen no later one. Where nobody knows at which head that was, it is bound to none:
-// it came together with another head, or while nobody looked, or with a pull request
-// that is new, because the head may have changed since. What is not of a fork needs no
-// approval.
-func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m memory) []v1alpha1.PullRequestLabel {
+// labels of a pull request, first those that ImagePolicies name and then others by name,
+// each with the head commit at which it was added: a reviewer who approves a commit with it
+// has not seen a later one. A label is bound to no commit if that is not known: it appeared
+// together with another head commit, after a gap in polling, or with a new pull request.
+// Pull requests that are not from forks need no approval.
+func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
 	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed || len(k.Labels) >= someLabels
 	if was && k.HeadSHA != g.HeadSHA || g.Fork && unseen {
@@ -281,9 +279,9 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m memory) []
 	return result
 }
 
-// rank of a label: 0 for one that an ImagePolicy names, in any case as GitHub reads it,
-// with any commit where it names one by {{.SHA}}.
-func (m memory) rank(label string) int {
+// rank of a label: 0 if an ImagePolicy names it, ignoring case as GitHub does, and with any
+// commit for {{.SHA}}.
+func (m mergeContext) rank(label string) int {
 	label = strings.ToLower(label)
 	if m.wanted[label] || m.wanted[wholeCommit.ReplaceAllString(label, "{{.sha}}")] {
 		return 0
@@ -293,7 +291,7 @@ func (m memory) rank(label string) int {
 
 var wholeCommit = regexp.MustCompile(`[0-9a-f]{40}`)
 
-// cut gives the first n characters.
+// cut returns the first n characters.
 func cut(text string, n int) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
@@ -301,20 +299,20 @@ func cut(text string, n int) string {
 	return string([]rune(text)[:n])
 }
 
-// associations by the words of GitHub.
+// associations by GitHub's names.
 var associations = map[string]v1alpha1.AuthorAssociation{
 	"OWNER": "Owner", "MEMBER": "Member", "COLLABORATOR": "Collaborator", "CONTRIBUTOR": "Contributor",
 	"FIRST_TIME_CONTRIBUTOR": "FirstTimeContributor", "FIRST_TIMER": "FirstTimer", "MANNEQUIN": "Mannequin", "NONE": "None",
 }
 
-// stamp is a time as the API server keeps it, in whole seconds.
-func stamp(t time.Time) *metav1.Time {
+// timestamp truncates a time to whole seconds, as the API server stores it.
+func timestamp(t time.Time) *metav1.Time {
 	at := metav1.NewTime(t.UTC().Truncate(time.Second))
 	return &at
 }
 
-// open are those that are, newest first.
-func (p *pulls) open() []github.PullRequest {
+// open returns the open pull requests, newest first.
+func (p *pullRequests) open() []github.PullRequest {
 	all := slices.Clone(p.listed)
 	for _, g := range p.asked {
 		if g.State == github.Open {
@@ -325,9 +323,9 @@ func (p *pulls) open() []github.PullRequest {
 	return all
 }
 
-// missing are the numbers that are not in a list, of pull requests that were open or
-// that somebody holds though they are not known.
-func missing(known []v1alpha1.PullRequest, p *pulls, held map[int64]bool) []int64 {
+// missing returns the numbers of pull requests that are not in the list, and were open or
+// are offered by an ImagePolicy.
+func missing(known []v1alpha1.PullRequest, p *pullRequests, held map[int64]bool) []int64 {
 	there := maps.Clone(p.unusable)
 	if there == nil {
 		there = map[int64]bool{}
@@ -350,9 +348,8 @@ func missing(known []v1alpha1.PullRequest, p *pulls, held map[int64]bool) []int6
 	return numbers
 }
 
-// undated are the head commits whose date decides about an image, newest pull request
-// first.
-func undated(known []v1alpha1.PullRequest, p *pulls) []string {
+// undatedHeads returns the head commits whose date must be read, newest pull request first.
+func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	dated := map[string]bool{}
 	if !p.other {
 		for _, k := range known {
@@ -368,25 +365,25 @@ func undated(known []v1alpha1.PullRequest, p *pulls) []string {
 	return commits
 }
 
-// headOf names a head commit of a pull request.
+// headOf is the key of a head commit of a pull request.
 func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", number, sha) }
 
-// keepClosed is how long a closed pull request is known at least, for whoever has not
-// heard of it yet.
+// keepClosed is how long closed pull requests are kept at least, for controllers that have
+// not observed them yet.
 const keepClosed = 24 * time.Hour
 
-// Bounds of the status: pull requests, and bytes of the whole, in JSON.
+// Bounds of the status: pull requests, and bytes of JSON in total.
 const (
-	maxPulls = 500
-	maxBytes = 250_000
+	maxPullRequests = 500
+	maxBytes        = 250_000
 )
 
-// retain leaves out the closed pull requests that nobody holds any more, and then as
-// many as have no room in so many bytes of JSON, and says how many of those there are.
-// What somebody holds goes last, closed before open, because the end is news; before it
-// go closed ones, then those of forks, whom anybody can open, then all others; among
-// themselves those of the oldest pushes.
-func retain(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
+// retainPullRequests drops closed pull requests that are no longer offered, and then as many
+// as do not fit into the given number of bytes of JSON, and returns how many those are. It
+// first drops closed ones, then those of forks, which anyone can open, then others, and last
+// those that are offered, of which closed ones are most important because they are news;
+// among equals it drops those with the oldest pushes.
+func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota
 		fork
@@ -418,7 +415,7 @@ func retain(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room
 	size := 0
 	for _, pr := range order {
 		size += sizeOf(pr) + 1
-		if len(kept) == maxPulls || size > room {
+		if len(kept) == maxPullRequests || size > room {
 			break
 		}
 		kept = append(kept, pr)
@@ -427,7 +424,7 @@ func retain(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room
 	return kept, len(order) - len(kept)
 }
 
-// pushed is when a head was; zero where nobody knows.
+// pushed is when the head commit was pushed; zero if not known.
 func pushed(pr *v1alpha1.PullRequest) time.Time {
 	for _, at := range []*metav1.Time{pr.PushTime, pr.HeadTime} {
 		if at != nil {
@@ -437,11 +434,11 @@ func pushed(pr *v1alpha1.PullRequest) time.Time {
 	return time.Time{}
 }
 
-// sizeOf a value in JSON.
+// sizeOf returns the size of a value in JSON.
 func sizeOf(v any) int {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return maxBytes // no type of the API fails; one that did would have no room
+		return maxBytes // cannot happen for API types
 	}
 	return len(data)
 }

@@ -1,0 +1,92 @@
+package githubrepository
+
+import "time"
+
+// notice is what a delivery reports of a pull request. It is only a reason to read the pull
+// request again. GitHub's replicas may lag behind deliveries by some seconds.
+type notice struct {
+	// updated is when the pull request last changed; zero if the delivery does not report it.
+	updated time.Time
+	closed  bool
+	// reads is the number of reads whose answers were older.
+	reads int
+}
+
+// Delays of reads after an answer that is older than a delivery: they double from minWait to
+// maxWait, and allow for replicas that lag by a minute.
+const (
+	maxNoticeReads = 6
+	minWait        = time.Second
+	maxWait        = 30 * time.Second
+)
+
+// newest returns the later of two notices of a pull request.
+func (n notice) newest(than notice) notice {
+	if than.updated.After(n.updated) {
+		return than
+	}
+	return n
+}
+
+// wait is the time until the next read.
+func (n notice) wait() time.Duration { return min(maxWait, minWait<<max(0, n.reads-1)) }
+
+// expect makes a poll check that its answers contain what was announced.
+func (l *poll) expect(announced map[int64]notice) {
+	for n, what := range announced {
+		if what.updated.IsZero() {
+			continue
+		}
+		if l.announced == nil {
+			l.announced = map[int64]notice{}
+		}
+		if before, ok := l.announced[n]; ok {
+			what = before.newest(what)
+		}
+		l.announced[n] = what
+	}
+}
+
+// findMissing finds what was announced and is not in the answers yet. After too many reads it
+// is left to the next regular poll.
+func (l *poll) findMissing() {
+	for n, what := range l.announced {
+		switch {
+		case l.pulls == nil && l.err == nil: // no pull requests are wanted
+			continue
+		case l.pulls == nil:
+		case l.pulls.includes(n, what):
+			continue
+		default:
+			what.reads++
+		}
+		if what.reads > maxNoticeReads {
+			continue
+		}
+		if l.missing == nil {
+			l.missing = map[int64]notice{}
+		}
+		l.missing[n] = what
+	}
+}
+
+// isBehind reports whether a poll of the same repository got answers that are older than
+// deliveries.
+func (l *poll) isBehind(q query) bool {
+	return l != nil && l.query.repo == q.repo && len(l.missing) > 0
+}
+
+// includes reports whether what was read of a pull request is at least as new as a delivery.
+// It is true for a pull request that cannot be in the list: a closed one, or one beyond the
+// limits, or one that cannot be read.
+func (p *pullRequests) includes(number int64, what notice) bool {
+	if pr, ok := p.asked[number]; ok {
+		return !pr.UpdatedAt.Before(what.updated)
+	}
+	for i := range p.listed {
+		if pr := &p.listed[i]; int64(pr.Number) == number {
+			return !pr.UpdatedAt.Before(what.updated)
+		}
+	}
+	return what.closed || p.more || p.other || p.unusable[number]
+}

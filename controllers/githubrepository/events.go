@@ -1,0 +1,30 @@
+package githubrepository
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// renamedEvent reports that the repository has another name.
+func renamedEvent(before, now string) status.Event {
+	return status.NormalEvent("Renamed", "Poll", fmt.Sprintf("the repository was renamed from %s to %s", before, now))
+}
+
+// recordEvents records the events of a written status: one for each change of a condition,
+// with its reason and message, and renamedEvent.
+func (r *Reconciler) recordEvents(repository, before *v1alpha1.GitHubRepository) {
+	was, is := before.Status, repository.Status
+	r.events.Transitions(repository, was.Conditions, is.Conditions, "Poll",
+		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionTruncated, Good: metav1.ConditionFalse, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionWebhookReady, Good: metav1.ConditionTrue, Worry: true},
+	)
+	if was.Repository != "" && was.Repository != is.Repository {
+		r.events.Record(repository, renamedEvent(was.Repository, is.Repository))
+	}
+}

@@ -1,0 +1,356 @@
+package githubrepository
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// wanted is what ImagePolicies read of a repository.
+type wanted struct {
+	pulls, releases, tags bool
+	// names are the regular expressions of wanted tags, sorted and joined by separator; an
+	// empty one wants all tags.
+	names string
+	// labels that ImagePolicies name, in lower case, sorted and joined by separator.
+	labels string
+}
+
+// separator does not occur in regular expressions of the API.
+const separator = "\x00"
+
+// any reports whether anything is wanted.
+func (w wanted) any() bool { return w.pulls || w.releases || w.tags }
+
+// query is what to read of a repository. A poll answers one query.
+type query struct {
+	baseURL string
+	repo    github.Repo
+	// secret is the name of the Secret with credentials; "" for anonymous access.
+	secret string
+	// webhook is the name of the Secret of the webhook, which is checked before each poll.
+	webhook string
+	wanted  wanted
+	// interval between two polls.
+	interval time.Duration
+	// requested is the annotation that requests an immediate poll.
+	requested string
+}
+
+// host is the address of the server.
+func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
+
+// poll is what GitHub answered about one repository.
+type poll struct {
+	query query
+	// startedAt is when the poll was started.
+	startedAt time.Time
+	// after is the minimum age of shared answers that count.
+	after time.Time
+	// due is when to poll again; zero until the poll is complete.
+	due time.Time
+	// postponed has the time until which pull requests and commits are not requested again
+	// because the last answer was not final.
+	postponed map[string]time.Time
+	// announced is what deliveries report of pull requests, by number, and missing the part
+	// that GitHub's answers do not contain yet.
+	announced, missing map[int64]notice
+
+	repository *github.Repository
+	// otherRepository reports that the specification names another repository than the
+	// status.
+	otherRepository bool
+	pulls           *pullRequests
+	releases        *github.List[github.Release]
+	tags            *github.List[github.Tag]
+	// incomplete reports that one poll did not suffice for all requests.
+	incomplete bool
+	// err is the first error.
+	err error
+	// webhook is the problem of the webhook's Secret when the poll started.
+	webhook *status.Error
+}
+
+// credentialCheckInterval is the minimum interval of polls that only check the credentials.
+const credentialCheckInterval = 10 * time.Minute
+
+// newPoll returns a poll to run. With immediate it does not use earlier answers.
+func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
+	l := &poll{query: q, startedAt: now, postponed: map[string]time.Time{}, after: now}
+	if !immediate {
+		l.after = now.Add(-(q.interval - q.interval/8)) // polls are up to 10% early
+	}
+	if known.poll != nil && known.poll.query.repo == q.repo {
+		maps.Copy(l.postponed, known.poll.postponed)
+		l.expect(known.poll.missing)
+	}
+	for thing, until := range l.postponed {
+		if !until.After(now) {
+			delete(l.postponed, thing)
+		}
+	}
+	for _, announced := range []map[int64]notice{known.hints, l.announced} {
+		for n := range announced {
+			delete(l.postponed, numbered(n))
+		}
+	}
+	return l
+}
+
+// answers reports whether the poll is for this query, and not due again.
+func (l *poll) answers(q query, now time.Time) bool {
+	return l != nil && l.query == q && now.Before(l.due)
+}
+
+// maxReads is the maximum number of requests for single pull requests or commits in a poll.
+const maxReads = 20
+
+// unsettledDelay is when to request again what GitHub did not answer conclusively.
+const unsettledDelay = 10 * time.Minute
+
+// poller runs a poll.
+type poller struct {
+	*poll
+	// offered are the pull requests that ImagePolicies offer.
+	offered    map[int64]bool
+	reconciler *Reconciler
+	client     *github.Client
+	ctx        context.Context
+}
+
+// run requests everything that the query needs in addition to what is known. If one part
+// fails, the others are still requested, unless GitHub must not be called at all.
+func (a *poller) run(known *v1alpha1.GitHubRepositoryStatus) {
+	r, q := a.reconciler, &a.query
+	repository, err := a.resolveName(a.after)
+	if err != nil {
+		a.noteError(err)
+		return
+	}
+	if a.otherRepository = known.RepositoryID != 0 && known.RepositoryID != repository.ID; a.otherRepository && strings.EqualFold(known.ResolvedFrom, q.repo.String()) {
+		a.noteError(repositoryReplaced(known, &repository))
+		return
+	}
+	a.repository = &repository
+	if q.wanted.pulls {
+		a.readPullRequests(repository.Repo, known.PullRequests)
+	}
+	if q.wanted.releases && !a.stopped() {
+		releases, _, err := cached(a.ctx, r.requests, a.client, repository.Repo, "releases", a.after, counted(r.metrics, "Releases", func(ctx context.Context) (github.List[github.Release], error) {
+			return a.client.Releases(ctx, repository.Repo)
+		}))
+		if a.noteError(err) {
+			a.releases = &releases
+		}
+	}
+	if q.wanted.tags && !a.stopped() {
+		tags, _, err := cached(a.ctx, r.requests, a.client, repository.Repo, "tags", a.after, counted(r.metrics, "Tags", func(ctx context.Context) (github.List[github.Tag], error) {
+			return a.client.Tags(ctx, repository.Repo)
+		}))
+		if a.noteError(err) {
+			a.tags = &tags
+		}
+	}
+}
+
+// resolveName requests the repository that the name in the specification resolves to.
+func (a *poller) resolveName(after time.Time) (github.Repository, error) {
+	repo := a.query.repo
+	repository, _, err := cached(a.ctx, a.reconciler.requests, a.client, repo, "repository", after, counted(a.reconciler.metrics, "Repository", func(ctx context.Context) (github.Repository, error) {
+		return a.client.Repository(ctx, repo)
+	}))
+	return repository, err
+}
+
+// repositoryReplaced is the error if a name that resolved to one repository now resolves to
+// another one: another user may have taken the name. A user must decide whether that is
+// intended.
+func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
+	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+
+		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new one",
+		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
+}
+
+// isForeign reports whether a pull request belongs to another repository, because the name
+// was taken during the poll. The poll then fails, and the next one resolves the name again.
+func (a *poller) isForeign(pr *github.PullRequest) bool {
+	if pr.RepositoryID == a.repository.ID {
+		return false
+	}
+	a.pulls = nil
+	a.noteError(fmt.Errorf("read pull request %d: it belongs to the repository with ID %d, but the ID of %s was %d a moment ago; trying again", pr.Number, pr.RepositoryID, a.repository.Repo, a.repository.ID))
+	return true
+}
+
+// noteError keeps the first error, and reports whether err is nil.
+func (a *poller) noteError(err error) bool {
+	if err != nil && a.err == nil {
+		a.err = err
+	}
+	return err == nil
+}
+
+// stopped reports whether GitHub must not be called again in this poll.
+func (a *poller) stopped() bool { return limited(a.err) || a.ctx.Err() != nil }
+
+// readPullRequests requests the list of open pull requests, those that it lacks by number,
+// and the dates of new head commits.
+func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest) {
+	r := a.reconciler
+	list, started, err := cached(a.ctx, r.requests, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.PullRequests, error) {
+		return a.client.OpenPullRequests(ctx, repo)
+	}))
+	if !a.noteError(err) {
+		return
+	}
+	for i := range list.Items {
+		if a.isForeign(&list.Items[i]) {
+			return
+		}
+	}
+	p := &pullRequests{time: started, listed: list.Items, more: list.Truncated, other: a.otherRepository, unusable: map[int64]bool{}, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{}, parents: map[string][]string{}}
+	for _, n := range list.Unusable {
+		p.unusable[int64(n)] = true
+	}
+	a.pulls = p
+	if !p.other {
+		forEach(a, missing(known, p, a.offered), numbered, func(n int64) error {
+			pr, _, err := cached(a.ctx, r.requests, a.client, repo, numbered(n), started, counted(r.metrics, "PullRequest", func(ctx context.Context) (github.PullRequest, error) {
+				return a.client.PullRequest(ctx, repo, int(n))
+			}))
+			if err != nil {
+				return err
+			}
+			if a.isForeign(&pr) {
+				return a.err
+			}
+			p.asked[n] = pr
+			switch {
+			case pr.State != github.Open:
+			case p.more:
+				a.postpone(numbered(n), unsettledDelay)
+			default: // the list shifted while it was read
+				a.postpone(numbered(n), a.query.interval/2)
+			}
+			return nil
+		})
+	}
+	if a.pulls == nil {
+		return
+	}
+	a.readCommits(repo, undatedHeads(known, p), func(commit github.Commit) bool {
+		if !commit.Committed.IsZero() {
+			p.dates[commit.SHA] = commit.Committed
+		}
+		return !commit.Committed.IsZero()
+	})
+	heads := map[string]string{} // by trial merge
+	for _, g := range p.open() {
+		heads[g.MergeCommitSHA] = g.HeadSHA
+	}
+	a.readCommits(repo, unknownMerges(known, p), func(commit github.Commit) bool {
+		p.parents[commit.SHA] = commit.Parents
+		return slices.Contains(commit.Parents, heads[commit.SHA])
+	})
+}
+
+// readCommits requests commits. A commit that is not conclusive is postponed, because it
+// never changes.
+func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func(github.Commit) bool) {
+	r := a.reconciler
+	forEach(a, commits, func(sha string) string { return sha }, func(sha string) error {
+		commit, _, err := cached(a.ctx, r.requests, a.client, repo, "commit "+sha, time.Time{}, counted(r.metrics, "Commit", func(ctx context.Context) (github.Commit, error) {
+			return a.client.Commit(ctx, repo, sha)
+		}))
+		if err == nil && !conclusive(commit) {
+			a.postpone(sha, unsettledDelay)
+		}
+		return err
+	})
+}
+
+// numbered is the key of a pull request.
+func numbered(n int64) string { return fmt.Sprintf("pull %d", n) }
+
+// postpone defers the next request for something.
+func (a *poller) postpone(thing string, wait time.Duration) {
+	a.postponed[thing] = a.reconciler.clock.Now().Add(wait)
+}
+
+// forEach requests things, up to maxReads in one poll. It continues with the next one if
+// GitHub does not know one of them, which is not conclusive.
+func forEach[T any](a *poller, things []T, name func(T) string, request func(T) error) {
+	asked := 0
+	for _, thing := range things {
+		if a.stopped() {
+			return
+		}
+		if _, waits := a.postponed[name(thing)]; waits {
+			continue
+		}
+		if asked == maxReads {
+			a.incomplete = true
+			return
+		}
+		asked++
+		err := request(thing)
+		switch github.KindOf(err) {
+		case github.NotFound, github.Conflict, github.Invalid, github.Malformed, github.Locked, github.Denied:
+			a.postpone(name(thing), unsettledDelay)
+		default:
+			if !a.noteError(err) {
+				return
+			}
+		}
+	}
+}
+
+// Delays after a transient failure, and until a poll that continues an incomplete one.
+const (
+	retryFirst    = 15 * time.Second
+	retryMost     = 5 * time.Minute
+	continueDelay = time.Second
+)
+
+// finish sets when the next poll is due: after the interval, up to 10% earlier so that not
+// all polls happen in the same second, and soon if the poll is incomplete. After a failure
+// it is due when GitHub says so, earlier than the interval if the failure is transient, and
+// otherwise after the interval.
+func (l *poll) finish(now time.Time) {
+	l.findMissing()
+	interval := l.query.interval
+	if !l.query.wanted.any() {
+		interval = max(interval, credentialCheckInterval)
+	}
+	var e *github.Error
+	switch {
+	case l.err == nil && l.incomplete:
+		l.due = now.Add(continueDelay)
+	case l.err == nil:
+		l.due = now.Add(interval - rand.N(interval/10+1))
+	case limited(l.err) && errors.As(l.err, &e) && e.RetryAt.After(now):
+		l.due = e.RetryAt.Add(rand.N(10 * time.Second))
+	case !transient(l.err):
+		l.due = now.Add(interval)
+	default:
+		l.due = now.Add(min(retryMost, max(retryFirst, interval/4), interval))
+	}
+	if l.err != nil {
+		return
+	}
+	for _, what := range l.missing {
+		if again := now.Add(what.wait()); again.Before(l.due) {
+			l.due = again
+		}
+	}
+}

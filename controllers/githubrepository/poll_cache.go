@@ -1,0 +1,198 @@
+package githubrepository
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+const (
+	// defaultPolls is the default number of concurrent polls.
+	defaultPolls = 16
+	// maxPoll is the timeout of one poll.
+	maxPoll = 2 * time.Minute
+)
+
+// pollCache runs polls in the background, and keeps the last poll of each GitHubRepository.
+// None of its methods waits for GitHub. The cache is lost at a restart, which costs one poll
+// of each repository.
+type pollCache struct {
+	places *outbound.Places
+
+	mu           sync.Mutex
+	ctx          context.Context
+	wake         func(types.NamespacedName)
+	repositories map[types.NamespacedName]*cacheEntry
+	started      int // polls that have not ended
+}
+
+// cacheEntry is what is known of one GitHubRepository.
+type cacheEntry struct {
+	// poll is the last complete poll; nil before the first one.
+	poll *poll
+	// reported reports that the status contains the results of the poll.
+	reported bool
+	// task is the queued or running poll; nil if there is none.
+	task *task
+	// hints are deliveries of webhooks since the last poll started: notices of pull requests
+	// by number, and 0 for anything else.
+	hints map[int64]notice
+	// lastPoll and pushes are as in mergeContext.
+	lastPoll time.Time
+	pushes   map[string]time.Time
+}
+
+// task is a queued or running poll.
+type task struct {
+	poll   *poll
+	since  time.Time
+	cancel context.CancelFunc
+}
+
+// newPollCache returns a cache that runs polls once run is called. One namespace has at most
+// a quarter of the polls, and half of that at one host; one host has at most half.
+func newPollCache(polls int) *pollCache {
+	return &pollCache{
+		places:       outbound.NewPlaces(outbound.Bounds{All: polls, Namespace: polls / 4, Host: polls / 2, NamespaceHost: polls / 8}),
+		repositories: map[types.NamespacedName]*cacheEntry{},
+	}
+}
+
+// run enables polls until ctx ends. It calls wake for each repository whose poll is
+// complete, from any goroutine; wake must not block.
+func (ls *pollCache) run(ctx context.Context, wake func(types.NamespacedName)) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ctx, ls.wake = ctx, wake
+}
+
+// entry returns what is known of a repository.
+func (ls *pollCache) entry(key types.NamespacedName) cacheEntry {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := *ls.ensure(key)
+	m.hints, m.pushes = maps.Clone(m.hints), maps.Clone(m.pushes)
+	return m
+}
+
+func (ls *pollCache) ensure(key types.NamespacedName) *cacheEntry {
+	if ls.repositories[key] == nil {
+		ls.repositories[key] = &cacheEntry{}
+	}
+	return ls.repositories[key]
+}
+
+// hint marks the last poll as stale, and enqueues the repository.
+func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := ls.ensure(key)
+	if m.hints == nil {
+		m.hints = map[int64]notice{}
+	}
+	m.hints[0] = notice{}
+	for n, what := range numbers {
+		if len(m.hints) <= maxPullRequests {
+			m.hints[n] = m.hints[n].newest(what)
+		}
+	}
+	if ls.ctx != nil {
+		ls.wake(key)
+	}
+}
+
+// start queues a poll. It cancels an earlier one, and expects the poll to contain what hints
+// and the earlier one announced.
+func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.Context, *poll)) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := ls.ensure(key)
+	if m.task != nil {
+		l.expect(m.task.poll.announced)
+	}
+	l.expect(m.hints)
+	ls.cancel(m)
+	ctx, cancel := context.WithCancel(ls.ctx)
+	t := &task{poll: l, since: l.startedAt, cancel: cancel}
+	m.task, m.hints = t, nil
+	ls.started++
+	go func() {
+		defer cancel()
+		if leave, ok := ls.places.Enter(ctx, key.Namespace, l.query.host()); ok {
+			limited, stop := context.WithTimeout(ctx, maxPoll)
+			work(limited, l)
+			stop()
+			leave()
+		}
+		if ls.finish(key, t) {
+			ls.wake(key)
+		}
+	}()
+}
+
+// finish stores a poll, and reports whether its repository still exists.
+func (ls *pollCache) finish(key types.NamespacedName, t *task) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.started--
+	m := ls.repositories[key]
+	if m == nil || m.task != t || ls.ctx.Err() != nil {
+		return false
+	}
+	m.poll, m.reported, m.task = t.poll, false, nil
+	return true
+}
+
+// markReported records that the status contains the results of a poll, and what the next
+// merge needs.
+func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[string]time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := ls.ensure(key)
+	if m.poll != l {
+		return
+	}
+	m.reported = true
+	if l.pulls != nil {
+		m.lastPoll, m.pushes = l.pulls.time, known
+	}
+}
+
+// stop cancels the poll of a repository.
+func (ls *pollCache) stop(key types.NamespacedName) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if m := ls.repositories[key]; m != nil {
+		ls.cancel(m)
+		m.hints = nil
+	}
+}
+
+// forget removes a deleted repository.
+func (ls *pollCache) forget(key types.NamespacedName) {
+	ls.stop(key)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.repositories, key)
+}
+
+// cancel cancels the poll of an entry. A running one occupies its slots until it returns.
+func (ls *pollCache) cancel(m *cacheEntry) {
+	if m.task != nil {
+		m.task.cancel()
+		m.task = nil
+	}
+}
+
+// size returns the number of queued and of running polls.
+func (ls *pollCache) size() (waiting, running int) {
+	running = ls.places.Taken()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return max(0, ls.started-running), running
+}

@@ -1,0 +1,97 @@
+package githubrepository
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// Bounds of the schema on releases and tags, and of both in bytes of JSON.
+const (
+	maxReleases     = 100
+	maxReleaseBytes = 30_000
+	maxTags         = 500
+	maxTagBytes     = 70_000
+)
+
+// releasesOf returns the newest releases, and how many do not fit into the status.
+func releasesOf(list *github.List[github.Release]) ([]v1alpha1.GitHubRelease, int) {
+	all := slices.Clone(list.Items)
+	slices.SortStableFunc(all, func(a, b github.Release) int {
+		return cmp.Or(b.Published.Compare(a.Published), cmp.Compare(b.ID, a.ID))
+	})
+	var result []v1alpha1.GitHubRelease
+	for _, r := range all {
+		result = append(result, v1alpha1.GitHubRelease{Tag: r.Tag, Prerelease: r.Prerelease, PublishedTime: timestamp(r.Published)})
+	}
+	return fit(result, maxReleases, maxReleaseBytes)
+}
+
+// tagsOf returns the highest wanted tags, and how many do not fit into the status. Each
+// regular expression gets the same share.
+func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, int) {
+	all := make([]v1alpha1.GitHubTag, 0, len(list.Items))
+	for _, t := range list.Items {
+		all = append(all, v1alpha1.GitHubTag{Name: t.Name, SHA: t.SHA})
+	}
+	highest := func(a, b v1alpha1.GitHubTag) int { return natural(b.Name, a.Name) }
+	slices.SortFunc(all, highest)
+	turn := map[string]int{} // the first round in which a regular expression selects a tag
+	for _, text := range strings.Split(names, separator) {
+		pattern, err := regexp.Compile("^(?:" + text + ")$")
+		if err != nil {
+			continue // its ImagePolicy reports it
+		}
+		n := 0
+		for _, t := range all {
+			if text != "" && !pattern.MatchString(t.Name) {
+				continue
+			}
+			if first, taken := turn[t.Name]; !taken || n < first {
+				turn[t.Name] = n
+			}
+			n++
+		}
+	}
+	wanted := slices.DeleteFunc(all, func(t v1alpha1.GitHubTag) bool { _, ok := turn[t.Name]; return !ok })
+	slices.SortStableFunc(wanted, func(a, b v1alpha1.GitHubTag) int { return cmp.Compare(turn[a.Name], turn[b.Name]) })
+	kept, left := fit(wanted, maxTags, maxTagBytes)
+	slices.SortFunc(kept, highest)
+	return kept, left
+}
+
+// fit returns as many items as allowed, and how many are omitted.
+func fit[T any](all []T, count, bytes int) ([]T, int) {
+	size := 0
+	for i, x := range all {
+		if size += sizeOf(x) + 1; i == count || size > bytes {
+			return all[:i], len(all) - i
+		}
+	}
+	return all, 0
+}
+
+// digits and other parts of a name.
+var parts = regexp.MustCompile(`[0-9]+|[^0-9]+`)
+
+// natural compares names, and numbers in them by value.
+func natural(a, b string) int {
+	x, y := parts.FindAllString(a, -1), parts.FindAllString(b, -1)
+	for i := range min(len(x), len(y)) {
+		m, n := x[i], y[i]
+		if m[0] <= '9' && m[0] >= '0' && n[0] <= '9' && n[0] >= '0' {
+			m, n = strings.TrimLeft(m, "0"), strings.TrimLeft(n, "0")
+			if c := cmp.Compare(len(m), len(n)); c != 0 {
+				return c
+			}
+		}
+		if c := strings.Compare(m, n); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
+}

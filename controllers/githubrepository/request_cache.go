@@ -1,0 +1,98 @@
+package githubrepository
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// requestCache shares answers between GitHubRepositories with the same credentials. Answers
+// belong to one [github.Client], that is, to one server and credential, so that tenants never
+// see answers to credentials of others.
+type requestCache struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	answers map[subject]*answer
+}
+
+// subject of a request: a part of a repository, for one client.
+type subject struct {
+	client *github.Client
+	repo   string // in lower case
+	part   string // such as "tags" or "pull 7"
+}
+
+// answer to a request. Fields other than started are valid once done is closed.
+type answer struct {
+	started time.Time
+	done    chan struct{}
+	value   any
+	err     error
+}
+
+// finished reports whether the answer is complete.
+func (a *answer) finished() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// answerLifetime is how long answers are kept.
+const answerLifetime = time.Hour
+
+func newRequestCache(c clock.PassiveClock) *requestCache {
+	return &requestCache{clock: c, answers: map[subject]*answer{}}
+}
+
+// cached returns an answer to a request that was made after the given time, and the time of
+// that request. Concurrent callers share one request. Errors are not cached. A request
+// continues even if its caller no longer waits.
+func cached[T any](ctx context.Context, s *requestCache, c *github.Client, repo github.Repo, part string, after time.Time, request func(context.Context) (T, error)) (T, time.Time, error) {
+	what := subject{client: c, repo: strings.ToLower(repo.String()), part: part}
+	for {
+		a, started := s.findOrRequest(ctx, what, after, func(ctx context.Context) (any, error) { return request(ctx) })
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			var none T
+			return none, a.started, ctx.Err()
+		}
+		if started || a.started.After(after) {
+			value, _ := a.value.(T)
+			return value, a.started, a.err
+		}
+	}
+}
+
+// findOrRequest returns an existing answer, or starts a request and returns true.
+func (s *requestCache) findOrRequest(ctx context.Context, what subject, after time.Time, request func(context.Context) (any, error)) (*answer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.answers[what]; a != nil && (!a.finished() || a.err == nil && a.started.After(after)) {
+		return a, false
+	}
+	now := s.clock.Now()
+	for k, a := range s.answers {
+		if a.finished() && now.Sub(a.started) > answerLifetime {
+			delete(s.answers, k)
+		}
+	}
+	a := &answer{started: now, done: make(chan struct{})}
+	s.answers[what] = a
+	go func() {
+		defer close(a.done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxPoll)
+		defer cancel()
+		a.value, a.err = request(ctx)
+	}()
+	return a, true
+}

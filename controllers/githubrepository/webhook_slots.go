@@ -1,0 +1,46 @@
+package githubrepository
+
+import "sync"
+
+// slotCounter limits what is in progress, by key.
+type slotCounter struct {
+	mu    sync.Mutex
+	taken map[string]int
+}
+
+// slot is a key and its limit.
+type slot struct {
+	of    string
+	limit int
+}
+
+// enter takes one slot of each key if all are available, and returns the function that
+// releases them. It never waits.
+func (p *slotCounter) enter(each ...slot) (leave func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range each {
+		if p.taken[one.of] >= one.limit {
+			return nil, false
+		}
+	}
+	for _, one := range each {
+		p.taken[one.of]++
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, one := range each {
+			if p.taken[one.of]--; p.taken[one.of] == 0 {
+				delete(p.taken, one.of)
+			}
+		}
+	}, true
+}
+
+// count returns how many slots of a key are taken.
+func (p *slotCounter) count(of string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken[of]
+}
