@@ -48,7 +48,7 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 3}, {Verdict: "Level", Count: 1}})
 	same(t, "refused", p.Status.Candidates[0].Version, "2.0.0-rc.1")
 	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group")
-	same(t, "SourceReachable", condition(p, "SourceReachable"), "True Answered: the registry answers")
+	same(t, "SourceReachable", condition(p, "SourceReachable"), "True Answered: the registry is reachable")
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	same(t, "tags", p.Status.Scan.Tags, int32(6))
 	same(t, "events", s.told(), []string{"Normal Succeeded: offers 2 in 1 group", "Normal NewVersion: latest version is 1.1.0"})
@@ -364,7 +364,7 @@ func TestFailuresLoseNothing(t *testing.T) {
 			s.clock.Step(2 * time.Minute)
 			p, _ = s.pass("shop")
 			same(t, "latest when healed", p.Status.Latest, "1.3.0")
-			same(t, "RateLimited when healed", condition(p, "RateLimited"), "False NotLimited: the registry asks for no pause")
+			same(t, "RateLimited when healed", condition(p, "RateLimited"), "False NotLimited: requests to the registry are not limited")
 		})
 	}
 }
@@ -374,19 +374,19 @@ func TestCredentials(t *testing.T) {
 		secret *corev1.Secret
 		want   string
 	}{
-		"missing": {nil, `False SecretNotFound: spec.imagePullSecrets[0].name: there is no Secret "pull" in this namespace; create it or correct the name`},
+		"missing": {nil, `False SecretNotFound: spec.imagePullSecrets[0].name: Secret "pull" not found in this namespace: create it, or correct the name`},
 		"bad": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"x":{"auth":"!"}}}`)}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull": entry "x": auth is not base64 of username:password`},
 		"of another type": {&corev1.Secret{Type: "Opaque", Data: map[string][]byte{"token": []byte("hidden")}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type "Opaque": use kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth`},
 		"of no registry": {&corev1.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")}},
-			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type kubernetes.io/basic-auth, which names no registry: annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to`},
+			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type kubernetes.io/basic-auth, which does not name a registry: annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to`},
 		"of another registry, by annotation": {&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRegistry: "ghcr.io"}},
 			Type:       "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")},
-		}, `False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO"; add one, or remove the list to look as nobody`},
+		}, `False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add one, or remove the list for anonymous access`},
 		"of another registry": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"ghcr.io":{"username":"u","password":"hidden"}}}`)}},
-			`False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO"; add one, or remove the list to look as nobody`},
+			`False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add one, or remove the list for anonymous access`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -474,7 +474,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		p, _ := s.once("shop")
 		await.Receive(t, "asked", entered)
 		same(t, "offered", offered(p), []string(nil))
-		same(t, "Reconciling", condition(p, "Reconciling"), "True Looking: the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
+		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
 	})
 	t.Run("a new policy", func(t *testing.T) {
 		s := begin(t)
@@ -484,10 +484,10 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		p, next := s.once("shop")
 		await.Receive(t, "asked", entered)
 		same(t, "writes at first", s.writes, 0)
-		same(t, "next", next, slowLook)
-		s.clock.Step(slowLook)
+		same(t, "next", next, firstReportDelay)
+		s.clock.Step(firstReportDelay)
 		p, next = s.once("shop")
-		same(t, "Reconciling", condition(p, "Reconciling"), "True Looking: the look at the registry is not done: others of this namespace or registry come first, or the registry is slow")
+		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
 		same(t, "generation", p.Status.ObservedGeneration, int64(0))
 		same(t, "next: the look wakes it", next, time.Duration(0))
 		s.once("shop")
@@ -549,7 +549,7 @@ func TestRefusedImages(t *testing.T) {
 		reasons = append(reasons, c.Version+" "+c.Verdict)
 	}
 	same(t, "candidates", reasons, []string{"1.3.0 Exists", "1.2.0 Exists", "1.1.0 Platform"})
-	same(t, "platform", p.Status.Candidates[2].Reason, "the image is for linux/arm64 and not for linux/amd64: build it for that, or set spec.platforms")
+	same(t, "platform", p.Status.Candidates[2].Reason, "the image supports linux/arm64 but not linux/amd64: build it for that platform, or set spec.platforms")
 	same(t, "Ready: one bad tag is no bad registry", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
 	asked := s.server.Total()
 	s.pass("shop")
@@ -565,7 +565,7 @@ func TestMovedTag(t *testing.T) {
 	digest := s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "another", "linux/amd64", time.Time{}))
 	p := s.look("shop")
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, digest)
-	same(t, "events", s.told(), []string{"Warning TagMoved: the tag of version 1.0.0 names another image now: it is a new release of the same version"})
+	same(t, "events", s.told(), []string{"Warning TagMoved: the tag of version 1.0.0 moved to another image: it is a new release of the same version"})
 
 	s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "for others", "linux/arm64", time.Time{}))
 	p = s.look("shop")
@@ -630,7 +630,7 @@ func TestSuspend(t *testing.T) {
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	same(t, "offered: the rules still hold", offered(p), []string{"1.0.0 in release"})
 	same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Denied"})
-	same(t, "Ready", condition(p, "Ready"), "True Suspended: spec.suspend is set: nothing is looked for, and what is offered stays offered")
+	same(t, "Ready", condition(p, "Ready"), "True Suspended: spec.suspend is true: no scans; offered versions remain offered")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Suspend = false })
 	p, _ = s.pass("shop")
 	same(t, "latest", p.Status.Latest, "1.2.0")
@@ -711,7 +711,7 @@ func TestStatusIsBounded(t *testing.T) {
 	o.policy.Spec.Image = "registry.example.com/" + strings.Repeat("long/", 40) + "shop"
 	o.policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 8, ReleasesPerGroup: 64}
 	o.policy.Spec.Versioning.GroupBy = v1alpha1.GroupByMajor
-	sc := scanned{looked: true, images: map[string][]v1alpha1.ReleaseImage{}}
+	sc := selection{scanned: true, images: map[string][]v1alpha1.ReleaseImage{}}
 	var tags []string
 	for major := range 8 {
 		for i := range 64 {
@@ -720,7 +720,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	o.policy.Spec.Versioning.Level = v1alpha1.LevelCandidate
 	for i := range 4000 {
-		o.held = append(o.held, held("99-x", fmt.Sprintf("99.%d.0", i)))
+		o.inUse = append(o.inUse, held("99-x", fmt.Sprintf("99.%d.0", i)))
 	}
 	o.policy.Spec.Deny = []string{">=99.0.0"}
 	o.selector = compile(t, &o.policy.Spec)
@@ -732,8 +732,8 @@ func TestStatusIsBounded(t *testing.T) {
 	if len(sc.images) != 512 {
 		t.Fatalf("%d offers, want 512", len(sc.images))
 	}
-	out := decide(o, sc, time.Now())
-	if !out.cut {
+	out := newPlan(o, sc, time.Now())
+	if !out.truncated {
 		t.Error("all of it has room: the test tests nothing")
 	}
 	o.policy.Status.Releases, o.policy.Status.Withdrawn = out.releases, out.withdrawn

@@ -136,7 +136,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 	same(t, "offered without GitHub", len(offered(p)), 4)
 	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
 	same(t, "SourceReachable", condition(p, "SourceReachable"),
-		`False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unreachable: no answer; what is offered stays offered`)
+		`False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unreachable: no answer; offered versions remain offered`)
 	if s.writes > writes+2 {
 		t.Errorf("%d writes for two changes", s.writes-writes)
 	}
@@ -237,7 +237,7 @@ func TestMinAgeOfLateImages(t *testing.T) {
 			p = s.look("shop")
 			same(t, "offered at once", offered(p), []string{"0.9.0 in release"})
 			same(t, "refused", verdicts(p), []string{"1.1.0 Exists", "1.0.0 MinAge"})
-			same(t, "young", young(p), map[string]string{"1.0.0": "MinAge " + stamp(s.clock.Now())})
+			same(t, "young", young(p), map[string]string{"1.0.0": "MinAge " + formatTime(s.clock.Now())})
 			s.look("shop")
 			between(s)
 			p = s.look("shop")
@@ -271,24 +271,24 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 			if err := env.Client.Delete(s.Context(), repository); err != nil {
 				s.Fatal(err)
 			}
-		}, `False RepositoryNotFound: spec.source.github.repositoryRef: there is no GitHubRepository "shop" in namespace`},
+		}, `False RepositoryNotFound: spec.source.github.repositoryRef: GitHubRepository "shop" not found in namespace`},
 		"another namespace's": {func(s *story) {
 			other := env.Namespace(s)
 			s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "shop"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"}})
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
-		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use; create it there, or have its spec.allowedNamespaces allow this namespace: from All`},
+		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
 		"none in another namespace": {func(s *story) {
 			other := env.Namespace(s)
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
-		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use; create it there, or have its spec.allowedNamespaces allow this namespace: from All`},
+		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
 		"not read yet": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
-		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" was not read yet: it was not looked at yet`},
+		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" was not polled yet: it has no status yet`},
 		"needs somebody": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Stalled(&st.Conditions, 1, "Unauthorized", "the token is refused")
 			})
-		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unauthorized: the token is refused; what is offered stays offered`},
+		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unauthorized: the token is refused; offered versions remain offered`},
 	} {
 		for source, edit := range map[string]func(*v1alpha1.ImagePolicySpec){"releases": releases, "pull requests": pulls(nil)} {
 			t.Run(name+", "+source, func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestSteps(t *testing.T) {
 		p, _ := s.pass("shop")
 		same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 		same(t, "refused", p.Status.Candidates, []v1alpha1.RefusedCandidate{
-			{Version: "1.2.0", Verdict: "Exists", Reason: "the registry has no image of " + s.server.Repository("team/migrate") + " of this tag"}})
+			{Version: "1.2.0", Verdict: "Exists", Reason: "the registry has no image of " + s.server.Repository("team/migrate") + " with this tag"}})
 		same(t, "further images", []v1alpha1.ReleaseImage{p.Status.Releases[0].Images[1], p.Status.Releases[1].Images[1]}, []v1alpha1.ReleaseImage{
 			{Image: s.server.Repository("team/migrate") + ":1.1.0@" + second, Digest: second, ContainerName: "migrate"},
 			{Image: s.server.Repository("team/migrate") + ":1.0.0@" + first, Digest: first, ContainerName: "migrate"},
@@ -401,12 +401,12 @@ func TestSteps(t *testing.T) {
 			}
 			return out
 		}
-		former := []string{s.server.Push(t, path, "1.0.0"), s.server.Push(t, "team/migrate", "1.0.0")}
+		previous := []string{s.server.Push(t, path, "1.0.0"), s.server.Push(t, "team/migrate", "1.0.0")}
 		s.policy("shop", further)
 		s.pass("shop")
 		first := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
 		for range 2 {
-			same(t, "images when one has moved", digests(s.look("shop")), former)
+			same(t, "images when one has moved", digests(s.look("shop")), previous)
 		}
 		second := s.server.Push(t, "team/migrate", "1.0.0", "linux/amd64", "linux/arm64")
 		same(t, "images when all have moved", digests(s.look("shop")), []string{first, second})
@@ -434,7 +434,7 @@ func TestSteps(t *testing.T) {
 		pullSecret("shop", path)
 		s.policy("shop", further, func(p *v1alpha1.ImagePolicySpec) { p.ImagePullSecrets = []v1alpha1.Reference{{Name: "shop"}} })
 		p, _ := s.pass("shop")
-		same(t, "Ready", condition(p, "Ready"), fmt.Sprintf("False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for %q; add one, or remove the list to look as nobody", s.server.Repository("team/migrate")))
+		same(t, "Ready", condition(p, "Ready"), fmt.Sprintf("False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for %q: add one, or remove the list for anonymous access", s.server.Repository("team/migrate")))
 		pullSecret("migrate", "team/migrate")
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 			p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1alpha1.Reference{Name: "migrate"})
@@ -474,9 +474,9 @@ func TestLabels(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered", offered(p), []string{"1.0.0 in release"})
 	same(t, "refused", p.Status.Candidates, []v1alpha1.RefusedCandidate{
-		{Version: "1.3.0", Verdict: "Labels", Reason: `the image's label "org.opencontainers.image.version" is "other", and not "v1.3.0"`},
+		{Version: "1.3.0", Verdict: "Labels", Reason: `the image's label "org.opencontainers.image.version" is "other" instead of "v1.3.0"`},
 		{Version: "1.2.0", Verdict: "Labels", Reason: `the image has no label "org.opencontainers.image.version"`},
-		{Version: "1.1.0", Verdict: "Labels", Reason: fmt.Sprintf(`the image's label "org.opencontainers.image.revision" is %q, and not %q`, sha("9"), sha("2"))},
+		{Version: "1.1.0", Verdict: "Labels", Reason: fmt.Sprintf(`the image's label "org.opencontainers.image.revision" is %q instead of %q`, sha("9"), sha("2"))},
 	})
 
 	s.push("2.0.0")

@@ -19,12 +19,12 @@ import (
 
 // Indexes of the cache that this controller reads.
 const (
-	indexUsers = "imagepolicy.microservice.imagePolicyRef"
-	indexPins  = "imagepolicy.networkpolicy.microservice"
-	indexNames = "imagepolicy.imagepolicy.repositoryRef"
+	indexUsers        = "imagepolicy.microservice.imagePolicyRef"
+	indexPins         = "imagepolicy.networkpolicy.microservice"
+	indexRepositories = "imagepolicy.imagepolicy.repositoryRef"
 )
 
-// indexes of the cache, with the objects that they are of.
+// indexes of the cache.
 var indexes = []struct {
 	object client.Object
 	field  string
@@ -40,9 +40,9 @@ var indexes = []struct {
 		}
 		return []string{p.MicroserviceName()}
 	}},
-	{&v1alpha1.ImagePolicy{}, indexNames, func(o client.Object) []string {
-		key := repositoryOf(o.(*v1alpha1.ImagePolicy))
-		if key.Name == "" {
+	{&v1alpha1.ImagePolicy{}, indexRepositories, func(o client.Object) []string {
+		key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
+		if !ok {
 			return nil
 		}
 		return []string{key.String()}
@@ -58,7 +58,7 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// pins are the versions that a NetworkPolicy's domains and listeners name.
+// pins returns the versions that the domains and listeners of a NetworkPolicy name.
 func pins(p *v1alpha1.NetworkPolicy) []string {
 	var versions []string
 	add := func(r *v1alpha1.DomainRelease) {
@@ -75,9 +75,8 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// asked lets a policy's specification and requests through, and not its status,
-// which is ours.
-func asked() builder.ForOption {
+// requestChanged admits changes of the specification and of requests, and ignores the status.
+func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -86,20 +85,20 @@ func asked() builder.ForOption {
 	))
 }
 
-// holdsChanged lets a Microservice through that holds, pins or names anything else
-// than before.
-func holdsChanged() builder.WatchesOption {
+// usageChanged admits Microservices that change the versions they use or pin, or their
+// ImagePolicy.
+func usageChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
-			return before.Spec.ImagePolicyRef != now.Spec.ImagePolicyRef || !slices.Equal(heldBy(before), heldBy(now))
+			return before.Spec.ImagePolicyRef != now.Spec.ImagePolicyRef || !slices.Equal(versionsInUse(before), versionsInUse(now))
 		},
 	})
 }
 
-// heldBy are the versions of a Microservice's rows and pins, and the head commits of its
-// previews that have no rows: they go when the pull request is closed.
-func heldBy(ms *v1alpha1.Microservice) []version.Held {
+// versionsInUse returns the versions of a Microservice's releases and pins, and the head
+// commits of previews without releases, which remain until their pull request is closed.
+func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	var held []version.Held
 	for _, g := range ms.Status.ReleaseGroups {
 		if len(g.Releases) == 0 && g.Head != "" {
@@ -114,7 +113,7 @@ func heldBy(ms *v1alpha1.Microservice) []version.Held {
 			held = append(held, version.Held{Version: m.SemVer.Version})
 		}
 		for _, g := range m.Groups {
-			if g.Version != "" { // the version of a release is in its row
+			if g.Version != "" { // the version of a release is listed above
 				held = append(held, version.Held{Version: g.Version})
 			}
 		}
@@ -122,8 +121,8 @@ func heldBy(ms *v1alpha1.Microservice) []version.Held {
 	return held
 }
 
-// pinsChanged lets a NetworkPolicy through whose domains name other versions, or
-// that routes to another Microservice.
+// pinsChanged admits NetworkPolicies that change the versions they name, or their
+// Microservice.
 func pinsChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -152,9 +151,9 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	return forMicroservice(ctx, &ms)
 }
 
-// saysChanged lets a GitHubRepository through that says anything else than before, of
-// itself or of GitHub; not what was written there.
-func saysChanged() builder.WatchesOption {
+// repositoryStatusChanged admits GitHubRepositories whose specification or status changes,
+// except for feedback.
+func repositoryStatusChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld.(*v1alpha1.GitHubRepository), e.ObjectNew.(*v1alpha1.GitHubRepository)
@@ -170,7 +169,7 @@ func saysChanged() builder.WatchesOption {
 // GitHubRepository.
 func (r *Reconciler) forRepository(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies v1alpha1.ImagePolicyList
-	if err := r.List(ctx, &policies, client.MatchingFields{indexNames: client.ObjectKeyFromObject(o).String()}); err != nil {
+	if err := r.List(ctx, &policies, client.MatchingFields{indexRepositories: client.ObjectKeyFromObject(o).String()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list ImagePolicies of a GitHubRepository", "githubrepository", o.GetName())
 		return nil
 	}

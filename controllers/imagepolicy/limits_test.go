@@ -27,7 +27,7 @@ func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.TagFilter = nil })
 	p = s.look("shop")
 	same(t, "offered without a filter", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
-	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: raise spec.limits.tags, choose tags with spec.tagFilter, or delete old ones")
+	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones")
 }
 
 // A tag that is deleted while its image remains is named in Ready, and withdraws its
@@ -49,7 +49,7 @@ func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 				return
 			}
 			same(t, "after the second look", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
-			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; deleted are the tags of 1.1.0, whose images remain and stay offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
+			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; the tags of 1.1.0 are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
 			writes := s.writes
 			s.look("shop")
 			same(t, "writes while nothing changes", s.writes, writes)

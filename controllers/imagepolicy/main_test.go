@@ -98,7 +98,7 @@ func (s *story) told() []string {
 // restart makes the reconciler and the scanner anew, as a manager's restart does.
 func (s *story) restart() {
 	s.Helper()
-	ls := newLooks(s.clock, defaultLooks)
+	ls := newScanCache(s.clock, defaultScans)
 	m, err := newMetrics(prometheus.NewRegistry(), ls)
 	if err != nil {
 		s.Fatal(err)
@@ -108,9 +108,9 @@ func (s *story) restart() {
 	})
 	s.reconciler = &Reconciler{
 		Client: s.client, scanner: counted{scanner, m}, verifier: countedVerifier{cosign.New(scanner, s.clock), m}, namespaces: env.Client, metrics: m, clock: s.clock,
-		events: status.Recorder{Events: s}, platform: "linux/amd64", looks: ls,
+		events: status.Recorder{Events: s}, platform: "linux/amd64", scans: ls,
 	}
-	ls.start(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
+	ls.run(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
 }
 
 // policy makes one, of the story's repository.
@@ -206,10 +206,10 @@ func (s *story) key(name string) types.NamespacedName {
 func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
 	for {
-		before := s.reconciler.looks.of(s.key(name)).look
+		before := s.reconciler.scans.entry(s.key(name)).record
 		p, next := s.once(name)
 		s.await(name)
-		if s.reconciler.looks.of(s.key(name)).look == before {
+		if s.reconciler.scans.entry(s.key(name)).record == before {
 			return p, next
 		}
 	}
@@ -218,7 +218,7 @@ func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 // await the end of a policy's look.
 func (s *story) await(name string) {
 	s.Helper()
-	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.looks.of(s.key(name)).task == nil })
+	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.scans.entry(s.key(name)).task == nil })
 }
 
 // look passes when the policy is due again.

@@ -10,36 +10,36 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// metrics of looks at registries. No label names an object:
+// metrics of scans. No label identifies an object:
 //
 //	heighliner_registry_lookups_total{operation,result}
-//	    questions to the registry scanner, which may answer from what was asked
-//	    for another policy; operation is List, Resolve, Inspect, Verify or Gone, result
-//	    is Ok, the kind of the error, or of Verify NotSigned or Invalid
+//	    requests to the scanner, which may answer with results for another policy;
+//	    operation is List, Resolve, Inspect, Verify or Gone, result is Ok, the kind of
+//	    the error, or, for Verify, NotSigned or Invalid
 //	heighliner_scan_duration_seconds
-//	    time of one look of a policy at its source, once it was its turn
-//	heighliner_registry_looks{state}
-//	    looks that are Waiting for their turn, and that are Running
+//	    duration of one scan, without the time in the queue
+//	heighliner_registry_scans{state}
+//	    scans that are Waiting in the queue, and that are Running
 type metrics struct {
 	lookups *prometheus.CounterVec
 	seconds prometheus.Histogram
 }
 
-func newMetrics(registerer prometheus.Registerer, ls *looks) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, ls *scanCache) (*metrics, error) {
 	m := &metrics{
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_registry_lookups_total",
-			Help: "Questions to registries, by operation and result.",
+			Help: "Number of requests to registries, by operation and result.",
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_scan_duration_seconds",
-			Help:    "Time of one look of an ImagePolicy at its registry, once it was its turn.",
+			Help:    "Duration of scans of registries in seconds, without the time in the queue.",
 			Buckets: []float64{.005, .02, .1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
 	}
 	state := func(name string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "heighliner_registry_looks", Help: "Looks at registries, by state.", ConstLabels: prometheus.Labels{"state": name},
+			Name: "heighliner_registry_scans", Help: "Number of scans of registries, by state.", ConstLabels: prometheus.Labels{"state": name},
 		}, value)
 	}
 	for _, c := range []prometheus.Collector{
@@ -54,7 +54,7 @@ func newMetrics(registerer prometheus.Registerer, ls *looks) (*metrics, error) {
 	return m, nil
 }
 
-// counted counts what a Scanner is asked.
+// counted counts the requests to a Scanner.
 type counted struct {
 	scanner Scanner
 	metrics *metrics
@@ -69,7 +69,7 @@ func (m *metrics) count(operation, result string, err error) {
 	m.lookups.WithLabelValues(operation, result).Inc()
 }
 
-// countedVerifier counts what a Verifier is asked.
+// countedVerifier counts the requests to a Verifier.
 type countedVerifier struct {
 	verifier Verifier
 	metrics  *metrics

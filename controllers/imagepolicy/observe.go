@@ -21,41 +21,39 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// observed is one ImagePolicy with what the cluster says about it.
+// observed is one ImagePolicy with the related objects of the cluster.
 type observed struct {
 	policy *v1alpha1.ImagePolicy
-	// held are the versions that Microservices hold, and those that pins and domains
-	// name.
-	held []version.Held
-	// question to the registry.
-	question question
-	// pinned are the tags of a source that is written by hand; nil for another one.
+	// inUse are the versions that Microservices use, and those that pins and domains name.
+	inUse []version.Held
+	// query for the registry.
+	query query
+	// pinned are the tags of an explicit list; nil for other sources.
 	pinned []string
-	// github is what the source names at GitHub; nil for another one.
+	// github is the content of a GitHub source; nil for other sources.
 	github *github
-	// access is read where a look is to begin.
+	// access is read before a scan.
 	access access
-	// selector and, for pull requests, chooser are made from the specification; nil
-	// where problem says why.
+	// selector and, for pull requests, chooser are compiled from the specification; nil if
+	// problem reports why not.
 	selector *version.Selector
 	chooser  *preview.Chooser
-	// platforms that an image must be there for.
+	// platforms that an image must support.
 	platforms []string
-	// minAge of what is offered for the first time; 0: none.
+	// minAge of new versions; 0 for none.
 	minAge time.Duration
-	// gated says that the specification judges what images are, and that it is not known
-	// to have judged what is offered: it changed, or was not Ready since. That is judged
-	// once more.
-	gated bool
-	// unverified leaves signatures out.
+	// recheck reports that the specification checks the content of images, and changed, or
+	// was not Ready, since the offered versions were checked. They are checked again.
+	recheck bool
+	// unverified disables the verification of signatures.
 	unverified bool
-	// problem is what somebody must change, or wait for, before anything is looked for.
+	// problem is what a user must fix, or what must happen, before a scan.
 	problem *status.Error
-	// stale says why what GitHub says may be old.
+	// stale is why the content of a GitHub source may be outdated.
 	stale *status.Error
 }
 
-// intervals of looks: the default, and the least.
+// The default and the minimum interval of scans.
 const (
 	defaultInterval = 5 * time.Minute
 	minInterval     = 5 * time.Second
@@ -68,14 +66,14 @@ func interval(spec *v1alpha1.ImagePolicySpec) time.Duration {
 // maxRequest is the schema's bound on status.lastHandledRequest.
 const maxRequest = 128
 
-// requested is the word that asks for a look now, as far as the status can keep it.
+// requested is the value of the annotation that requests a scan, truncated for the status.
 func requested(policy *v1alpha1.ImagePolicy) string {
 	return status.LineOf(policy.Annotations[v1alpha1.AnnotationRequestedAt], maxRequest)
 }
 
-// observe reads the cluster; it writes nothing.
+// observe reads the cluster.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) (*observed, error) {
-	o := specified(policy, r.platform)
+	o := fromSpec(policy, r.platform)
 	if err := r.observeGitHub(ctx, o); err != nil {
 		return nil, err
 	}
@@ -85,9 +83,9 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 	return o, nil
 }
 
-// specified is what the policy says by itself; platform is the one that an image must
-// be there for where it names none.
-func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
+// fromSpec returns what follows from the policy alone; platform is the default of
+// spec.platforms.
+func fromSpec(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	o := &observed{policy: policy, platforms: policy.Spec.Platforms}
 	if len(o.platforms) == 0 {
 		o.platforms = []string{platform}
@@ -103,11 +101,11 @@ func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	if err := o.compile(); err != nil {
 		o.problem = status.NewTerminal(v1alpha1.ReasonInvalidSpec, err)
 	}
-	o.gated = (policy.Spec.Verify != nil || policy.Spec.Match != nil && len(policy.Spec.Match.Labels) > 0) &&
+	o.recheck = (policy.Spec.Verify != nil || policy.Spec.Match != nil && len(policy.Spec.Match.Labels) > 0) &&
 		(policy.Status.ObservedGeneration != policy.Generation || !meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady))
-	o.question = question{
+	o.query = query{
 		origin:    originOf(policy, o),
-		timeout:   min(maxLook, policy.Spec.Timeout.Std(registry.DefaultTimeout)),
+		timeout:   min(maxScan, policy.Spec.Timeout.Std(registry.DefaultTimeout)),
 		maxTags:   int(policy.Spec.Limits.Tags),
 		filter:    filterOf(&policy.Spec),
 		interval:  interval(&policy.Spec),
@@ -116,7 +114,7 @@ func specified(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	return o
 }
 
-// filterOf identifies spec.tagFilter; "" for none.
+// filterOf is a checksum of spec.tagFilter; "" for none.
 func filterOf(spec *v1alpha1.ImagePolicySpec) string {
 	if spec.TagFilter == nil {
 		return ""
@@ -124,10 +122,10 @@ func filterOf(spec *v1alpha1.ImagePolicySpec) string {
 	return checksum(spec.TagFilter)
 }
 
-// quiet says that the registry is not to be asked.
-func (o *observed) quiet() bool { return o.problem != nil || o.policy.Spec.Suspend }
+// paused reports whether the registry must not be scanned.
+func (o *observed) paused() bool { return o.problem != nil || o.policy.Spec.Suspend }
 
-// rules gives the specification in the terms of internal/version.
+// rules converts the specification for internal/version.
 func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 	rules := version.Rules{
 		Scheme:   version.Scheme(spec.Versioning.Scheme),
@@ -149,8 +147,8 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 	return rules
 }
 
-// observeHeld finds the versions that must stay offered: rows of the ledgers, pins
-// of Microservices, and domains with a version (protocol rule 4).
+// observeHeld finds the versions that must remain offered: those of releases and pins of
+// Microservices, and of domains (protocol rule 4).
 func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	in := client.InNamespace(o.policy.Namespace)
 	var users v1alpha1.MicroserviceList
@@ -166,12 +164,12 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 		h.Tag = tags[h.Group+"/"+h.Version]
 		if !seen[h] {
 			seen[h] = true
-			o.held = append(o.held, h)
+			o.inUse = append(o.inUse, h)
 		}
 	}
 	for i := range users.Items {
 		ms := &users.Items[i]
-		for _, h := range heldBy(ms) {
+		for _, h := range versionsInUse(ms) {
 			hold(h)
 		}
 		var policies v1alpha1.NetworkPolicyList
@@ -187,7 +185,7 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// tagOf reads the tag of a release's first image, written repository:tag@digest.
+// tagOf returns the tag of a release's first image, repository:tag@digest.
 func tagOf(images []v1alpha1.ReleaseImage) string {
 	if len(images) == 0 {
 		return ""
@@ -199,9 +197,9 @@ func tagOf(images []v1alpha1.ReleaseImage) string {
 	return ""
 }
 
-// observeAccess reads Secrets, one by one and past the cache, which is why it is done
-// for a look and not for each pass. One that is missing, or a pull secret that has no
-// entry for a registry, is a problem: never go on as nobody.
+// observeAccess reads the Secrets one at a time, past the cache, and therefore only before a
+// scan. A missing Secret, or a pull secret without an entry for a registry, is a problem:
+// there is no fallback to anonymous access.
 func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
 	for _, read := range []func(context.Context, *observed) error{r.observeCredentials, r.observeTLS, r.observeKeys} {
 		if err := read(ctx, o); err != nil {
@@ -214,16 +212,17 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// secret reads one that a field names; nil where it is missing, which is a problem.
+// secret reads a Secret that a field names. If it is missing, it returns nil and adds a
+// problem.
 func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (*corev1.Secret, error) {
 	var s corev1.Secret
 	err := r.Get(ctx, client.ObjectKey{Namespace: o.policy.Namespace, Name: name}, &s)
 	if apierrors.IsNotFound(err) {
-		o.fault(status.NewTerminal("SecretNotFound", fmt.Errorf("%s.name: there is no Secret %q in this namespace; create it or correct the name", field, name)))
+		o.addProblem(status.NewTerminal("SecretNotFound", fmt.Errorf("%s.name: Secret %q not found in this namespace: create it, or correct the name", field, name)))
 		return nil, nil
 	}
 	if apierrors.IsForbidden(err) {
-		o.fault(status.Classify(fmt.Errorf("%s.name: %w", field, status.SecretForbidden(o.policy.Namespace, name, err))))
+		o.addProblem(status.Classify(fmt.Errorf("%s.name: %w", field, status.SecretForbidden(o.policy.Namespace, name, err))))
 		return nil, nil
 	}
 	if err != nil {
@@ -248,15 +247,15 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 	if len(secrets) == 0 {
 		return nil
 	}
-	for _, repository := range o.question.repositories() {
+	for _, repository := range o.query.repositories() {
 		match, err := registry.FindCredential(repository, secrets...)
 		switch {
 		case match.Found:
 			o.access.auths = append(o.access.auths, match.Credential)
 		case err != nil:
-			o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
+			o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
 		default:
-			o.fault(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q; add one, or remove the list to look as nobody", repository)))
+			o.addProblem(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q: add one, or remove the list for anonymous access", repository)))
 		}
 	}
 	return nil
@@ -272,7 +271,7 @@ func (r *Reconciler) observeTLS(ctx context.Context, o *observed) error {
 		return err
 	}
 	if o.access.tls, err = registry.ParseTLS(secretOf(s), r.clock.Now()); err != nil {
-		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.certSecretRef: %w", err)))
+		o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.certSecretRef: %w", err)))
 	}
 	return nil
 }
@@ -288,13 +287,12 @@ func (r *Reconciler) observeKeys(ctx context.Context, o *observed) error {
 		return err
 	}
 	if o.access.keys, err = cosign.ParseKeys(s.Name, publicKeys(s.Data)); err != nil {
-		o.fault(status.NewTerminal("InvalidSecret", fmt.Errorf("%s: %w", field, err)))
+		o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("%s: %w", field, err)))
 	}
 	return nil
 }
 
-// publicKeys puts all keys of a Secret that end in ".pub" together, as the one that
-// cosign reads.
+// publicKeys concatenates all keys of a Secret that end in ".pub".
 func publicKeys(data map[string][]byte) map[string][]byte {
 	var all []byte
 	for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -308,8 +306,8 @@ func publicKeys(data map[string][]byte) map[string][]byte {
 	return map[string][]byte{cosign.SecretKey: all}
 }
 
-// fault keeps the first problem.
-func (o *observed) fault(e *status.Error) {
+// addProblem keeps the first problem.
+func (o *observed) addProblem(e *status.Error) {
 	if o.problem == nil {
 		o.problem = e
 	}

@@ -18,9 +18,9 @@ func TestPackages(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "before the interval", previews(p), []string(nil))
 	var woken []types.NamespacedName
-	s.reconciler.hint(t.Context(), s.key("shop"), func(request ctrl.Request) { woken = append(woken, request.NamespacedName) })
+	s.reconciler.rescan(t.Context(), s.key("shop"), func(request ctrl.Request) { woken = append(woken, request.NamespacedName) })
 	same(t, "woken", woken, []types.NamespacedName{s.key("shop")})
 	p, _ = s.pass("shop")
 	same(t, "after a hint", previews(p), []string{"one-1 1111 sha-1111111"})
-	same(t, "hints that are left", s.reconciler.looks.of(s.key("shop")).hinted, false)
+	same(t, "hints that are left", s.reconciler.scans.entry(s.key("shop")).stale, false)
 }

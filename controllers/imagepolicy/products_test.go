@@ -84,7 +84,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				same(t, "after one look", append(offered(p), taken(p)...), all)
 				p = s.look("shop")
 				same(t, "after two looks", append(offered(p), taken(p)...), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release", "1.2.0 in release: Gone"})
-				if got := condition(p, "Ready"); !strings.Contains(got, "deleted are the tags of 1.1.0, whose images remain") {
+				if got := condition(p, "Ready"); !strings.Contains(got, "the tags of 1.1.0 are deleted, but their images remain") {
 					t.Errorf("Ready is %q", got)
 				}
 

@@ -68,7 +68,7 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 	o := &observed{policy: &v1alpha1.ImagePolicy{Spec: spec}, platforms: []string{"linux/amd64"}}
 	o.policy.Spec.Image = "registry.example.com/shop"
 	o.selector = compile(t, &o.policy.Spec)
-	o.question = question{origin: origin{repository: o.policy.Spec.Image}, interval: time.Minute, maxTags: n}
+	o.query = query{origin: origin{repository: o.policy.Spec.Image}, interval: time.Minute, maxTags: n}
 	return o
 }
 
@@ -84,14 +84,14 @@ func TestMemoryOfALook(t *testing.T) {
 	for i, spec := range rulesOfLooks {
 		o := observedShelf(t, spec, n)
 		live := heap()
-		var s scanned
-		var out outcome
+		var s selection
+		var out plan
 		most := peak(func() {
-			l := newLook(o.question, o.access, false)
-			s = scan(o, &asker{look: l, clock: clock, scanner: shelf, ctx: t.Context()}, map[string]time.Time{}, nil)
-			l.close(s.err, now)
-			s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{}, nil)
-			out = decide(o, s, now)
+			l := newScanRecord(o.query, o.access, false)
+			s = selectReleases(o, &recordReader{scanRecord: l, clock: clock, scanner: shelf, ctx: t.Context()}, map[string]time.Time{}, nil)
+			l.finish(s.err, now)
+			s = selectReleases(o, &recordReader{scanRecord: l, clock: clock}, map[string]time.Time{}, nil)
+			out = newPlan(o, s, now)
 		}) - live
 		if most < 1<<20 {
 			t.Errorf("policy %d: a look needs %d KiB: that was not measured", i, most>>10)
@@ -146,19 +146,19 @@ func BenchmarkLook(b *testing.B) {
 			for i := range policies {
 				all = append(all, observedShelf(b, rulesOfLooks[i%len(rulesOfLooks)], n))
 			}
-			kept := make([]*look, policies)
+			kept := make([]*scanRecord, policies)
 			live, before := heap(), cpu(b)
 			b.ReportAllocs()
 			for b.Loop() {
 				for i, o := range all {
-					l := newLook(o.question, o.access, false)
-					s := scan(o, &asker{look: l, clock: clock, scanner: registry, ctx: b.Context()}, map[string]time.Time{}, nil)
-					l.close(s.err, now)
+					l := newScanRecord(o.query, o.access, false)
+					s := selectReleases(o, &recordReader{scanRecord: l, clock: clock, scanner: registry, ctx: b.Context()}, map[string]time.Time{}, nil)
+					l.finish(s.err, now)
 					kept[i] = l
-					s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{}, nil)
-					out := decide(o, s, now)
-					if o.policy.Status.Releases = out.releases; len(out.releases) == 0 || s.unasked {
-						b.Fatalf("policy %d offers %d, unasked: %v", i, len(out.releases), s.unasked)
+					s = selectReleases(o, &recordReader{scanRecord: l, clock: clock}, map[string]time.Time{}, nil)
+					out := newPlan(o, s, now)
+					if o.policy.Status.Releases = out.releases; len(out.releases) == 0 || s.incomplete {
+						b.Fatalf("policy %d offers %d, unasked: %v", i, len(out.releases), s.incomplete)
 					}
 				}
 			}

@@ -209,13 +209,13 @@ func TestSecretsOfALook(t *testing.T) {
 		edit func(*v1alpha1.ImagePolicySpec)
 		want string
 	}{
-		"no key": {nil, signed, `False SecretNotFound: spec.verify.cosign.keySecretRef.name: there is no Secret "keys" in this namespace`},
+		"no key": {nil, signed, `False SecretNotFound: spec.verify.cosign.keySecretRef.name: Secret "keys" not found in this namespace`},
 		"bad key": {map[string][]byte{"cosign.pub": []byte("x")}, signed,
 			`False InvalidSecret: spec.verify.cosign.keySecretRef: secret "keys"`},
 		"no public key": {map[string][]byte{"cosign.key": []byte("x")}, signed,
 			`False InvalidSecret: spec.verify.cosign.keySecretRef: secret "keys"`},
 		"no certificates": {nil, func(p *v1alpha1.ImagePolicySpec) { p.CertSecretRef = &v1alpha1.Reference{Name: "keys"} },
-			`False SecretNotFound: spec.certSecretRef.name: there is no Secret "keys" in this namespace`},
+			`False SecretNotFound: spec.certSecretRef.name: Secret "keys" not found in this namespace`},
 		"bad certificates": {map[string][]byte{"ca.crt": []byte("x")}, func(p *v1alpha1.ImagePolicySpec) { p.CertSecretRef = &v1alpha1.Reference{Name: "keys"} },
 			`False InvalidSecret: spec.certSecretRef: secret "keys"`},
 	} {

@@ -193,7 +193,7 @@ func TestTagsThatMove(t *testing.T) {
 	s.policy("shop", pulls(nil))
 	p, _ := s.pass("shop")
 	same(t, "offered with an image of before", previews(p), []string(nil))
-	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 7 (fix): no image yet: tag pr-7: its revision is not said, and it was built before the head commit was pushed")
+	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 7 (fix): no image yet: tag pr-7: it has no revision label, and was built before the head commit was pushed")
 	s.build(path, "pr-7", pushed.Add(time.Minute), nil)
 	same(t, "offered with a newer image", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"})
 
@@ -211,7 +211,7 @@ func TestTagsThatMove(t *testing.T) {
 	}
 }
 
-// What the filters no longer take leaves when GitHub was read, and not before.
+// What the filters no longer select is withdrawn when GitHub was polled, not earlier.
 func TestFiltersTakeBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec func(*v1alpha1.GitHubPullRequests)
@@ -389,7 +389,7 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "head") {
 			case 0:
-				heads[n] = head{sha: pr.HeadSHA, refusal: refuse(version.VerdictExists, "no image yet"), next: now.Add(time.Minute)}
+				heads[n] = head{sha: pr.HeadSHA, refusal: rejectf(version.VerdictExists, "no image yet"), next: now.Add(time.Minute)}
 			case 1:
 				heads[n] = head{sha: pr.HeadSHA, images: []v1alpha1.ReleaseImage{{Image: "r.example/shop:a@sha256:2", Digest: "sha256:2"}}}
 			}
@@ -404,26 +404,26 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 				all = append(all, pr)
 			}
 		}
-		result := func(all []v1alpha1.PullRequest, before []v1alpha1.OfferedRelease) outcome {
+		result := func(all []v1alpha1.PullRequest, before []v1alpha1.OfferedRelease) plan {
 			policy := &v1alpha1.ImagePolicy{Spec: v1alpha1.ImagePolicySpec{Image: "r.example/shop", Limits: v1alpha1.ImageLimits{Groups: 3}}}
 			pulls(nil)(&policy.Spec)
 			policy.Status.Releases = before
-			o := specified(policy, "linux/amd64")
+			o := fromSpec(policy, "linux/amd64")
 			repository := &v1alpha1.GitHubRepository{Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"}}
 			repository.Status.Repository, repository.Status.PullRequests = "acme/shop", all
 			status.Ready(&repository.Status.Conditions, 1, "Succeeded", "")
-			o.read(repository)
+			o.readRepository(repository)
 			for n := int64(1); n <= 8; n++ {
-				o.held = append(o.held, version.Held{Group: preview.Slug("fix", n), Version: sha("0")})
+				o.inUse = append(o.inUse, version.Held{Group: preview.Slug("fix", n), Version: sha("0")})
 			}
-			l := newLook(o.question, access{}, false)
-			l.heads, l.list = heads, &answer[registry.Scan]{}
-			s := scan(o, &asker{look: l, clock: testingclock.NewFakeClock(now)}, nil, nil)
-			return decide(o, s, now)
+			l := newScanRecord(o.query, access{}, false)
+			l.heads, l.tags = heads, &answer[registry.Scan]{}
+			s := selectReleases(o, &recordReader{scanRecord: l, clock: testingclock.NewFakeClock(now)}, nil, nil)
+			return newPlan(o, s, now)
 		}
 		want := result(all, before)
 		got := result(rapid.Permutation(all).Draw(t, "order"), rapid.Permutation(before).Draw(t, "order of offers"))
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(plan{})); diff != "" {
 			t.Errorf("the order counts (-want +got):\n%s", diff)
 		}
 		offers, takes := map[string]bool{}, map[string]bool{}
@@ -642,7 +642,7 @@ func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 
 // The revision label of a fork's image may come from its Dockerfile: an image of a commit
 // that was not approved says that it is of the approved one. Only a tag with the whole
-// commit, which CI writes, counts, and not where the label contradicts it.
+// commit, which CI writes, counts, but not if the label contradicts it.
 func TestForkOverwritesItsTag(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -774,7 +774,7 @@ func TestManyPullRequestsAreNoMistake(t *testing.T) {
 	policy := &v1alpha1.ImagePolicy{}
 	pulls(nil)(&policy.Spec)
 	policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 256, ReleasesPerGroup: 10}
-	if o := specified(policy, "linux/amd64"); o.problem != nil {
+	if o := fromSpec(policy, "linux/amd64"); o.problem != nil {
 		t.Errorf("256 pull requests are a problem: %v", o.problem)
 	}
 }

@@ -26,24 +26,24 @@ func TestLateLook(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := testingclock.NewFakeClock(now)
 	o, _ := fixture(t, []string{"1.0.0"}, "1.0.0")
-	o.question.interval = time.Hour
+	o.query.interval = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	l := newLook(o.question, o.access, false)
-	s := scan(o, &asker{look: l, clock: clock, scanner: &silentRegistry{}, ctx: ctx}, map[string]time.Time{}, nil)
-	if !errors.Is(s.err, errLate) {
-		t.Fatalf("error %v, want %v", s.err, errLate)
+	l := newScanRecord(o.query, o.access, false)
+	s := selectReleases(o, &recordReader{scanRecord: l, clock: clock, scanner: &silentRegistry{}, ctx: ctx}, map[string]time.Time{}, nil)
+	if !errors.Is(s.err, errTimedOut) {
+		t.Fatalf("error %v, want %v", s.err, errTimedOut)
 	}
-	l.close(s.err, now)
+	l.finish(s.err, now)
 	same(t, "due", l.due, now.Add(5*time.Minute))
 
-	s = scan(o, &asker{look: l, clock: clock}, map[string]time.Time{}, nil)
-	out := decide(o, s, now)
+	s = selectReleases(o, &recordReader{scanRecord: l, clock: clock}, map[string]time.Time{}, nil)
+	out := newPlan(o, s, now)
 	setConditions(o, s, out)
 	shown := &v1alpha1.ImagePolicy{Status: v1alpha1.ImagePolicyStatus{Releases: out.releases, Conditions: o.policy.Status.Conditions}}
 	same(t, "offered", offered(shown), []string{"1.0.0 in release"})
 	same(t, "Ready", condition(shown, "Ready"), "True Succeeded: offers 1 in 1 group")
-	same(t, "SourceReachable", condition(shown, "SourceReachable"), "False Failed: "+errLate.Error())
+	same(t, "SourceReachable", condition(shown, "SourceReachable"), "False Failed: "+errTimedOut.Error())
 }
 
 func TestDue(t *testing.T) {
@@ -69,12 +69,12 @@ func TestDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLook(question{interval: test.interval}, access{}, false)
+			l := newScanRecord(query{interval: test.interval}, access{}, false)
 			l.time = now
 			if test.before > 0 {
 				l.due = now.Add(test.before)
 			}
-			l.close(test.err, now)
+			l.finish(test.err, now)
 			if due := l.due.Sub(now); due < test.least || due > test.most {
 				t.Errorf("due in %s, want %s to %s", due, test.least, test.most)
 			}

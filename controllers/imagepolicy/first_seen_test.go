@@ -13,7 +13,7 @@ func young(p *v1alpha1.ImagePolicy) map[string]string {
 	out := map[string]string{}
 	for _, c := range p.Status.Candidates {
 		if c.FirstSeenTime != nil {
-			out[c.Version] = c.Verdict + " " + stamp(c.FirstSeenTime.Time)
+			out[c.Version] = c.Verdict + " " + formatTime(c.FirstSeenTime.Time)
 		}
 	}
 	return out
@@ -35,8 +35,8 @@ func TestMinAge(t *testing.T) {
 	p := s.look("shop")
 	seen := s.clock.Now()
 	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
-	same(t, "young", young(p), map[string]string{"1.2.0": "MinAge " + stamp(seen)})
-	same(t, "reason", p.Status.Candidates[0].Reason, "first seen at 2026-01-02T03:05:05Z, and spec.minAge is 10m: it is offered from 2026-01-02T03:15:05Z")
+	same(t, "young", young(p), map[string]string{"1.2.0": "MinAge " + formatTime(seen)})
+	same(t, "reason", p.Status.Candidates[0].Reason, "first seen at 2026-01-02T03:05:05Z; spec.minAge is 10m: offered from 2026-01-02T03:15:05Z")
 	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "MinAge", Count: 1}})
 	writes := s.writes
 	for range 8 {
@@ -64,7 +64,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		s.clock.Step(5 * time.Minute)
 		s.restart()
 		p, _ := s.pass("shop")
-		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + stamp(seen)})
+		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + formatTime(seen)})
 		s.clock.SetTime(seen.Add(10 * time.Minute))
 		p, _ = s.pass("shop")
 		same(t, "latest", p.Status.Latest, "1.1.0")
@@ -76,7 +76,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		s.restart()
 		p, _ := s.pass("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
-		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + stamp(s.clock.Now())})
+		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + formatTime(s.clock.Now())})
 	})
 	t.Run("a list that is the same is as old as it is", func(t *testing.T) {
 		s := begin(t)
@@ -127,12 +127,12 @@ func TestYoungVersionsAreNotAskedFor(t *testing.T) {
 
 // What GitHub names no more is forgotten, whether it ever had an image or not.
 func TestForgetsWhatIsNotNamed(t *testing.T) {
-	before := &sightings{lacking: map[string]bool{"1.0.0": true, "1.1.0": true, "2.0.0": true}}
+	before := &firstSeen{withoutImage: map[string]bool{"1.0.0": true, "1.1.0": true, "2.0.0": true}}
 	named := version.Result{Offered: []version.Release{{Version: "1.1.0"}, {Version: "1.2.0"}}, Rejected: []version.Rejection{{Version: "2.0.0"}, {Tag: "latest"}}}
-	after := before.keep(named)
-	same(t, "without an image", after.lacking, map[string]bool{"1.1.0": true, "2.0.0": true})
-	same(t, "before", len(before.lacking), 3)
-	if again := after.keep(named); again != after {
+	after := before.retain(named)
+	same(t, "without an image", after.withoutImage, map[string]bool{"1.1.0": true, "2.0.0": true})
+	same(t, "before", len(before.withoutImage), 3)
+	if again := after.retain(named); again != after {
 		t.Error("nothing was to be forgotten, and it was copied")
 	}
 }

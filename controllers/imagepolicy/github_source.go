@@ -19,13 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/grants"
 	"github.com/heighliner/heighliner/internal/preview"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// sourceOf names the source of a policy's versions in short, as in status.source.
+// sourceOf returns the kind of source, as in status.source.
 func sourceOf(p *v1alpha1.ImagePolicy) string {
 	switch src := p.Spec.Source; {
 	case src == nil:
@@ -42,50 +41,49 @@ func sourceOf(p *v1alpha1.ImagePolicy) string {
 	return "registry"
 }
 
-// github is what a policy's GitHubRepository says.
+// github is the content of a policy's GitHubRepository.
 type github struct {
 	source *v1alpha1.GitHubSource
-	// known says that GitHub was read at least once.
+	// known reports that GitHub was polled at least once.
 	known bool
-	// current says that it was read successfully last time, with the present
-	// specification: only then does a pull request that the filters refuse leave.
+	// current reports that the last poll succeeded, with the present specification. Only
+	// then do filters withdraw pull requests.
 	current bool
-	// id of the repository whose pull requests are named, as in status.repositoryID; ""
-	// for none, or where it is not known.
+	// id of the repository of pull requests, as in status.repositoryID; "" for none, or if it
+	// is not known.
 	id string
 	// url of the repository.
 	url string
-	// names of releases or tags, and what is known of them, by name.
+	// names of releases or tags, and their details by name.
 	names   []version.Name
 	details map[string]detail
 	// pulls are the pull requests.
 	pulls []v1alpha1.PullRequest
 }
 
-// detail of a version that its source tells.
+// detail of a version in its source.
 type detail struct {
 	time     *metav1.Time
 	revision string
 	url      string
 }
 
-// observeGitHub reads the GitHubRepository that the policy names. GitHub itself is
-// never asked here.
+// observeGitHub reads the GitHubRepository of the policy. It does not call GitHub.
 func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	if o.github == nil || o.policy.Spec.Suspend {
 		return nil
 	}
 	const field = "spec.source.github.repositoryRef"
-	key := repositoryOf(o.policy)
+	key, _ := o.policy.GitHubRepositoryKey()
 	var repository v1alpha1.GitHubRepository
 	err := r.Get(ctx, key, &repository)
-	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use; create it there, or have its spec.allowedNamespaces allow this namespace: from All, or Selector with labels of this namespace", field, key.Namespace, key.Name))
+	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All, or with a Selector for the labels of this namespace", field, key.Namespace, key.Name))
 	if apierrors.IsNotFound(err) && key.Namespace != o.policy.Namespace {
-		o.fault(foreign) // as one that is there and not for us: what others have is not told
+		o.addProblem(foreign) // the same as for one that is not allowed, so that its existence is not revealed
 		return nil
 	}
 	if apierrors.IsNotFound(err) {
-		o.fault(status.NewTerminal("RepositoryNotFound", fmt.Errorf("%s: there is no GitHubRepository %q in namespace %q; create it or correct the name", field, key.Name, key.Namespace)))
+		o.addProblem(status.NewTerminal("RepositoryNotFound", fmt.Errorf("%s: GitHubRepository %q not found in namespace %q: create it, or correct the name", field, key.Name, key.Namespace)))
 		return nil
 	}
 	if err != nil {
@@ -96,29 +94,20 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	case err != nil:
 		return err
 	case !allowed:
-		o.fault(foreign)
+		o.addProblem(foreign)
 		return nil
 	}
-	o.read(&repository)
+	o.readRepository(&repository)
 	return nil
 }
 
-// repositoryOf is the key of the GitHubRepository that a policy names; zero for none.
-func repositoryOf(p *v1alpha1.ImagePolicy) client.ObjectKey {
-	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
-		return client.ObjectKey{}
-	}
-	ref := p.Spec.Source.GitHub.RepositoryRef
-	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}
-}
-
-// read takes from a GitHubRepository what the policy needs.
-func (o *observed) read(repository *v1alpha1.GitHubRepository) {
+// readRepository copies what the policy needs from a GitHubRepository.
+func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	g, st := o.github, &repository.Status
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case st.Repository == "":
-		o.fault(notReady(repository, "was not read yet"))
+		o.addProblem(notReady(repository, "was not polled yet"))
 		return
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		o.stale = notReady(repository, "is not ready")
@@ -129,8 +118,8 @@ func (o *observed) read(repository *v1alpha1.GitHubRepository) {
 	if g.source.PullRequests != nil {
 		g.id = idOf(base, st.RepositoryID)
 	}
-	if o.another() && !g.current {
-		o.fault(notReady(repository, "is another one than before, and was not read with its present specification"))
+	if o.repositoryChanged() && !g.current {
+		o.addProblem(notReady(repository, "is another repository than before, and was not polled with its present specification"))
 		return
 	}
 	g.known = true
@@ -153,13 +142,13 @@ func (o *observed) read(repository *v1alpha1.GitHubRepository) {
 	default:
 		g.pulls = st.PullRequests
 	}
-	o.question.listed = g.checksum(o)
+	o.query.listed = g.checksum(o)
 }
 
-// notReady says what a GitHubRepository says of itself. It waits, unless somebody must
-// change that.
+// notReady repeats the condition of a GitHubRepository. It is terminal if a user must fix it,
+// and otherwise waits.
 func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error {
-	message := "it was not looked at yet"
+	message := "it has no status yet"
 	if c := meta.FindStatusCondition(repository.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Message != "" {
 		message = c.Reason + ": " + c.Message
 	}
@@ -173,7 +162,7 @@ func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error 
 // maxURL is the schema's bound on an offered release's url.
 const maxURL = 512
 
-// link to something in the repository; "" where it is too long.
+// link returns a URL in the repository; "" if it is too long.
 func (g *github) link(words ...string) string {
 	link := g.url
 	for _, w := range words {
@@ -185,7 +174,7 @@ func (g *github) link(words ...string) string {
 	return link
 }
 
-// idOf a repository on a server, in a form that no renaming changes; "" for no number.
+// idOf identifies a repository on a server even if it is renamed; "" without an ID.
 func idOf(base string, number int64) string {
 	server, err := url.Parse(base)
 	if number == 0 || err != nil {
@@ -198,14 +187,14 @@ func idOf(base string, number int64) string {
 	return host + "/" + strconv.FormatInt(number, 10)
 }
 
-// another says that the repository is not the one whose pull requests are offered.
-func (o *observed) another() bool {
+// repositoryChanged reports whether the repository is not the one whose pull requests are
+// offered.
+func (o *observed) repositoryChanged() bool {
 	was := o.policy.Status.RepositoryID
 	return was != "" && o.github.id != "" && was != o.github.id
 }
 
-// checksum of all that a look at the registry depends on: a change of it is a reason
-// to look now.
+// checksum of everything that a scan depends on: a change requests a scan.
 func (g *github) checksum(o *observed) string {
 	type head struct {
 		Number     int64
@@ -222,19 +211,19 @@ func (g *github) checksum(o *observed) string {
 	return checksum(g.names, heads)
 }
 
-// checksum of values that JSON can write.
+// checksum of values in JSON.
 func checksum(values ...any) string {
 	raw, err := json.Marshal(values)
-	if err != nil { // they are plain data
+	if err != nil { // cannot happen for plain data
 		return err.Error()
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// originOf says where a policy's versions come from, as far as the policy says it. Of
-// pull requests, whose images are asked for one by one, it holds the terms of an image
-// too: what was found by others is found anew.
+// originOf identifies where a policy's versions come from. For pull requests, whose images
+// are requested individually, it includes the requirements on images, so that a change of
+// them requests the images again.
 func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	og := origin{repository: p.Spec.Image, insecure: p.Spec.Insecure, source: sourceOf(p), pinned: strings.Join(o.pinned, "\n")}
 	for _, x := range p.Spec.AdditionalImages {
@@ -250,7 +239,8 @@ func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 		og.secrets += "key " + v.Cosign.KeySecretRef.Name + "\n"
 	}
 	if o.github != nil {
-		og.source += " " + repositoryOf(p).String()
+		key, _ := p.GitHubRepositoryKey()
+		og.source += " " + key.String()
 		if o.github.source.PullRequests != nil {
 			og.source += " " + checksum(p.Spec.Match, o.platforms, p.Spec.AdditionalImages, o.github.source.PullRequests.Forks)
 		}
@@ -258,7 +248,7 @@ func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	return og
 }
 
-// checkLabels finds a variable of spec.match.labels that the source does not know.
+// checkLabels rejects variables of spec.match.labels that the source does not have.
 func checkLabels(p *v1alpha1.ImagePolicy) error {
 	if p.Spec.Match == nil {
 		return nil
@@ -272,20 +262,20 @@ func checkLabels(p *v1alpha1.ImagePolicy) error {
 	}
 	for i, l := range p.Spec.Match.Labels {
 		if _, err := known.Expand(l.Value); err != nil {
-			return fmt.Errorf("spec.match.labels[%d].value: %w: {{.SHA}} is known of what GitHub names, and {{.Number}}, {{.SHA7}} and {{.Branch}} of pull requests", i, err)
+			return fmt.Errorf("spec.match.labels[%d].value: %w: {{.SHA}} is available for GitHub sources, and {{.Number}}, {{.SHA7}} and {{.Branch}} for pull requests", i, err)
 		}
 	}
 	return nil
 }
 
-// compile makes the rules of the policy ready for use; the error names the field.
+// compile compiles the rules of the policy; the error names the field.
 func (o *observed) compile() error {
 	p := o.policy
 	var errs []error
 	src, wanted := p.Spec.Source, rules(&p.Spec)
 	pulls := src != nil && src.GitHub != nil && src.GitHub.PullRequests != nil
 	if pulls {
-		wanted.Limits = version.Limits{} // those of versions
+		wanted.Limits = version.Limits{} // the limits of versions do not apply
 	}
 	selector, err := version.Compile(wanted)
 	if err != nil {
@@ -311,18 +301,18 @@ func (o *observed) compile() error {
 	return nil
 }
 
-// allows says whether a GitHubRepository may be used from a namespace. The namespace
-// is read past the cache, and only where its labels count.
+// allows reports whether a namespace may use a GitHubRepository. The namespace is read past
+// the cache, and only if its labels matter.
 func (r *Reconciler) allows(ctx context.Context, repository *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
-	if grants.NeedsLabels(repository, namespace) {
+	if repository.NeedsNamespaceLabels(namespace) {
 		if err := r.namespaces.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
 			return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
 		}
 	}
-	allowed, err := grants.Allows(repository, namespace, ns.Labels)
+	allowed, err := repository.AllowsNamespace(namespace, ns.Labels)
 	if err != nil {
-		return false, nil // the GitHubRepository tells of it
+		return false, nil // the GitHubRepository reports it
 	}
 	return allowed, nil
 }

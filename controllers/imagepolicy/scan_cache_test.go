@@ -16,7 +16,7 @@ import (
 // crowd is looks that do not end by themselves.
 type crowd struct {
 	*testing.T
-	looks  *looks
+	looks  *scanCache
 	began  chan types.NamespacedName
 	ended  chan types.NamespacedName // by their context
 	woken  chan types.NamespacedName
@@ -26,20 +26,20 @@ type crowd struct {
 func newCrowd(t *testing.T) *crowd {
 	const many = 1000
 	return &crowd{
-		T: t, looks: newLooks(testingclock.NewFakeClock(time.Now()), 16),
+		T: t, looks: newScanCache(testingclock.NewFakeClock(time.Now()), 16),
 		began: make(chan types.NamespacedName, many), ended: make(chan types.NamespacedName, many), woken: make(chan types.NamespacedName, many),
 		finish: make(chan struct{}),
 	}
 }
 
 func (c *crowd) start() {
-	c.looks.start(c.Context(), func(policy types.NamespacedName) { c.woken <- policy })
+	c.looks.run(c.Context(), func(policy types.NamespacedName) { c.woken <- policy })
 }
 
 func (c *crowd) begin(namespace, name, image, user string) {
-	l := newLook(question{origin: origin{repository: image}}, access{auths: []registry.Credential{{Username: user}}}, false)
+	l := newScanRecord(query{origin: origin{repository: image}}, access{auths: []registry.Credential{{Username: user}}}, false)
 	policy := types.NamespacedName{Namespace: namespace, Name: name}
-	c.looks.begin(policy, l, func(ctx context.Context, l *look) {
+	c.looks.start(policy, l, func(ctx context.Context, l *scanRecord) {
 		c.began <- policy
 		select {
 		case <-c.finish:
@@ -153,10 +153,10 @@ func TestTasksEnd(t *testing.T) {
 	c.begin("evil", "p", "b.example/x", "")
 	same(t, "ended", await.Receive(t, "ended", c.ended), evil)
 	await.Receive(t, "begun again", c.began)
-	same(t, "present task", c.looks.of(evil).task.look.question.repository, "b.example/x")
+	same(t, "present task", c.looks.entry(evil).task.record.query.repository, "b.example/x")
 	c.finish <- struct{}{}
 	await.Receive(t, "woken", c.woken)
-	same(t, "present look", c.looks.of(evil).look.question.repository, "b.example/x")
+	same(t, "present look", c.looks.entry(evil).record.query.repository, "b.example/x")
 
 	c.begin("evil", "p", "c.example/x", "")
 	await.Receive(t, "begun", c.began)

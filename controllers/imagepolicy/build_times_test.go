@@ -60,7 +60,7 @@ func TestByTime(t *testing.T) {
 		reasons[c.Version] = c.Reason
 	}
 	for tag, want := range map[string]string{
-		"reproducible": "set SOURCE_DATE_EPOCH", "soon": "built at 2026-01-02T03:04:35Z, which is to come: mend the clock", "2026.1.2.2.4.5": `the same version as tag "same"`,
+		"reproducible": "set SOURCE_DATE_EPOCH", "soon": "the build time 2026-01-02T03:04:35Z of the image is in the future: fix the clock", "2026.1.2.2.4.5": `the same version as tag "same"`,
 	} {
 		if !strings.Contains(reasons[tag], want) {
 			t.Errorf("%s is refused because %q, want %q", tag, reasons[tag], want)
@@ -102,36 +102,36 @@ func TestByTimeAtRest(t *testing.T) {
 // known, and what was offered stays meanwhile.
 func TestByTimeOfManyTags(t *testing.T) {
 	s := begin(t)
-	many := 2*maxTimed + 50
+	many := 2*maxTimes + 50
 	for i := range many {
 		s.built(fmt.Sprintf("t%04d", i), time.Duration(i+1)*time.Minute)
 	}
 	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.Interval = "1h" })
-	for left := many - maxTimed; left > 0; left -= maxTimed {
+	for left := many - maxTimes; left > 0; left -= maxTimes {
 		heads := s.server.Requests(registrytest.Head)
 		p, next := s.pass("shop")
 		same(t, "offered too early", tagged(p), []string(nil))
-		if got, want := condition(p, "Ready"), fmt.Sprintf("False Looking: of %d of %d tags the time", left, many); !strings.HasPrefix(got, want) {
+		if got, want := condition(p, "Ready"), fmt.Sprintf("False Scanning: the build times of %d of %d tags", left, many); !strings.HasPrefix(got, want) {
 			t.Errorf("Ready is %q, want %q", got, want)
 		}
-		if next > retimed {
+		if next > timesInterval {
 			t.Errorf("next look in %s", next)
 		}
-		if n := s.server.Requests(registrytest.Head) - heads; n > maxTimed {
-			t.Errorf("%d images were asked for in one look, more than %d", n, maxTimed)
+		if n := s.server.Requests(registrytest.Head) - heads; n > maxTimes {
+			t.Errorf("%d images were asked for in one look, more than %d", n, maxTimes)
 		}
-		s.clock.Step(retimed)
+		s.clock.Step(timesInterval)
 	}
 	p, _ := s.pass("shop")
-	same(t, "latest", tagged(p)[0], atTime(s.clock.Now().Add(-2*retimed-time.Minute))+" t0000")
+	same(t, "latest", tagged(p)[0], atTime(s.clock.Now().Add(-2*timesInterval-time.Minute))+" t0000")
 
 	s.restart()
 	s.built("a-new-one", 0)
 	s.clock.Step(time.Hour)
 	p, _ = s.pass("shop")
-	same(t, "while times are asked for again", tagged(p)[0], atTime(s.clock.Now().Add(-time.Hour-2*retimed-time.Minute))+" t0000")
+	same(t, "while times are asked for again", tagged(p)[0], atTime(s.clock.Now().Add(-time.Hour-2*timesInterval-time.Minute))+" t0000")
 	for range 3 {
-		s.clock.Step(retimed)
+		s.clock.Step(timesInterval)
 		p, _ = s.pass("shop")
 	}
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "a-new-one")
@@ -332,7 +332,7 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 				cancel(reason)
 			}
 		})
-		if want := fmt.Sprintf("of %d of %d tags the time is not known", many-300, many); !errors.Is(err, reason) || !strings.HasPrefix(err.Error(), want) || got.Untimed != many-300 || len(got.Offered) > 0 {
+		if want := fmt.Sprintf("the build times of %d of %d tags are not known", many-300, many); !errors.Is(err, reason) || !strings.HasPrefix(err.Error(), want) || got.Untimed != many-300 || len(got.Offered) > 0 {
 			t.Errorf("%d offered, %d without a time, %v; want %q", len(got.Offered), got.Untimed, err, want)
 		}
 		bounded(t, before, 300)

@@ -1,0 +1,163 @@
+package imagepolicy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// maxTimes is the number of build times that one scan requests.
+const maxTimes = 200
+
+// timesInterval is the maximum time until the next scan while build times are missing.
+const timesInterval = time.Minute
+
+// buildTime is the build time of the image of a tag; zero if the image does not have one.
+type buildTime struct {
+	digest string
+	at     time.Time
+}
+
+// atTime returns the version of a time, six numbers in UTC: 2026-01-05 13:07:09 is
+// "2026.1.5.13.7.9". Ranges and groups use the first three.
+func atTime(t time.Time) string {
+	t = t.UTC()
+	return fmt.Sprintf("%d.%d.%d.%d.%d.%d", t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second())
+}
+
+// isTime reports whether a version is a result of atTime.
+func isTime(v string) bool {
+	t, err := time.Parse("2006.1.2.15.4.5", v)
+	return err == nil && atTime(t) == v
+}
+
+// byBuildTime reports whether the policy orders tags by the build time of their images.
+func (o *observed) byBuildTime() bool {
+	return o.policy.Spec.Versioning.Scheme == v1alpha1.SchemePushTime && o.github == nil && o.pinned == nil
+}
+
+// BuildTime returns the build time of a tag's image. It requests the time unless it is known
+// and the image did not change. A scan requests a limited number, and sets untimed if there
+// are more.
+func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
+	known, ok := a.times[tag]
+	image, asked := a.images[ref{0, tag}]
+	if ok && (!asked || image.err != nil || image.value.Digest == known.value.digest) {
+		return known.value, known.err
+	}
+	switch {
+	case a.scanner == nil:
+		a.incomplete = a.incomplete || !a.untimed
+		return buildTime{}, errNotScanned
+	case a.timesLeft == 0:
+		a.untimed = true
+		return buildTime{}, errNotScanned
+	}
+	a.timesLeft--
+	found, err := a.Resolve(0, tag)
+	if err == nil && found.Created.IsZero() { // the build time of an index is in its image
+		digest := found.Digest
+		found, err = a.Inspect(0, digest, platform)
+		found.Digest = digest
+	}
+	b := buildTime{found.Digest, found.Created}
+	if err != nil {
+		b = buildTime{}
+	}
+	a.times[tag] = answer[buildTime]{b, err}
+	return b, err
+}
+
+// withoutErrors returns the times that the next scan need not request again.
+func withoutErrors(times map[string]answer[buildTime]) map[string]answer[buildTime] {
+	kept := make(map[string]answer[buildTime], len(times))
+	for tag, x := range times {
+		if x.err == nil {
+			kept[tag] = x
+		}
+	}
+	return kept
+}
+
+// forgetTimes removes the times of tags that the list no longer has.
+func (l *scanRecord) forgetTimes(tags []string) {
+	maps.DeleteFunc(l.times, func(tag string, _ answer[buildTime]) bool {
+		_, there := slices.BinarySearch(tags, tag)
+		return !there
+	})
+}
+
+// rankTimed ranks tags by the build times of their images. While one is not known, the offer
+// does not change: otherwise a policy would offer an old image first, and newer ones one after
+// the other. A tag that has another image now is removed from before: it is another version.
+func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, before map[string]v1alpha1.OfferedRelease) *version.Ranking {
+	times := make(map[string]version.Timed, len(tags))
+	s.untimed = 0
+	if a.scanner != nil && s.scanned {
+		a.forgetTimes(a.tags.value.Tags)
+	}
+	for i, tag := range tags {
+		a.progressed(func(p *Progress) { p.Timed, p.Times = i, len(tags) })
+		if rel, offered := before[tag]; offered && isTime(rel.SemVer.Version) && (s.missing[tag] || !s.scanned || a.sameImage(tag, rel)) {
+			times[tag] = version.Timed{Version: rel.SemVer.Version}
+		} else if s.scanned && !s.missing[tag] && o.selector.Chooses(tag) {
+			times[tag] = s.buildTimeOf(o, a, tag)
+		}
+	}
+	a.progressed(func(p *Progress) { p.Timed, p.Times = len(tags)-s.untimed, len(tags) })
+	if s.untimed > 0 {
+		return o.selector.RankTimed(slices.Collect(maps.Keys(before)), times)
+	}
+	for tag, rel := range before {
+		if times[tag].Version != rel.SemVer.Version {
+			s.firstSeen = s.firstSeen.withMoved(tag, times[tag].Version, a.time)
+			delete(before, tag)
+		}
+	}
+	return o.selector.RankTimed(tags, times)
+}
+
+// sameImage reports whether a tag still has the offered image in at least one repository, or
+// that is not known. A tag counts as moved once it moved in all repositories.
+func (a *recordReader) sameImage(tag string, rel v1alpha1.OfferedRelease) bool {
+	for i := range rel.Images {
+		if image, err := a.Resolve(i, tag); err != nil || image.Digest == rel.Images[i].Digest {
+			return true
+		}
+	}
+	return false
+}
+
+// buildTimeOf returns the version of a listed tag.
+func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) version.Timed {
+	if s.failures >= maxFailures {
+		s.untimed++
+		return version.Timed{}
+	}
+	b, err := a.BuildTime(tag, o.platforms[0])
+	switch {
+	case errors.Is(err, errNotScanned):
+		s.untimed++
+		return version.Timed{}
+	case is(err, registry.NotFound):
+		return version.Timed{Reason: noImage().Reason}
+	case is(err, registry.Malformed):
+		return version.Timed{Reason: err.Error()}
+	case err != nil:
+		s.noteError(err)
+		s.untimed++
+		return version.Timed{}
+	case b.at.IsZero():
+		return version.Timed{Reason: "not a version: the image has no build time, or the constant one of a reproducible build: set SOURCE_DATE_EPOCH for its build, or the annotation org.opencontainers.image.created"}
+	case b.at.After(a.clock.Now()):
+		s.offerAt(b.at)
+		return version.Timed{Reason: fmt.Sprintf("not a version: the build time %s of the image is in the future: fix the clock of the build", formatTime(b.at))}
+	}
+	return version.Timed{Version: atTime(b.at)}
+}

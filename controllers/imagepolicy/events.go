@@ -1,0 +1,71 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// Constructors of all events of policies. The event of a change of a condition has the
+// reason and message of the condition.
+
+func newVersionEvent(version string) status.Event {
+	return status.NormalEvent("NewVersion", "Scan", "latest version is "+version)
+}
+
+func tagMovedEvent(version string) status.Event {
+	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: it is a new release of the same version", version))
+}
+
+func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {
+	what := "version " + w.Version
+	if w.Version == "" {
+		what = "all versions"
+	}
+	return status.WarningEvent(string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s: withdrawn", what, w.Group))
+}
+
+// recordEvents records the events of a written status.
+func (r *Reconciler) recordEvents(policy, before *v1alpha1.ImagePolicy) {
+	was, is := before.Status, policy.Status
+	r.events.Transitions(policy, was.Conditions, is.Conditions, "Scan",
+		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionSourceReachable, Good: metav1.ConditionTrue, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
+	)
+	if is.Latest != was.Latest && is.Latest != "" {
+		r.events.Record(policy, newVersionEvent(is.Latest))
+	}
+	for _, version := range movedTags(was.Releases, is.Releases) {
+		r.events.Record(policy, tagMovedEvent(version))
+	}
+	for _, w := range is.Withdrawn {
+		if !slices.ContainsFunc(was.Withdrawn, func(x v1alpha1.Withdrawal) bool {
+			return x.Group == w.Group && x.Version == w.Version && x.Reason == w.Reason
+		}) {
+			r.events.Record(policy, withdrawnEvent(w))
+		}
+	}
+}
+
+// movedTags returns the versions whose tag, of the same repository, has another image.
+func movedTags(was, is []v1alpha1.OfferedRelease) []string {
+	digests := map[[2]string]string{}
+	for _, rel := range was {
+		ref, digest, _ := strings.Cut(rel.Images[0].Image, "@")
+		digests[[2]string{ref, rel.SemVer.Version}] = digest
+	}
+	var versions []string
+	for _, rel := range is {
+		ref, digest, _ := strings.Cut(rel.Images[0].Image, "@")
+		if d := digests[[2]string{ref, rel.SemVer.Version}]; d != "" && d != digest {
+			versions = append(versions, rel.SemVer.Version)
+		}
+	}
+	return versions
+}

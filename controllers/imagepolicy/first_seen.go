@@ -1,0 +1,222 @@
+package imagepolicy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// firstSeen records when the tags of a source were first seen, for spec.minAge. It does not
+// use times in images, which can be forged.
+type firstSeen struct {
+	origin origin
+	// time of the list, and its tags, sorted and shared with it.
+	time time.Time
+	list []string
+	// first has the times of tags that were not in an earlier list.
+	first map[string]time.Time
+	// reported has the versions that were too young according to the status when this
+	// process started.
+	reported map[string]time.Time
+	// withoutImage are versions of GitHub that had no image in the last scan.
+	withoutImage map[string]bool
+	// moved has the tags whose image is not the offered one.
+	moved map[string]firstSeenImage
+	// base is when all other tags existed at the latest; zero before the first scan.
+	base time.Time
+}
+
+// firstSeenImage is an image of a tag, and when it was first seen.
+type firstSeenImage struct {
+	image string
+	first time.Time
+}
+
+// withMoved returns a copy with a tag whose image is not the offered one.
+func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
+	if seen == nil || seen.moved[tag].image == image {
+		return seen
+	}
+	c := *seen
+	c.moved = maps.Clone(seen.moved)
+	if c.moved == nil {
+		c.moved = map[string]firstSeenImage{}
+	}
+	c.moved[tag] = firstSeenImage{image, at}
+	return &c
+}
+
+// observeTags returns a copy with a list of tags. A scan and the reconcile that reads it both
+// observe the list.
+//
+// Tags of the very first list are old enough, otherwise nothing could start within minAge.
+// After a restart, offered versions are old enough, and those that the status reports as too
+// young keep their time. All other tags count from when the list last changed, if it is still
+// the same, and otherwise from now: a restart may delay a version, but never offers it early.
+func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
+	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
+		return before
+	}
+	seen := &firstSeen{origin: o.query.origin, time: at, list: tags, first: map[string]time.Time{}, withoutImage: map[string]bool{}}
+	if before == nil && len(tags) == 0 && o.github != nil {
+		return nil // GitHub was not polled for them yet
+	}
+	if before != nil && before.origin == seen.origin {
+		seen.reported, seen.base, seen.withoutImage = before.reported, before.base, before.withoutImage
+		seen.moved = maps.Clone(before.moved)
+		maps.DeleteFunc(seen.moved, func(tag string, s firstSeenImage) bool {
+			_, there := slices.BinarySearch(tags, tag)
+			return !there || at.Sub(s.first) > o.minAge
+		})
+		for _, tag := range tags {
+			t, young := before.first[tag]
+			if _, known := slices.BinarySearch(before.list, tag); !known {
+				t, young = at, true
+			}
+			if young && at.Sub(t) <= o.minAge {
+				seen.first[tag] = t
+			}
+		}
+		return seen
+	}
+	st := &o.policy.Status
+	if st.Scan == nil || st.ObservedGeneration != o.policy.Generation && len(offeredBefore(o)) == 0 {
+		return seen
+	}
+	seen.base, seen.reported = at, map[string]time.Time{}
+	if st.Scan.Checksum == checksum {
+		seen.base = st.Scan.ChangedTime.Time
+	}
+	for _, c := range st.Candidates {
+		switch {
+		case c.FirstSeenTime != nil:
+			seen.reported[c.Version] = c.FirstSeenTime.Time
+		case o.github != nil && lacksImage(version.Verdict(c.Verdict)):
+			seen.withoutImage[c.Version] = true
+		}
+	}
+	return seen
+}
+
+// of returns when a version was first seen; zero before the first scan.
+func (seen *firstSeen) of(rel version.Release) time.Time {
+	if m, ok := seen.moved[rel.Tag]; ok && m.image == rel.Version {
+		return m.first
+	}
+	if t, ok := seen.first[rel.Tag]; ok {
+		return t
+	}
+	if t, ok := seen.reported[rel.Version]; ok {
+		return t
+	}
+	return seen.base
+}
+
+// lacksImage reports whether a verdict means that there is no image yet.
+func lacksImage(v version.Verdict) bool {
+	return v == version.VerdictExists || v == version.VerdictPlatform
+}
+
+// withoutImageOf returns a copy with a version that has no image yet.
+func (seen *firstSeen) withoutImageOf(rel version.Release) *firstSeen {
+	if seen == nil || seen.withoutImage[rel.Version] {
+		return seen
+	}
+	c := *seen
+	c.withoutImage = maps.Clone(seen.withoutImage)
+	c.withoutImage[rel.Version] = true
+	return &c
+}
+
+// retain returns a copy without the versions that are no longer listed.
+func (seen *firstSeen) retain(named version.Result) *firstSeen {
+	if seen == nil || len(seen.withoutImage) == 0 {
+		return seen
+	}
+	left := map[string]bool{}
+	for _, rel := range named.Offered {
+		left[rel.Version] = seen.withoutImage[rel.Version]
+	}
+	for _, x := range named.Rejected {
+		left[x.Version] = seen.withoutImage[x.Version]
+	}
+	maps.DeleteFunc(left, func(_ string, lacks bool) bool { return !lacks })
+	if len(left) == len(seen.withoutImage) {
+		return seen
+	}
+	c := *seen
+	c.withoutImage = left
+	return &c
+}
+
+// withImage returns a copy with a version that has an image now.
+func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
+	if seen == nil || !seen.withoutImage[rel.Version] {
+		return seen
+	}
+	c := *seen
+	c.first, c.withoutImage = maps.Clone(seen.first), maps.Clone(seen.withoutImage)
+	c.first[rel.Tag] = at
+	delete(c.withoutImage, rel.Version)
+	return &c
+}
+
+// oldEnough rejects a version of GitHub whose image is younger than spec.minAge. The image
+// counts as old as the name, unless an earlier scan did not find it.
+func (s *selection) oldEnough(o *observed, a *recordReader, rel version.Release, now time.Time) *version.Refusal {
+	if _, found := s.images[rel.Tag]; found {
+		s.firstSeen = s.firstSeen.withImage(rel, a.time)
+	}
+	young := s.tooYoung(o, rel, false, now)
+	if young != nil {
+		delete(s.images, rel.Tag)
+	}
+	return young
+}
+
+// tooYoung rejects a version that is younger than spec.minAge and was not offered before.
+func (s *selection) tooYoung(o *observed, rel version.Release, offered bool, now time.Time) *version.Refusal {
+	if s.firstSeen == nil || offered {
+		return nil
+	}
+	first := s.firstSeen.of(rel)
+	from := first.Add(o.minAge)
+	if first.IsZero() || !now.Before(from) {
+		return nil
+	}
+	s.offerAt(from)
+	return &version.Refusal{Verdict: version.VerdictMinAge, Reason: fmt.Sprintf(
+		"first seen at %s; spec.minAge is %s: offered from %s", formatTime(first), o.policy.Spec.MinAge, formatTime(from))}
+}
+
+// isDelayed reports whether the new image of a tag of an offered version is younger than
+// spec.minAge, counted from the first scan that found it. Until then the offer is unchanged.
+func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release, before, now []v1alpha1.ReleaseImage) bool {
+	if o.minAge == 0 || s.firstSeen == nil || len(before) == 0 || slices.Equal(before, now) {
+		return false
+	}
+	images := ""
+	for _, x := range now {
+		images += x.Image + "\n"
+	}
+	s.firstSeen = s.firstSeen.withMoved(rel.Tag, images, a.time)
+	from := s.firstSeen.moved[rel.Tag].first.Add(o.minAge)
+	if !a.clock.Now().Before(from) {
+		return false
+	}
+	s.offerAt(from)
+	return true
+}
+
+// offerAt records that there is something to offer at a time.
+func (s *selection) offerAt(at time.Time) {
+	if s.offerableAt.IsZero() || at.Before(s.offerableAt) {
+		s.offerableAt = at
+	}
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,215 @@
+package imagepolicy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cosign"
+	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+func compareRefs(a, b ref) int {
+	return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.identifier, b.identifier))
+}
+
+// notScanned is not a rejection: the image was not requested yet.
+var notScanned = &version.Refusal{}
+
+func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {
+	return &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
+}
+
+// isFinal reports whether a rejection is because of the content of an image, so that a
+// changed policy withdraws it.
+func isFinal(r *version.Refusal) bool {
+	return r != nil && (r.Verdict == version.VerdictLabels || r.Verdict == version.VerdictVerify)
+}
+
+// findImages finds the images of a tag in all repositories of the policy, and checks that
+// they exist for all platforms, have the labels, and are signed. vars are the variables of
+// label values.
+func (s *selection) findImages(o *observed, a *recordReader, tag string, vars preview.Vars) ([]v1alpha1.ReleaseImage, *version.Refusal) {
+	if refusal := s.unreachable(); refusal != nil {
+		return nil, refusal
+	}
+	var images []v1alpha1.ReleaseImage
+	for i, repository := range repositories(o.policy) {
+		image, refusal := s.exists(o, a, i, tag)
+		if refusal != nil {
+			return nil, refusal
+		}
+		found := v1alpha1.ReleaseImage{Image: repository + ":" + tag + "@" + image.Digest, Digest: image.Digest}
+		if i > 0 {
+			found.ContainerName = o.policy.Spec.AdditionalImages[i-1].ContainerName
+		}
+		images = append(images, found)
+	}
+	if refusal := s.check(o, a, images, vars); refusal != nil {
+		return nil, refusal
+	}
+	return images, nil
+}
+
+// unreachable rejects an image if the registry cannot be reached, and otherwise returns nil.
+func (s *selection) unreachable() *version.Refusal {
+	if !s.scanned || s.failures >= maxFailures {
+		return rejectf(version.VerdictExists, "the registry could not be reached")
+	}
+	return nil
+}
+
+// checkSignatures checks only the signatures of existing images.
+func (s *selection) checkSignatures(o *observed, a *recordReader, images []v1alpha1.ReleaseImage) *version.Refusal {
+	if refusal := s.unreachable(); refusal != nil {
+		return refusal
+	}
+	return s.checkAllSigned(o, a, images)
+}
+
+// check checks labels and signatures of existing images.
+func (s *selection) check(o *observed, a *recordReader, images []v1alpha1.ReleaseImage, vars preview.Vars) *version.Refusal {
+	if refusal := s.unreachable(); refusal != nil {
+		return refusal
+	}
+	vars.Tag = cmp.Or(vars.Tag, tagOf(images))
+	if refusal := s.checkLabels(o, a, images[0].Digest, vars); refusal != nil {
+		return refusal
+	}
+	return s.checkAllSigned(o, a, images)
+}
+
+// checkAllSigned checks the signatures of images.
+func (s *selection) checkAllSigned(o *observed, a *recordReader, images []v1alpha1.ReleaseImage) *version.Refusal {
+	for i := range images {
+		if refusal := s.checkSigned(o, a, i, images[i].Digest); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// exists requests the image of a tag in one repository.
+func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (registry.Image, *version.Refusal) {
+	of := ""
+	if i > 0 {
+		of = " of " + o.policy.Spec.AdditionalImages[i-1].Image
+	}
+	image, err := a.Resolve(i, tag)
+	switch {
+	case errors.Is(err, errNotScanned):
+		return image, notScanned
+	case is(err, registry.NotFound):
+		if i == 0 && o.github != nil {
+			s.missing[tag] = true
+		}
+		return image, rejectf(version.VerdictExists, "the registry has no image%s with this tag", of)
+	case is(err, registry.Malformed):
+		return image, rejectf(version.VerdictExists, "%s", err)
+	case err != nil:
+		s.noteError(err)
+		return image, rejectf(version.VerdictExists, "the image%s cannot be read: %s", of, err)
+	}
+	for _, p := range o.platforms {
+		if len(image.Platforms) == 0 {
+			return image, rejectf(version.VerdictPlatform, "the image%s does not name its platform, but %s is required: build it for that platform, or exclude the tag with spec.tagFilter", of, p)
+		}
+		if !image.Supports(p) {
+			return image, rejectf(version.VerdictPlatform, "the image%s supports %s but not %s: build it for that platform, or set spec.platforms", of, strings.Join(image.Platforms, ", "), p)
+		}
+	}
+	return image, nil
+}
+
+// checkLabels checks the labels and annotations of an image.
+func (s *selection) checkLabels(o *observed, a *recordReader, digest string, vars preview.Vars) *version.Refusal {
+	match := o.policy.Spec.Match
+	if match == nil || len(match.Labels) == 0 {
+		return nil
+	}
+	image, err := a.Inspect(0, digest, o.platforms[0])
+	switch {
+	case errors.Is(err, errNotScanned):
+		return notScanned
+	case is(err, registry.Malformed):
+		return rejectf(version.VerdictLabels, "the image's labels cannot be read: %s", err)
+	case err != nil:
+		s.noteError(err)
+		return rejectf(version.VerdictExists, "the image's labels cannot be read: %s", err)
+	}
+	for _, l := range match.Labels {
+		got, ok := image.Labels[l.Name]
+		if !ok {
+			return rejectf(version.VerdictLabels, "the image has no label %q", l.Name)
+		}
+		if l.Value == "" {
+			continue
+		}
+		want, err := vars.Expand(l.Value)
+		if err != nil {
+			return rejectf(version.VerdictLabels, "the value of label %q must be %q, but %s", l.Name, l.Value, err)
+		}
+		if got != want {
+			return rejectf(version.VerdictLabels, "the image's label %q is %q instead of %q", l.Name, got, want)
+		}
+	}
+	return nil
+}
+
+// checkSigned checks that a key of spec.verify signed an image. Without an answer of the
+// registry there is no result.
+func (s *selection) checkSigned(o *observed, a *recordReader, i int, digest string) *version.Refusal {
+	if o.policy.Spec.Verify == nil || o.unverified {
+		return nil
+	}
+	result, err := a.Verify(i, digest)
+	switch {
+	case errors.Is(err, errNotScanned):
+		return notScanned
+	case err != nil:
+		s.noteError(err)
+		return rejectf(version.VerdictExists, "the image's signature cannot be read: %s", err)
+	case result.Verdict != cosign.Verified:
+		return rejectf(version.VerdictVerify, "%s: %s", result.Verdict, result.Reason)
+	}
+	return nil
+}
+
+// repositories returns the repositories of the policy; the first is spec.image.
+func repositories(p *v1alpha1.ImagePolicy) []string {
+	all := []string{p.Spec.Image}
+	for _, x := range p.Spec.AdditionalImages {
+		all = append(all, x.Image)
+	}
+	return all
+}
+
+// isCurrent reports whether an offered release has the present repositories and containers.
+func isCurrent(p *v1alpha1.ImagePolicy, rel *v1alpha1.OfferedRelease) bool {
+	if len(rel.Images) != 1+len(p.Spec.AdditionalImages) {
+		return false
+	}
+	for i, repository := range repositories(p) {
+		image, container := rel.Images[i], ""
+		if i > 0 {
+			container = p.Spec.AdditionalImages[i-1].ContainerName
+		}
+		if repositoryOfImage(image.Image) != repository || image.ContainerName != container || image.Digest == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// repositoryOfImage returns the repository of an image reference repository:tag@digest.
+func repositoryOfImage(image string) string {
+	ref, _, _ := strings.Cut(image, "@")
+	if i := strings.LastIndex(ref, ":"); i > strings.LastIndex(ref, "/") {
+		return ref[:i]
+	}
+	return ref
+}

@@ -1,0 +1,425 @@
+package imagepolicy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// Bounds of scans for pull requests.
+const (
+	// maxHeads is the number of head commits that one scan requests; the next scan continues.
+	maxHeads = 50
+	// defaultPulls is the default of spec.limits.groups.
+	defaultPulls = 256
+	// headFirst and headMost bound the delay after a head commit had no image. It doubles
+	// each time, and always ends with the next regular scan.
+	headFirst = 10 * time.Second
+	headMost  = 5 * time.Minute
+)
+
+// head is the result for the head commit of one pull request. It is immutable.
+type head struct {
+	sha string
+	// images of the commit; if there are none, refusal is why.
+	images  []v1alpha1.ReleaseImage
+	refusal *version.Refusal
+	// tries without an image, and when the next one is due; zero with images.
+	tries int
+	next  time.Time
+}
+
+// knows reports whether the result is for the present head commit of a pull request.
+func (h head) knows(pr *v1alpha1.PullRequest) bool { return h.sha == pr.HeadSHA && h.sha != "" }
+
+// pullRequests is the selection of pull requests.
+type pullRequests struct {
+	releases []v1alpha1.OfferedRelease
+	// otherRepository has the slugs of groups of a previous repository.
+	otherRepository map[string]bool
+	// excluded are the numbers of pull requests that the filters reject, and closed those
+	// that were closed, with the time.
+	excluded map[int64]bool
+	closed   map[int64]time.Time
+}
+
+// pullState is a pull request with its offered release.
+type pullState struct {
+	pr      *v1alpha1.PullRequest
+	slug    string
+	offered *v1alpha1.OfferedRelease // nil if there is none
+	// unknown reports that GitHub does not list it, which proves nothing.
+	unknown bool
+}
+
+// selectPullRequests is selectReleases for pull requests. It requests the images of a limited
+// number of head commits per scan: first those that were never requested, then those that
+// waited longest.
+func selectPullRequests(o *observed, a *recordReader) selection {
+	s, due := o.selectPulls(a)
+	if o.paused() {
+		return s
+	}
+	if a.scanner == nil {
+		s.incomplete = a.failed == nil && (a.incomplete || slices.ContainsFunc(due, func(st pullState) bool { return !a.heads[st.pr.Number].knows(st.pr) }))
+		return s
+	}
+	for budget := maxHeads; len(due) > 0 && budget > 0 && s.failures < maxFailures; {
+		slices.SortStableFunc(due, func(x, y pullState) int { return a.waitingSince(x.pr).Compare(a.waitingSince(y.pr)) })
+		for _, st := range due[:min(budget, len(due))] {
+			if h, ok := s.findHead(o, a, st); ok {
+				a.heads[st.pr.Number] = h
+			}
+		}
+		budget -= len(due)
+		failures, err := s.failures, s.err
+		s, due = o.selectPulls(a)
+		s.failures, s.err = failures, err
+	}
+	a.failed = s.err
+	maps.DeleteFunc(a.heads, func(number int64, h head) bool {
+		return !slices.ContainsFunc(o.github.pulls, func(pr v1alpha1.PullRequest) bool {
+			return pr.Number == number && pr.State == v1alpha1.PullRequestOpen && h.knows(&pr)
+		})
+	})
+	clear(a.images) // results are in heads; the others are requested again
+	return s
+}
+
+// waitingSince is when the next request for a head commit is due; zero if there was none yet.
+func (a *recordReader) waitingSince(pr *v1alpha1.PullRequest) time.Time {
+	if h := a.heads[pr.Number]; h.knows(pr) {
+		return h.next
+	}
+	return time.Time{}
+}
+
+// selectPulls selects what is offered, rejected and withdrawn from the results so far, and
+// returns the head commits to request.
+func (o *observed) selectPulls(a *recordReader) (s selection, due []pullState) {
+	s = selection{
+		pulled:  &pullRequests{otherRepository: map[string]bool{}, excluded: map[int64]bool{}, closed: map[int64]time.Time{}},
+		missing: map[string]bool{},
+	}
+	s.compareKeys(o, a)
+	if !o.paused() {
+		s.list(o, a)
+	}
+	s.err = cmp.Or(s.err, a.failed)
+	streams := o.pullStreams(s.pulled)
+	s.tags = len(streams)
+	left := cmp.Or(int(o.policy.Spec.Limits.Groups), defaultPulls)
+	held := map[string]bool{}
+	for _, h := range o.inUse {
+		held[h.Group] = true
+	}
+	for _, st := range streams {
+		if left <= 0 && !held[st.slug] {
+			s.reject(st.pr, version.VerdictLimits, fmt.Sprintf("beyond limits.groups %d, which prefers the newest pushes", cmp.Or(int(o.policy.Spec.Limits.Groups), defaultPulls)))
+			s.result.Truncated = append(s.result.Truncated, st.slug)
+			continue
+		}
+		offered, wants := o.offerPull(&s, a, st)
+		if wants {
+			due = append(due, st)
+		}
+		if offered != nil {
+			offered.Held = left <= 0
+			s.pulled.releases = append(s.pulled.releases, *offered)
+			left--
+		}
+	}
+	s.result.Counts = countsOf(s.result.Rejected)
+	return s, due
+}
+
+// pullStates returns the open pull requests, and those that are offered and not known to be
+// closed, the newest push first.
+func (o *observed) pullStreams(p *pullRequests) []pullState {
+	offered := map[int64]*v1alpha1.OfferedRelease{}
+	for i := range o.policy.Status.Releases {
+		switch rel := &o.policy.Status.Releases[i]; {
+		case rel.PullRequest == 0 || !isCurrent(o.policy, rel):
+		case o.github.known && o.repositoryChanged():
+			p.otherRepository[rel.Group] = true
+		default:
+			offered[rel.PullRequest] = rel
+		}
+	}
+	groups := o.groupsInUse(p)
+	var streams []pullState
+	for i := range o.github.pulls {
+		pr := &o.github.pulls[i]
+		st := pullState{pr: pr, slug: cmp.Or(groups[pr.Number], preview.Slug(pr.HeadRef, pr.Number)), offered: offered[pr.Number]}
+		if st.offered != nil {
+			st.slug = st.offered.Group
+		}
+		delete(offered, pr.Number)
+		if pr.State == v1alpha1.PullRequestClosed {
+			p.closed[pr.Number] = ptr.Deref(pr.ClosedTime, metav1.Time{}).Time
+			continue
+		}
+		streams = append(streams, st)
+	}
+	for number, previous := range offered {
+		streams = append(streams, pullState{
+			pr:   &v1alpha1.PullRequest{Number: number, HeadRef: previous.SemVer.Name, HeadSHA: previous.Revision, HeadTime: previous.ReleaseTime},
+			slug: previous.Group, offered: previous, unknown: true,
+		})
+	}
+	slices.SortFunc(streams, func(a, b pullState) int { return preview.Newest(a.pr, b.pr) })
+	return streams
+}
+
+// groupsInUse returns the slugs of groups in use, by number of the pull request: they remain
+// when a branch is renamed. Withdrawn groups do not count.
+func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
+	taken := maps.Clone(p.otherRepository)
+	for _, w := range o.policy.Status.Withdrawn {
+		taken[w.Group] = true
+	}
+	groups := map[int64]string{}
+	for _, h := range o.inUse {
+		number, ok := numberOf(h)
+		if was := groups[number]; ok && !taken[h.Group] && (was == "" || h.Group < was) {
+			groups[number] = h.Group
+		}
+	}
+	return groups
+}
+
+// numberOf returns the pull request of a version in use; false if there is none.
+func numberOf(h version.Held) (int64, bool) {
+	number, ok := preview.Number(h.Group)
+	return number, ok && preview.IsCommit(h.Version)
+}
+
+// offerPull returns the release to offer for a pull request, or nil. wants reports whether to
+// request its head commit.
+func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offered *v1alpha1.OfferedRelease, wants bool) {
+	if (o.recheck || s.keysChanged) && !o.paused() && st.offered != nil && s.recheck(o, a, st) {
+		st.offered = nil
+		s.pulled.excluded[st.pr.Number] = true
+	}
+	if st.offered != nil && o.needsFullSHA(st.offered) {
+		st.offered = nil
+		s.pulled.excluded[st.pr.Number] = true
+	}
+	previous := func() *v1alpha1.OfferedRelease {
+		if st.offered == nil {
+			return nil
+		}
+		return ptr.To(*st.offered)
+	}
+	if st.unknown || o.chooser == nil {
+		return previous(), false
+	}
+	if st.pr.HeadSHA == "" {
+		s.reject(st.pr, version.VerdictExists, "its head commit is not known")
+		return previous(), false
+	}
+	if choice := o.chooser.Choose(st.pr); !choice.Taken() {
+		s.reject(st.pr, choice.Verdict, choice.Reason)
+		if !o.github.current || st.offered != nil && slices.Contains(choice.Approved, st.offered.Revision) {
+			return previous(), false
+		}
+		s.pulled.excluded[st.pr.Number] = true
+		return nil, false
+	}
+	h := a.heads[st.pr.Number]
+	known := h.knows(st.pr)
+	wants = !known || len(h.images) == 0 && !a.clock.Now().Before(h.next)
+	switch {
+	case known && len(h.images) > 0:
+		return o.previewRelease(st, h.images), false
+	case st.offered != nil && st.offered.Revision == st.pr.HeadSHA:
+		return o.previewRelease(st, st.offered.Images), wants && a.immediate
+	case known:
+		s.reject(st.pr, h.refusal.Verdict, h.refusal.Reason)
+	default:
+		s.reject(st.pr, version.VerdictExists, "no image yet: not scanned")
+	}
+	return previous(), wants
+}
+
+// needsFullSHA reports whether the offered image of a fork has a tag without the full commit
+// SHA, which the present policy for forks requires.
+func (o *observed) needsFullSHA(offered *v1alpha1.OfferedRelease) bool {
+	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)
+}
+
+// recheck checks an offered release again, and reports whether it is withdrawn. Its images
+// exist: only their content is checked. If only the keys changed, labels are not checked,
+// because the branch may have been renamed.
+func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
+	pr := *st.pr
+	pr.HeadSHA = st.offered.Revision
+	var refusal *version.Refusal
+	if o.recheck {
+		refusal = s.check(o, a, st.offered.Images, preview.VarsOf(&pr))
+	} else {
+		refusal = s.checkSignatures(o, a, st.offered.Images)
+	}
+	if isFinal(refusal) {
+		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // otherwise it is rejected as the head commit
+			s.reject(&pr, refusal.Verdict, refusal.Reason)
+		}
+		return true
+	}
+	s.undecided = s.undecided || refusal != nil
+	return false
+}
+
+// countsOf counts rejections by verdict, sorted by verdict.
+func countsOf(rejected []version.Rejection) []version.Count {
+	n := map[version.Verdict]int{}
+	for _, x := range rejected {
+		n[x.Verdict]++
+	}
+	var counts []version.Count
+	for _, v := range slices.Sorted(maps.Keys(n)) {
+		counts = append(counts, version.Count{Verdict: v, Tags: n[v]})
+	}
+	return counts
+}
+
+// maxName is the schema's bound on a group's name.
+const maxName = 253
+
+// previewRelease returns the release of a pull request's head commit.
+func (o *observed) previewRelease(st pullState, images []v1alpha1.ReleaseImage) *v1alpha1.OfferedRelease {
+	name, pushed := st.pr.HeadRef, preview.Pushed(st.pr)
+	if len(name) > maxName || name == "" {
+		name = st.slug
+	}
+	if pushed == nil && st.offered != nil && st.offered.Revision == st.pr.HeadSHA {
+		pushed = st.offered.ReleaseTime
+	}
+	return &v1alpha1.OfferedRelease{
+		SemVer: v1alpha1.SemVer{Name: name, Version: st.pr.HeadSHA}, Group: st.slug, Level: v1alpha1.LevelPreview, Images: images,
+		PullRequest: st.pr.Number, Fork: st.pr.Fork, ReleaseTime: pushed, Revision: st.pr.HeadSHA, URL: o.github.link("pull", strconv.FormatInt(st.pr.Number, 10)),
+	}
+}
+
+// reject a head commit.
+func (s *selection) reject(pr *v1alpha1.PullRequest, verdict version.Verdict, reason string) {
+	s.result.Rejected = append(s.result.Rejected, version.Rejection{
+		Version: pr.HeadSHA, Verdict: verdict, Reason: fmt.Sprintf("pull request %d (%s): %s", pr.Number, preview.Branch(pr.HeadRef), reason),
+	})
+}
+
+// findHead requests the image of a head commit, one candidate tag after the other. It returns
+// false if the registry did not answer.
+func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, bool) {
+	h := head{sha: st.pr.HeadSHA}
+	if known := a.heads[st.pr.Number]; known.knows(st.pr) {
+		h.tries = known.tries
+	}
+	var tried []string
+	for _, tag := range o.chooser.Tags(st.pr) {
+		for i := range a.query.repositories() {
+			delete(a.images, ref{i, tag.Name})
+		}
+		before := s.failures
+		images, refusal := s.findImages(o, a, tag.Name, preview.VarsOf(st.pr))
+		if refusal == nil && tag.Inspect {
+			refusal = s.checkHead(o, a, st, tag, images)
+		}
+		switch {
+		case s.failures > before || refusal != nil && s.failures >= maxFailures:
+			return head{}, false
+		case refusal == nil:
+			h.images, h.refusal = images, nil
+			return h, true
+		case refusal.Verdict == version.VerdictExists && s.missing[tag.Name]:
+			tried = append(tried, tag.Name)
+		case h.refusal == nil:
+			h.refusal = &version.Refusal{Verdict: refusal.Verdict, Reason: "tag " + tag.Name + ": " + refusal.Reason}
+			if refusal.Verdict == version.VerdictExists {
+				h.refusal.Reason = "no image yet: " + h.refusal.Reason
+			}
+		}
+	}
+	if h.refusal == nil {
+		h.refusal = rejectf(version.VerdictExists, "no image yet: the registry has none of the tags %s", strings.Join(tried, ", "))
+	}
+	h.next = a.clock.Now().Add(min(headFirst<<min(h.tries, 10), headMost, a.pace.Fresh(a.query.interval)))
+	h.tries++
+	return h, true
+}
+
+// checkHead rejects the images of a tag unless all are of the head commit.
+func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag preview.Tag, images []v1alpha1.ReleaseImage) *version.Refusal {
+	for i, image := range images {
+		says, err := a.Inspect(i, image.Digest, o.platforms[0])
+		if err != nil {
+			s.noteError(err)
+			return rejectf(version.VerdictExists, "the image cannot be read: %s", err)
+		}
+		previous := ""
+		if st.offered != nil && st.offered.Revision != st.pr.HeadSHA {
+			previous = st.offered.Images[i].Digest
+		}
+		if why := preview.OfHead(st.pr, tag, preview.Image{Digest: image.Digest, Revision: says.Revision, Created: says.Created}, previous); why != "" {
+			return rejectf(version.VerdictExists, "%s", why)
+		}
+	}
+	return nil
+}
+
+// withdrawPulls returns the withdrawn groups among those in use: those of closed pull
+// requests, those that the filters reject, and those without a pull request. A withdrawal
+// remains, with its time, until the group is offered again or no longer in use.
+func (o *observed) withdrawPulls(p *pullRequests, now time.Time) []v1alpha1.Withdrawal {
+	offered, seen := map[string]bool{}, map[string]bool{}
+	for _, rel := range p.releases {
+		offered[rel.Group] = true
+	}
+	before := map[string]v1alpha1.Withdrawal{}
+	for _, w := range o.policy.Status.Withdrawn {
+		before[w.Group] = w
+	}
+	var out []v1alpha1.Withdrawal
+	for _, h := range o.inUse {
+		if h.Group == "" || offered[h.Group] || seen[h.Group] {
+			continue
+		}
+		seen[h.Group] = true
+		w := v1alpha1.Withdrawal{Group: h.Group, Time: metav1.NewTime(now)}
+		number, isPull := numberOf(h)
+		closed, isClosed := p.closed[number]
+		was, stands := before[h.Group]
+		switch {
+		case p.otherRepository[h.Group], !isPull:
+			w.Reason = v1alpha1.WithdrawnExcluded
+		case isClosed:
+			w.Reason = v1alpha1.WithdrawnClosed
+			if !closed.IsZero() {
+				w.Time = metav1.NewTime(closed)
+			}
+		case p.excluded[number]:
+			w.Reason = v1alpha1.WithdrawnExcluded
+		case stands && was.Version == "":
+			w.Reason = was.Reason
+		default:
+			continue // no result, which proves nothing
+		}
+		if stands && was.Version == "" && was.Reason == w.Reason {
+			w.Time = was.Time
+		}
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.Withdrawal) int { return strings.Compare(a.Group, b.Group) })
+	return out
+}

@@ -1,0 +1,247 @@
+package imagepolicy
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+const (
+	// defaultScans is the default number of concurrent scans.
+	defaultScans = 16
+	// maxScan is the timeout of one scan: the list, all images and all proofs of absence. It
+	// is the maximum of spec.timeout too.
+	maxScan = 2 * time.Minute
+)
+
+// scanCache runs scans in the background, and keeps the last scan of each policy. None of its
+// methods waits for a registry. The cache is lost at a restart, which costs one scan of each
+// policy.
+//
+// It has its own queue in addition to internal/outbound, because it also limits the scans
+// with one credential at a registry.
+type scanCache struct {
+	clock clock.PassiveClock
+	limit int // number of concurrent scans
+
+	mu       sync.Mutex
+	ctx      context.Context // nil before run
+	wake     func(types.NamespacedName)
+	policies map[types.NamespacedName]*cacheEntry
+	waiting  []*scanTask // first in, first out
+	running  map[slot]int
+}
+
+// cacheEntry is what is known of one policy.
+type cacheEntry struct {
+	// record of the last scan; nil before the first one. It is immutable: tasks write to
+	// their own records.
+	record *scanRecord
+	// task is the queued or running scan; nil if there is none.
+	task *scanTask
+	// stale reports that there may be changes since the last scan started.
+	stale bool
+	// absent has the time of the first scan that proved that a tag is absent. Only
+	// reconciles of the policy, which are sequential, access it.
+	absent map[string]time.Time
+	// firstSeen is when tags were first seen; nil before the first list. It is immutable.
+	firstSeen *firstSeen
+}
+
+// scanTask is a queued or running scan.
+type scanTask struct {
+	policy types.NamespacedName
+	record *scanRecord
+	slots  []slot
+	work   func(context.Context, *scanRecord)
+	since  time.Time
+	cancel context.CancelFunc // nil while it is queued
+	// previous is the canceled running task of the policy, or nil. done is closed when this
+	// task returns.
+	previous *scanTask
+	done     chan struct{}
+}
+
+// slot is a resource that scans share, and that may be slow.
+type slot struct {
+	namespace, registry string
+	login               bool // of one credential
+	auth                registry.Credential
+	// share of all scans that may use it: 2 for half, 4 for a quarter.
+	share int
+}
+
+// slotsOf returns the slots of a scan. A namespace has at most a quarter of all scans, and
+// half of that at one registry. So neither a slow registry nor many policies of a namespace
+// block other namespaces, its other registries, or others at the same registry with the same
+// credential, which may be anonymous.
+func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
+	namespace, host := policy.Namespace, registry.Host(l.query.repository)
+	return []slot{
+		{share: 1},
+		{registry: host, share: 2},
+		{registry: host, login: true, auth: l.access.auth(0), share: 4},
+		{namespace: namespace, share: 4},
+		{namespace: namespace, registry: host, share: 8},
+	}
+}
+
+// newScanCache returns a cache that runs scans once run is called.
+func newScanCache(c clock.PassiveClock, most int) *scanCache {
+	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}}
+}
+
+// run enables scans until ctx ends. It calls wake for each policy whose scan is complete,
+// from any goroutine; wake must not block.
+func (ls *scanCache) run(ctx context.Context, wake func(types.NamespacedName)) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ctx, ls.wake = ctx, wake
+	ls.admit()
+}
+
+// entry returns what is known of a policy.
+func (ls *scanCache) entry(policy types.NamespacedName) cacheEntry {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return *ls.ensure(policy)
+}
+
+func (ls *scanCache) ensure(policy types.NamespacedName) *cacheEntry {
+	if ls.policies[policy] == nil {
+		ls.policies[policy] = &cacheEntry{absent: map[string]time.Time{}}
+	}
+	return ls.policies[policy]
+}
+
+// setFirstSeen records when a policy first saw its tags.
+func (ls *scanCache) setFirstSeen(policy types.NamespacedName, seen *firstSeen) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ensure(policy).firstSeen = seen
+}
+
+// markStale marks the last scan of a policy as stale; markScanned reverts it.
+func (ls *scanCache) markStale(policy types.NamespacedName) { ls.setStale(policy, true) }
+
+func (ls *scanCache) markScanned(policy types.NamespacedName) { ls.setStale(policy, false) }
+
+func (ls *scanCache) setStale(policy types.NamespacedName, hinted bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ensure(policy).stale = hinted
+}
+
+// start queues a scan, and cancels an earlier one of the policy.
+func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, work func(context.Context, *scanRecord)) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := ls.ensure(policy)
+	previous := m.task
+	ls.cancel(m)
+	m.task = &scanTask{policy: policy, record: l, slots: slotsOf(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{})}
+	if previous != nil && previous.cancel != nil {
+		m.task.previous = previous
+	}
+	ls.waiting = append(ls.waiting, m.task)
+	ls.admit()
+}
+
+// stop cancels the scan of a policy.
+func (ls *scanCache) stop(policy types.NamespacedName) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if m := ls.policies[policy]; m != nil {
+		ls.cancel(m)
+	}
+}
+
+// forget removes a deleted policy.
+func (ls *scanCache) forget(policy types.NamespacedName) {
+	ls.stop(policy)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.policies, policy)
+}
+
+// cancel cancels the scan of an entry. A running one occupies its slots until it returns.
+func (ls *scanCache) cancel(m *cacheEntry) {
+	t := m.task
+	if t == nil {
+		return
+	}
+	m.task = nil
+	if t.cancel != nil {
+		t.cancel()
+		return
+	}
+	ls.waiting = slices.DeleteFunc(ls.waiting, func(x *scanTask) bool { return x == t })
+}
+
+// admit starts queued scans with free slots, in order.
+func (ls *scanCache) admit() {
+	if ls.ctx == nil {
+		return
+	}
+	ls.waiting = slices.DeleteFunc(ls.waiting, func(t *scanTask) bool {
+		for _, p := range t.slots {
+			if ls.running[p] >= max(1, ls.limit/p.share) {
+				return false
+			}
+		}
+		ls.runTask(t)
+		return true
+	})
+}
+
+func (ls *scanCache) runTask(t *scanTask) {
+	for _, p := range t.slots {
+		ls.running[p]++
+	}
+	var ctx context.Context
+	ctx, t.cancel = context.WithTimeout(ls.ctx, maxScan)
+	go func() {
+		defer t.cancel()
+		if t.previous != nil {
+			// Otherwise this scan could share a canceled request of the previous one.
+			<-t.previous.done
+			t.previous = nil
+		}
+		t.work(ctx, t.record)
+		close(t.done)
+		if ls.finish(t) {
+			ls.wake(t.policy)
+		}
+	}()
+}
+
+// finish releases the slots, and reports whether the policy still waits for the scan.
+func (ls *scanCache) finish(t *scanTask) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, p := range t.slots {
+		if ls.running[p]--; ls.running[p] == 0 {
+			delete(ls.running, p)
+		}
+	}
+	ls.admit()
+	m := ls.policies[t.policy]
+	if m == nil || m.task != t {
+		return false
+	}
+	m.record, m.task = t.record, nil
+	return true
+}
+
+// size returns the number of queued and of running scans.
+func (ls *scanCache) size() (waiting, running int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.waiting), ls.running[slot{share: 1}]
+}

@@ -1,0 +1,334 @@
+package imagepolicy
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/cosign"
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// origin is where a policy's versions come from.
+type origin struct {
+	repository string
+	insecure   bool
+	// further are the additional repositories, secrets the names of all Secrets, and pinned
+	// the tags of an explicit list; one per line.
+	further, secrets, pinned string
+	// source is the kind of source, with what it references.
+	source string
+}
+
+// query is what to read for a policy. A scan answers one query.
+type query struct {
+	origin
+	// listed is a checksum of what a GitHubRepository lists.
+	listed string
+	// timeout of one request: the list with all its pages, or an image.
+	timeout time.Duration
+	maxTags int
+	// filter identifies the tags that count against maxTags; "" for all tags of images.
+	filter string
+	// interval between two scans.
+	interval time.Duration
+	// requested is the annotation that requests an immediate scan.
+	requested string
+}
+
+// readsRegistry reports whether the list of tags of the registry is read.
+func (q *query) readsRegistry() bool { return q.source == "" || q.source == "registry" }
+
+// repositories to read; the first is spec.image.
+func (q *query) repositories() []string {
+	return append([]string{q.repository}, strings.Fields(q.further)...)
+}
+
+// access is what a scan needs from Secrets.
+type access struct {
+	// auths are the credentials for the repositories of the query. Missing ones are
+	// anonymous.
+	auths []registry.Credential
+	tls   registry.TLS
+	// keys of which one must have signed an image. Without keys nothing is verified.
+	keys cosign.Keys
+}
+
+func (a *access) auth(image int) registry.Credential {
+	if image < len(a.auths) {
+		return a.auths[image]
+	}
+	return registry.Credential{}
+}
+
+// scanRecord is the result of a scan for one policy. It answers all reconciles until the
+// next scan is due, so that frequent events of Microservices cause no requests.
+type scanRecord struct {
+	query  query
+	access access
+	// immediate does not use earlier answers.
+	immediate bool
+	// time at which the list was requested.
+	time time.Time
+	// due is when to scan again; zero until the scan is complete.
+	due time.Time
+	// pace of scans: less often while nothing changes.
+	pace registry.Pace
+	// previousChecksum is of the results of the previous scan, checksum of this one.
+	previousChecksum, checksum string
+	// failed is the first error of a scan for pull requests.
+	failed error
+
+	tags     *answer[registry.Scan]
+	images   map[ref]answer[registry.Image]
+	details  map[ref]answer[registry.Image]
+	verified map[ref]answer[cosign.Result]
+	absent   map[string]answer[bool]
+	// heads are the results for head commits of pull requests, by number.
+	heads map[int64]head
+	// times are the build times of images, by tag, if they are the versions; untimed reports
+	// that there are more tags than one scan requests.
+	times   map[string]answer[buildTime]
+	untimed bool
+}
+
+// ref identifies an image of one of the query's repositories, by tag or digest.
+type ref struct {
+	image      int
+	identifier string
+}
+
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+func newScanRecord(q query, by access, impatient bool) *scanRecord {
+	return &scanRecord{
+		query: q, access: by, immediate: impatient,
+		images: map[ref]answer[registry.Image]{}, details: map[ref]answer[registry.Image]{}, verified: map[ref]answer[cosign.Result]{},
+		absent: map[string]answer[bool]{}, heads: map[int64]head{}, times: map[string]answer[buildTime]{},
+	}
+}
+
+// continueFrom copies the pace of the previous scan, and its results for pull requests.
+func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
+	if before == nil || before.query.origin != l.query.origin {
+		return l
+	}
+	l.previousChecksum, l.times = before.checksum, withoutErrors(before.times)
+	if l.immediate || before.access.keys.ID() != l.access.keys.ID() {
+		return l // the head commits were verified with other keys
+	}
+	l.heads = maps.Clone(before.heads)
+	if before.query == l.query {
+		l.pace = before.pace
+	}
+	return l
+}
+
+// clone is a copy for a scan of what is missing.
+func (l *scanRecord) clone() *scanRecord {
+	c := *l
+	c.images, c.details, c.verified = maps.Clone(l.images), maps.Clone(l.details), maps.Clone(l.verified)
+	c.absent, c.heads, c.times = maps.Clone(l.absent), maps.Clone(l.heads), maps.Clone(l.times)
+	return &c
+}
+
+// answers reports whether the scan is for this query, and not due again.
+func (l *scanRecord) answers(q query, now time.Time) bool {
+	return l != nil && l.query == q && now.Before(l.due)
+}
+
+// recordReader reads a record, and requests what is missing there from the registry.
+type recordReader struct {
+	*scanRecord
+	clock clock.PassiveClock
+	// scanner is called for what is missing. If it is nil, that is errNotScanned.
+	scanner  Scanner
+	verifier Verifier
+	ctx      context.Context
+	// counts reports whether a tag counts against the limit; nil if all do.
+	counts func(tag string) bool
+	// timesLeft is how many build times may still be requested.
+	timesLeft int
+	// report is called with the progress of the scan; it may be nil.
+	report   func(Progress)
+	progress Progress
+	// incomplete reports that something was missing.
+	incomplete bool
+}
+
+// Errors of a scan that are not errors of the registry.
+var (
+	errNotScanned = errors.New("not scanned yet")
+	errTimedOut   = errors.New("the scan took longer than two minutes; its results are kept, and the rest is requested again")
+)
+
+// progressed changes and reports the progress.
+func (a *recordReader) progressed(change func(*Progress)) {
+	if a.report != nil {
+		change(&a.progress)
+		a.report(a.progress)
+	}
+}
+
+// cached returns the answer in the record, or requests and records it.
+func cached[K comparable, T any](a *recordReader, answers map[K]answer[T], key K, image int, request func(registry.Request) (T, error)) (T, error) {
+	if known, ok := answers[key]; ok {
+		return known.value, known.err
+	}
+	if a.scanner == nil {
+		a.incomplete = true
+		var none T
+		return none, errNotScanned
+	}
+	value, err := request(a.request(image))
+	if err != nil && a.ctx.Err() != nil {
+		err = errTimedOut
+	}
+	answers[key] = answer[T]{value, err}
+	return value, err
+}
+
+// request for the repository of an image.
+func (a *recordReader) request(image int) registry.Request {
+	q := &a.query
+	return registry.Request{
+		Repository: q.repositories()[image], Insecure: q.insecure, Auth: a.access.auth(image), TLS: a.access.tls, Timeout: q.timeout, MaxTags: q.maxTags,
+		Counts: a.counts, CountsAs: q.filter,
+	}
+}
+
+// List requests the tags once per scan. For other sources than a registry it only returns
+// the time.
+func (a *recordReader) List() (registry.Scan, error) {
+	known := map[struct{}]answer[registry.Scan]{}
+	if a.tags != nil {
+		known[struct{}{}] = *a.tags
+	}
+	scan, err := cached(a, known, struct{}{}, 0, func(r registry.Request) (registry.Scan, error) {
+		if !a.query.readsRegistry() {
+			return registry.Scan{Time: a.clock.Now()}, nil
+		}
+		if !a.immediate {
+			r.MaxAge = a.pace.Fresh(a.query.interval)
+		}
+		return a.scanner.List(a.ctx, r)
+	})
+	if got, ok := known[struct{}{}]; ok && a.tags == nil {
+		a.tags, a.time = &got, got.value.Time
+		if got.err != nil {
+			a.time = a.clock.Now()
+		}
+	}
+	return scan, err
+}
+
+// shareHead is the maximum age of a digest that policies share for the same tag of a pull
+// request's image.
+const shareHead = 5 * time.Second
+
+// Resolve requests the image of a tag once per scan. Policies that share the list share what
+// was requested since; those with other sources share it within their interval.
+func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
+	return cached(a, a.images, ref{image, tag}, image, func(r registry.Request) (registry.Image, error) {
+		r.MaxAge = a.clock.Since(a.time) + 1
+		switch q := &a.query; {
+		case a.immediate || q.readsRegistry():
+		case strings.HasPrefix(q.source, "github pull requests"):
+			r.MaxAge = shareHead
+		default:
+			r.MaxAge = a.pace.Fresh(q.interval)
+		}
+		return a.scanner.Resolve(a.ctx, r, tag)
+	})
+}
+
+// Inspect requests the metadata of an image once per scan.
+func (a *recordReader) Inspect(image int, digest, platform string) (registry.Image, error) {
+	return cached(a, a.details, ref{image, digest}, image, func(r registry.Request) (registry.Image, error) {
+		return a.scanner.Inspect(a.ctx, r, digest, platform)
+	})
+}
+
+// Verify verifies the signature of an image once per scan.
+func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
+	return cached(a, a.verified, ref{image, digest}, image, func(r registry.Request) (cosign.Result, error) {
+		if !a.immediate {
+			r.MaxAge = a.query.interval // old results are requested again only after the interval
+		}
+		return a.verifier.Verify(a.ctx, r, digest, a.access.keys)
+	})
+}
+
+// Gone requests a proof of absence once per scan; without a digest, for the tag only.
+func (a *recordReader) Gone(tag, digest, witness string) (bool, error) {
+	return cached(a, a.absent, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
+		return a.scanner.Gone(a.ctx, r, tag, digest, witness)
+	})
+}
+
+// Delays after a transient failure.
+const (
+	retryFirst = 15 * time.Second
+	retryMost  = 5 * time.Minute
+)
+
+// finish sets when the next scan is due: an interval after the list was requested, so that
+// policies that share it scan at the same time and none is older than its interval; up to
+// 10% earlier, so that not all scans happen in the same second; less often while nothing
+// changes; and earlier for pull requests without an image. After a failure it is due when the
+// registry says so, earlier than the interval if the failure is transient, and otherwise
+// after the interval. Completing an earlier scan never makes it due later.
+func (l *scanRecord) finish(err error, now time.Time) {
+	interval, due := l.query.interval, now
+	var e *registry.Error
+	switch {
+	case err == nil:
+		if l.checksum = l.contentChecksum(); l.due.IsZero() && l.previousChecksum != "" {
+			l.pace = l.pace.After(l.previousChecksum != l.checksum)
+		}
+		due = l.time.Add(l.pace.Wait(interval, rand.Int64N))
+		if soon := now.Add(timesInterval); l.untimed && soon.Before(due) {
+			due = soon
+		}
+		for _, h := range l.heads {
+			if !h.next.IsZero() && h.next.Before(due) {
+				due = h.next
+			}
+		}
+	case errors.As(err, &e) && e.Kind == registry.RateLimited && e.RetryAt.After(now):
+		due = e.RetryAt
+	case errors.As(err, &e) && !e.Kind.Transient():
+		due = now.Add(interval)
+	default:
+		due = now.Add(min(retryMost, max(retryFirst, interval/4), interval))
+	}
+	if err != nil && l.checksum == "" {
+		l.checksum = l.previousChecksum
+	}
+	if l.due.IsZero() || due.Before(l.due) {
+		l.due = due
+	}
+}
+
+// contentChecksum is a checksum of the answers of the registry. It is empty, which always
+// counts as a change, for pull requests, whose head commits have their own times.
+func (l *scanRecord) contentChecksum() string {
+	if l.tags == nil || len(l.heads) > 0 {
+		return ""
+	}
+	refs := slices.SortedFunc(maps.Keys(l.images), compareRefs)
+	digests := make([]string, len(refs))
+	for i, r := range refs {
+		digests[i] = r.identifier + " " + l.images[r].value.Digest
+	}
+	return checksum(l.tags.value.Checksum, digests)
+}

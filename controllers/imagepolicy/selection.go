@@ -1,0 +1,367 @@
+package imagepolicy
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// Bounds of one scan.
+const (
+	// maxRejections is how many new tags are requested that do not exist or do not support
+	// the platform.
+	maxRejections = 100
+	// maxFailures of the registry end the scan.
+	maxFailures = 3
+)
+
+// selection is what the registry answered, and what is offered of it.
+type selection struct {
+	// incomplete reports that not all requests were made yet.
+	incomplete bool
+	// requested is the handled request for a scan, if requestHandled reports that there was a
+	// scan.
+	requestHandled bool
+	requested      string
+	// scanned reports that the registry answered.
+	scanned bool
+	// listed reports that the tags are from the registry or from GitHub, and not from the
+	// specification.
+	listed bool
+	// tags is the number of tags or pull requests that were read.
+	tags int
+	// truncated reports that there are more tags than were read.
+	truncated bool
+	checksum  string
+	// result of the selection, and images by tag.
+	result version.Result
+	images map[string][]v1alpha1.ReleaseImage
+	// pulled is set if the source is pull requests. Then result has only counts, rejections,
+	// and what is beyond the limits.
+	pulled *pullRequests
+	// firstSeen is when tags were first seen; nil without spec.minAge.
+	firstSeen *firstSeen
+	// offerableAt is when the next version reaches spec.minAge, or its build time is no longer
+	// in the future; zero if there is none.
+	offerableAt time.Time
+	// untimed counts the tags whose build time is needed and not known yet.
+	untimed int
+	// missing are offered tags that the list no longer has or, if the source is not a
+	// registry, that have no image in the registry.
+	missing map[string]bool
+	// untagged are versions whose tags are deleted while their images remain.
+	untagged []string
+	// gone are versions in use whose absence was proved twice.
+	gone []version.Held
+	// excluded are offered versions that the specification withdraws because of the content
+	// of their image, or because their source now marks them as pre-releases.
+	excluded []version.Held
+	// keys identifies the keys of spec.verify in the scan; "" for none. keysChanged reports
+	// that the offered versions were verified with other keys, and are verified again.
+	keys        string
+	keysChanged bool
+	// undecided reports that the check of an offered version is not complete. The policy is not
+	// Ready until it is.
+	undecided bool
+	// err is the first error of the list or of an image. Offered versions remain.
+	err error
+
+	failures int
+}
+
+// noteError keeps the first error of the registry. Errors of single tags do not count.
+func (s *selection) noteError(err error) {
+	s.failures++
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// selectReleases reads a scan record, or completes it if the reader has a scanner, and selects
+// releases. It never fails as a whole: what cannot be read, or is not known yet, is unchanged.
+// absent has the tags that earlier scans found absent, and is updated; seen has when they
+// first saw tags.
+func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, seen *firstSeen) selection {
+	if o.github != nil && o.github.source.PullRequests != nil {
+		return selectPullRequests(o, a)
+	}
+	s := selection{images: map[string][]v1alpha1.ReleaseImage{}, missing: map[string]bool{}}
+	s.compareKeys(o, a)
+	if o.selector == nil {
+		return s
+	}
+	var names []version.Name
+	if !o.paused() {
+		names = s.list(o, a)
+	}
+	before := offeredBefore(o)
+	ranking := s.rank(o, a, names, before, seen)
+	refused := map[string]version.Refusal{}
+	s.offer(o, a, ranking, before, refused)
+	if o.paused() {
+		return s
+	}
+	s.proveGone(o, a, absent, before)
+	if len(s.gone) > 0 {
+		for _, h := range s.gone {
+			delete(before, h.Tag)
+			refused[h.Tag] = *noImage()
+		}
+		s.result = s.rank(o, a, names, before, cmp.Or(s.firstSeen, seen)).Offer(o.inUse, refused)
+	}
+	s.incomplete = a.incomplete
+	return s
+}
+
+// compareKeys compares the keys of the scan with those that verified the offered versions.
+func (s *selection) compareKeys(o *observed, a *recordReader) {
+	s.keys = a.access.keys.ID()
+	s.keysChanged = s.keys != "" && s.keys != o.policy.Status.VerifiedBy
+}
+
+// noImage rejects a tag that the registry does not have.
+func noImage() *version.Refusal {
+	return rejectf(version.VerdictExists, "the registry has no image with this tag")
+}
+
+// rank applies the filters to the names of the source and to the offered versions: absence
+// from the list does not prove that a version is gone.
+func (s *selection) rank(o *observed, a *recordReader, names []version.Name, before map[string]v1alpha1.OfferedRelease, seen *firstSeen) *version.Ranking {
+	if o.github != nil {
+		for tag, rel := range before {
+			names = append(names, version.Name{Tag: tag, Prerelease: rel.Level == v1alpha1.LevelCandidate})
+		}
+		ranking := o.selector.RankNames(names)
+		if s.scanned && o.minAge > 0 {
+			s.firstSeen = o.observeTags(seen, ranking.Tags(), s.checksum, a.clock.Now())
+		}
+		return ranking
+	}
+	var tags []string
+	if s.scanned {
+		tags = a.tags.value.Tags
+		if o.pinned != nil {
+			tags = o.pinned
+		}
+		if o.minAge > 0 {
+			s.firstSeen = o.observeTags(seen, tags, s.checksum, a.time)
+		}
+	}
+	tags = slices.Clip(tags) // the slice is shared
+	for tag := range before {
+		if !slices.Contains(tags, tag) && (o.pinned == nil || !s.scanned) {
+			s.missing[tag] = true
+			tags = append(tags, tag)
+		}
+	}
+	if o.byBuildTime() {
+		return s.rankTimed(o, a, tags, before)
+	}
+	return o.selector.Rank(tags)
+}
+
+// offeredBefore returns the offered releases by tag, if their images are of the present
+// repositories.
+func offeredBefore(o *observed) map[string]v1alpha1.OfferedRelease {
+	before := map[string]v1alpha1.OfferedRelease{}
+	for _, rel := range o.policy.Status.Releases {
+		if tag := tagOf(rel.Images); tag != "" && isCurrent(o.policy, &rel) {
+			before[tag] = rel
+		}
+	}
+	return before
+}
+
+// list requests the tags of a registry. For other sources it returns the known names.
+func (s *selection) list(o *observed, a *recordReader) []version.Name {
+	list, err := a.List()
+	if errors.Is(err, errNotScanned) {
+		return nil
+	}
+	s.requestHandled, s.requested = true, a.query.requested
+	if err != nil {
+		s.noteError(err)
+		return nil
+	}
+	s.scanned, s.listed = true, o.pinned == nil
+	s.tags, s.truncated, s.checksum = len(list.Tags), list.Truncated, list.Checksum
+	switch {
+	case o.pinned != nil:
+		s.tags = len(o.pinned)
+	case o.github != nil:
+		s.tags, s.checksum = len(o.github.names), checksum(o.github.names)
+		return slices.Clone(o.github.names)
+	}
+	return nil
+}
+
+// offer selects releases until all of them have images or are rejected. A new tag beyond
+// maxRejections has neither, and is not offered.
+func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) {
+	now, useless := a.clock.Now(), 0
+	for more := true; more; {
+		s.result = ranking.Offer(o.inUse, refused)
+		more = false
+		for _, rel := range s.result.Offered {
+			_, offered := before[rel.Tag]
+			if young := s.tooYoung(o, rel, offered, now); young != nil && o.github == nil {
+				refused[rel.Tag] = *young
+				more = true
+				continue
+			}
+			_, done := s.images[rel.Tag]
+			if done || useless >= maxRejections && !offered {
+				continue
+			}
+			failures := s.failures
+			refusal := s.resolve(o, a, rel, before[rel.Tag])
+			a.progressed(func(p *Progress) { p.Images++ })
+			switch {
+			case offered || o.github == nil:
+			case refusal == nil:
+				refusal = s.oldEnough(o, a, rel, now)
+			case lacksImage(refusal.Verdict) && s.failures == failures && failures < maxFailures:
+				s.firstSeen = s.firstSeen.withoutImageOf(rel)
+			}
+			if refusal != nil {
+				refused[rel.Tag] = *refusal
+				useless++
+				more = true
+			}
+		}
+	}
+	if o.github == nil {
+		return
+	}
+	if s.scanned {
+		s.firstSeen = s.firstSeen.retain(s.result)
+	}
+	for _, x := range s.result.Rejected {
+		if rel, offered := before[x.Tag]; offered && x.Verdict == version.VerdictLevel {
+			s.excluded = append(s.excluded, version.Held{Group: rel.Group, Version: rel.SemVer.Version, Tag: x.Tag})
+		}
+	}
+}
+
+// resolve finds the images of a tag. A new tag that does not exist, or does not support the
+// platform, is rejected. An offered tag keeps its images if the registry has no new ones, or
+// moved it in only some of several repositories, unless its images are checked again and
+// rejected. A tag without results yet has no images.
+func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
+	images, refusal := s.findImages(o, a, rel.Tag, o.vars(rel))
+	switch {
+	case refusal == nil && !halfMoved(before.Images, images) && !s.isDelayed(o, a, rel, before.Images, images):
+		s.images[rel.Tag] = images
+	case len(before.Images) > 0:
+		if o.recheck || s.keysChanged {
+			again := s.check(o, a, before.Images, o.vars(rel))
+			if o.github != nil && rel.Name == "" && again != nil && again.Verdict == version.VerdictLabels {
+				again = s.checkAllSigned(o, a, before.Images) // GitHub does not list it now: the expected labels are not known
+			}
+			if isFinal(again) {
+				s.excluded = append(s.excluded, version.Held{Group: before.Group, Version: before.SemVer.Version, Tag: rel.Tag})
+				return again
+			}
+			s.undecided = s.undecided || again != nil
+		}
+		s.images[rel.Tag] = before.Images
+	case refusal == notScanned:
+	default:
+		return refusal
+	}
+	return nil
+}
+
+// halfMoved reports whether a tag moved in some repositories and not in others: all images of
+// a release change together.
+func halfMoved(before, now []v1alpha1.ReleaseImage) bool {
+	same := 0
+	for i := range before {
+		if before[i].Digest == now[i].Digest {
+			same++
+		}
+	}
+	return same > 0 && same < len(before)
+}
+
+// vars returns the variables of a version for spec.match.labels.
+func (o *observed) vars(rel version.Release) preview.Vars {
+	v := preview.Vars{Tag: rel.Name}
+	if o.github != nil {
+		v.SHA = o.github.details[rel.Name].revision
+	}
+	return v
+}
+
+// proveGone checks whether tags that are no longer listed are gone: tag and digest return 404
+// while another image of the repository exists, in two scans (protocol rule 4).
+func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
+	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !s.missing[tag] })
+	witness := s.witness()
+	if !s.scanned || s.truncated || s.err != nil || witness == "" {
+		return
+	}
+	for _, rel := range s.result.Offered {
+		was, offered := before[rel.Tag]
+		if !offered || !s.missing[rel.Tag] || was.Images[0].Digest == witness {
+			continue
+		}
+		digest := was.Images[0].Digest
+		gone, err := a.Gone(rel.Tag, digest, witness)
+		if err == nil && !gone {
+			gone, err = s.withoutTag(o, a, rel, witness)
+		}
+		if errors.Is(err, errNotScanned) {
+			return
+		}
+		if err != nil {
+			s.noteError(err)
+			return
+		}
+		if !gone {
+			delete(absent, rel.Tag)
+			continue
+		}
+		first, again := absent[rel.Tag]
+		if !again {
+			absent[rel.Tag] = a.time
+			continue
+		}
+		if a.time.After(first) {
+			s.gone = append(s.gone, version.Held{Group: rel.Slug, Version: rel.Version, Tag: rel.Tag})
+		}
+	}
+}
+
+// withoutTag checks for a version whose tag is deleted while its image remains. spec.untagged
+// defines whether that withdraws it.
+func (s *selection) withoutTag(o *observed, a *recordReader, rel version.Release, witness string) (gone bool, err error) {
+	deleted, err := a.Gone(rel.Tag, "", witness)
+	if err != nil || !deleted || o.policy.Spec.Untagged == v1alpha1.UntaggedWithdraw {
+		return deleted, err
+	}
+	s.untagged = append(s.untagged, rel.Version)
+	return false, nil
+}
+
+// witness returns the digest of an image that is still listed.
+func (s *selection) witness() string {
+	for _, rel := range s.result.Offered {
+		if images := s.images[rel.Tag]; !s.missing[rel.Tag] && len(images) > 0 {
+			return images[0].Digest
+		}
+	}
+	return ""
+}
+
+func is(err error, kind registry.Kind) bool {
+	var e *registry.Error
+	return errors.As(err, &e) && e.Kind == kind
+}
