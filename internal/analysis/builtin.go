@@ -80,7 +80,7 @@ var sources = map[v1alpha1.MetricsSource]source{
 // servicesOf a release as a pattern.
 func servicesOf(t Target) (string, *Error) {
 	if len(t.Services) == 0 {
-		return "", errorf(BadQuery, "release %s has no Service, which this source counts by: name the Microservice in a NetworkPolicy, or take source Application", t.Release)
+		return "", errorf(BadQuery, "release %s has no Service, which this source needs: reference the Microservice in a NetworkPolicy, or use source Application", t.Release)
 	}
 	return valuesOf(t, 0)["Service"], nil
 }
@@ -131,7 +131,7 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		return "", errorf(BadQuery, "latency.quantile: nothing is known of %q", quantile)
 	}
 	if s.buckets == "" {
-		return "", errorf(BadQuery, "source %s has no latency by release: take source Application, or a query of your own", name)
+		return "", errorf(BadQuery, "source %s has no latency per release: use source Application, or your own query", name)
 	}
 	all, err := s.rise(s.buckets, t, interval)
 	if err != nil {

@@ -21,7 +21,7 @@ type answer struct {
 func number(v float64) answer {
 	switch {
 	case math.IsNaN(v):
-		return answer{err: errorf(NotANumber, "the answer is NaN, as a division by 0 gives; let the query give nothing where there is no traffic")}
+		return answer{err: errorf(NotANumber, "the answer is NaN, the result of a division by 0: the query must return nothing if there is no traffic")}
 	case math.IsInf(v, 0):
 		return answer{err: errorf(Infinite, "the answer is infinite, as a division by 0, or a quantile beyond the buckets, gives")}
 	}
@@ -36,11 +36,11 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	const rounding = 1e-6
 	switch {
 	case metric.SuccessRate != nil && (a.value < -rounding || a.value > 100+rounding):
-		return answer{err: errorf(WrongUnit, "%s is no percentage: are requests counted twice, or in another unit?", text(a.value))}
+		return answer{err: errorf(WrongUnit, "%s is not a percentage: check whether requests are counted twice, or in another unit", text(a.value))}
 	case metric.SuccessRate != nil:
 		a.value = min(max(a.value, 0), 100)
 	case metric.Latency != nil && a.value < 0:
-		return answer{err: errorf(WrongUnit, "%s is no time", text(a.value))}
+		return answer{err: errorf(WrongUnit, "%s is not a duration", text(a.value))}
 	}
 	return a
 }
@@ -118,7 +118,7 @@ func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float
 	if beyond := m.placed(metric, ratio, both); beyond.Result == v1alpha1.MeasurementFailed {
 		return beyond
 	}
-	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is no number; compare with baseline Difference", both))
+	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is not a number: use baseline Difference", both))
 }
 
 // compared is the measurement of a value that must be a plain number.

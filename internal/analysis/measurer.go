@@ -78,7 +78,7 @@ func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
 		u, err := url.Parse(config.PrometheusAddress)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("read --prometheus-address: %q is no URL such as http://prometheus.monitoring:9090", config.PrometheusAddress)
+			return nil, fmt.Errorf("read --prometheus-address: %q is not a URL such as http://prometheus.monitoring:9090", config.PrometheusAddress)
 		}
 	}
 	if config.Now == nil {

@@ -89,7 +89,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 
 // send asks when there is room.
 func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
-	full := answer{err: errorf(Timeout, "there was no place for the query during the whole round: providers of this namespace are slow, or the manager asks too much")}
+	full := answer{err: errorf(Timeout, "the query was queued during the whole round: providers of this namespace are slow, or the manager runs too many queries")}
 	leave, ok := p.places.Enter(ctx, q.namespace, q.address)
 	if !ok {
 		return full

@@ -49,7 +49,7 @@ func decode(result model.Value, at time.Time) answer {
 				break
 			}
 			if v[0].Histogram != nil {
-				return answer{err: errorf(WrongType, "the answer is a histogram: take histogram_quantile(), histogram_sum() or histogram_count() of it")}
+				return answer{err: errorf(WrongType, "the answer is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")}
 			}
 			return dated(float64(v[0].Value), v[0].Timestamp, at)
 		default:
@@ -63,7 +63,7 @@ func decode(result model.Value, at time.Time) answer {
 
 func dated(v float64, stamp model.Time, at time.Time) answer {
 	if apart := stamp.Time().Sub(at).Abs(); apart > tolerance {
-		return answer{err: errorf(WrongTime, "the answer is for %s, asked was %s", stamp.Time().UTC().Format(time.RFC3339), at.Format(time.RFC3339))}
+		return answer{err: errorf(WrongTime, "the answer is for %s instead of %s", stamp.Time().UTC().Format(time.RFC3339), at.Format(time.RFC3339))}
 	}
 	return number(v)
 }

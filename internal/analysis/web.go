@@ -36,7 +36,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	}
 	request, err := http.NewRequestWithContext(ctx, method, q.address, body)
 	if err != nil || request.URL.Host == "" || request.URL.User != nil {
-		return answer{err: errorf(BadQuery, "web.url: filled in, it is no URL without user")}
+		return answer{err: errorf(BadQuery, "web.url: after replacing its fields it is not a URL without user")}
 	}
 	request.Header.Set("Accept", "application/json")
 	if q.body != "" {
@@ -87,7 +87,7 @@ func compile(expression string) (cel.Program, *Error) {
 	}
 	ast, issues := env.Compile(expression)
 	if issues.Err() != nil {
-		return nil, errorf(BadQuery, "the expression is no CEL over body: %s", firstLine(issues.Err().Error()))
+		return nil, errorf(BadQuery, "the expression is not valid CEL over body: %s", firstLine(issues.Err().Error()))
 	}
 	switch kind := ast.OutputType().String(); kind {
 	case "dyn", "double", "int", "uint", "null_type":
@@ -105,7 +105,7 @@ func compile(expression string) (cel.Program, *Error) {
 func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	var body any
 	if err := json.Unmarshal(raw, &body); err != nil {
-		return answer{err: errorf(BadAnswer, "the answer is no JSON")}
+		return answer{err: errorf(BadAnswer, "the answer is not JSON")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -31,8 +31,8 @@ var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use one of 2048 
 
 // Errors of text that holds nothing that can be read.
 var (
-	errNoCertificate = errors.New("there is no certificate in PEM: it begins with -----BEGIN CERTIFICATE-----")
-	errNoKey         = errors.New("there is no RSA private key in PEM that can be read")
+	errNoCertificate = errors.New("no certificate in PEM found: it begins with -----BEGIN CERTIFICATE-----")
+	errNoKey         = errors.New("no valid RSA private key in PEM found")
 	errNoPair        = errors.New("the certificate and the key are not a pair in PEM")
 )
 

@@ -54,7 +54,7 @@ func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	}
 	switch err := json.Unmarshal(payload, &claim); {
 	case err != nil:
-		s.refuse("what the key has signed is no simple signing payload")
+		s.refuse("the signed content is not a simple signing payload")
 	case claim.Critical.Type != simpleSigningType:
 		s.refuse("what the key has signed is of the type %.80q, and not %q", claim.Critical.Type, simpleSigningType)
 	case claim.Critical.Image.Digest != s.digest.String():

@@ -120,7 +120,7 @@ func TestVerify(t *testing.T) {
 			pushSigned(t, s, digest, key.Layer(t, bytes.ReplaceAll(payload(digest), []byte("cosign container"), []byte("atomic container"))))
 		}, want: Invalid, reason: "of the type"},
 		"payload that is no JSON": {sign: func(s *registrytest.Server, digest string) { pushSigned(t, s, digest, key.Layer(t, []byte(digest))) },
-			want: Invalid, reason: "no simple signing payload"},
+			want: Invalid, reason: "not a simple signing payload"},
 		"no annotation": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, cosigntest.Layer(payload(digest), ""))
 		}, want: Invalid, reason: "lacks the annotation"},

@@ -130,7 +130,7 @@ func parseEntry(key, text string) (entry, error) {
 		}
 	}
 	if e.selectors == nil && !namespacePattern.MatchString(key) {
-		return e, fmt.Errorf("read list of domains: key %q is no name of a namespace: name one, or add a line %q", key, selectorPrefix+" label=value,...")
+		return e, fmt.Errorf("read list of domains: key %q is not the name of a namespace: correct it, or add a line %q", key, selectorPrefix+" label=value,...")
 	}
 	return e, nil
 }
@@ -239,7 +239,7 @@ func (h Hosts) Template(domain string) error {
 	}
 	end := strings.LastIndex(domain, "}}")
 	if end < 0 {
-		return fmt.Errorf("%q is no template: close each field with }}", domain)
+		return fmt.Errorf("%q is not a valid template: close each field with }}", domain)
 	}
 	tail := domain[end+len("}}"):]
 	if !h.covers(tail) {

@@ -76,7 +76,7 @@ func TestParseErrors(t *testing.T) {
 	}{
 		"a line":     {map[string]string{"b": "a.example.com", "c": "http://x", "d": "http://y"}, `key "c": line "http://x"`},
 		"a selector": {map[string]string{"b": "namespaces: all"}, `key "b": line "namespaces: all"`},
-		"a key":      {map[string]string{"b_c": "a.example.com"}, `key "b_c" is no name of a namespace`},
+		"a key":      {map[string]string{"b_c": "a.example.com"}, `key "b_c" is not the name of a namespace`},
 		"too large":  {map[string]string{"b": "#" + strings.Repeat("x", MaxSize)}, "shorten it to 32768"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ var (
 // check refuses names that GitHub does not have, which go into paths.
 func (r Repo) check() error {
 	if !ownerPattern.MatchString(r.Owner) || !namePattern.MatchString(r.Name) || r.Name == "." || r.Name == ".." {
-		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub has no such names", mend: "write the owner into spec.owner and the repository's own name into spec.repo"}
+		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub does not allow this name", mend: "set spec.owner to the owner and spec.repo to the name of the repository"}
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 	if app := config.Credential.App; app != nil {
 		key, err := certs.RSAKey(app.PrivateKey)
 		if err != nil {
-			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", mend: "write the PEM file of an RSA key into the key " + KeyAppPrivateKey}
+			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", mend: "store an RSA key in PEM under the key " + KeyAppPrivateKey}
 		}
 		if app.InstallationID == 0 && !ownerPattern.MatchString(app.Owner) {
 			return nil, Repo{Owner: app.Owner, Name: "-"}.check()
@@ -152,14 +152,14 @@ func parseBase(text string) (*url.URL, error) {
 		text = PublicURL
 	}
 	bad := func(detail string) error {
-		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, mend: "write https://ghe.example.com, or leave it out for github.com"}
+		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, mend: "write https://ghe.example.com, or omit it for github.com"}
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, bad("it is no address")
+		return nil, bad("it is not a URL")
 	case u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
-		return nil, bad("it is no address of a server")
+		return nil, bad("it is not the URL of a server")
 	case u.User != nil:
 		return nil, bad("it holds a credential")
 	case u.RawQuery != "" || u.Fragment != "":

@@ -72,11 +72,11 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	app := &App{Owner: owner, PrivateKey: key}
 	var err error
 	if app.ID, err = strconv.ParseInt(id, 10, 64); err != nil || app.ID <= 0 {
-		return bad("the ID of the GitHub App is no number", "write the App ID of the App's page into the key "+KeyAppID)
+		return bad("the ID of the GitHub App is not a number", "write the App ID of the App's page into the key "+KeyAppID)
 	}
 	if text := strings.TrimSpace(string(data[KeyAppInstallationID])); text != "" {
 		if app.InstallationID, err = strconv.ParseInt(text, 10, 64); err != nil || app.InstallationID <= 0 {
-			return bad("the ID of the installation is no number", "mend the key "+KeyAppInstallationID+", or remove it: the installation of the owner is found then")
+			return bad("the ID of the installation is not a number", "correct the key "+KeyAppInstallationID+", or remove it to use the installation of the owner")
 		}
 	}
 	switch _, err := certs.RSAKey(key); {

@@ -110,7 +110,7 @@ var (
 	errLink     = errors.New("link header leads elsewhere")
 	errLoop     = errors.New("list leads back to itself")
 	errMethod   = errors.New("redirect changes the method")
-	errWriting  = errors.New("too many writes at once")
+	errWriting  = errors.New("too many concurrent writes")
 )
 
 // pausedError is what the gate answers while nothing may be sent.
@@ -130,7 +130,7 @@ type call struct {
 	app        bool // sent as the GitHub App itself
 }
 
-const again = "it is asked again"
+const again = "the request is retried"
 
 // classify makes the one Error of a failure.
 func classify(c call, err error) *Error {
@@ -153,9 +153,9 @@ func classify(c call, err error) *Error {
 		case errors.Is(err, errWriting):
 			e.set(RateLimited, "more is written than GitHub accepts", again)
 		case paused.reserved:
-			e.set(Reserved, "nine tenths of the hourly limit of requests are used", "reads go on when GitHub counts anew; use a credential of its own, or a longer spec.interval")
+			e.set(Reserved, "90% of the hourly limit of requests are used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
 		default:
-			e.set(RateLimited, "GitHub asked for fewer requests", "it is asked again after the pause; use a credential of its own, or a longer spec.interval")
+			e.set(RateLimited, "GitHub limits the rate of requests", "requests continue after the pause; use separate credentials, or a longer spec.interval")
 		}
 	case errors.As(err, &refused):
 		e.set(Refused, refused.Error(), "check spec.baseURL")
@@ -166,7 +166,7 @@ func classify(c call, err error) *Error {
 	case errors.As(err, &large):
 		e.set(Malformed, "the answer is larger than GitHub's are", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, errLoop):
-		e.set(Malformed, "the list leads back to itself", "mend the server, or the proxy before it")
+		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
 		e.set(Conflict, "GitHub accepted it, and has not done it yet", again)
 	case errors.As(err, &answer) && answer.Response != nil:
@@ -192,11 +192,11 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusForbidden:
 		e.setForbidden(c, detail, answer)
 	case code == http.StatusUnavailableForLegalReasons:
-		e.set(Blocked, detail, "GitHub shows this repository to no one: ask its owner, or GitHub's support")
+		e.set(Blocked, detail, "GitHub has blocked this repository: contact its owner, or GitHub support")
 	case code == http.StatusBadRequest:
 		e.set(Invalid, detail, "the server does not understand the request: use a version of Heighliner and of the server that know the same version of GitHub's API")
 	case code == http.StatusNotFound && c.app:
-		e.set(NotFound, detail, "install the GitHub App for the owner, or mend installationID in the Secret of spec.credentialsSecretRef")
+		e.set(NotFound, detail, "install the GitHub App for the owner, or correct installationID in the Secret of spec.credentialsSecretRef")
 	case code == http.StatusNotFound && c.anonymous:
 		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
 	case code == http.StatusNotFound:
@@ -222,14 +222,14 @@ var reasons = []struct {
 	kind         Kind
 	detail, mend string
 }{
-	{"is locked", Locked, "the conversation is locked", "unlock it at GitHub, or leave it so: only this one is left out"},
+	{"is locked", Locked, "the conversation is locked", "unlock it at GitHub; other conversations are not affected"},
 	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner at GitHub, or use another credential"},
 	{"ip allow list", Blocked, "the organization has an IP allow list, on which this cluster is not", "add the addresses from which this cluster reaches GitHub to the list"},
-	{"saml", Blocked, "the organization asks for single sign-on", "authorize the token for the organization's single sign-on"},
+	{"saml", Blocked, "the organization requires single sign-on", "authorize the token for the organization's single sign-on"},
 	{"forbids access via a", Blocked, "the organization does not accept tokens of this kind or age", "use a token that the rules of the organization allow, or a GitHub App"},
 	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and may not use this repository", "use the token of another account, or a GitHub App that its owner installed"},
-	{"access blocked", Blocked, "GitHub has blocked the repository", "ask its owner, or GitHub's support"},
-	{"appear to have the correct authorization", Blocked, "the rules of the organization do not let the credential in", "have an owner of the organization allow it"},
+	{"access blocked", Blocked, "GitHub has blocked the repository", "contact its owner, or GitHub support"},
+	{"appear to have the correct authorization", Blocked, "the rules of the organization do not allow the credential", "ask an owner of the organization to allow it"},
 	{"archived", Forbidden, "the repository is archived", "turn spec.feedback off, or unarchive the repository"},
 }
 

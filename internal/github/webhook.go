@@ -78,15 +78,15 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case len(secret) == 0:
-		return refuse(http.StatusForbidden, "there is no secret to check it with: write one into the Secret of spec.webhookSecretRef")
+		return refuse(http.StatusForbidden, "there is no secret to verify it with: add one to the Secret of spec.webhookSecretRef")
 	case r.Method != http.MethodPost:
-		return refuse(http.StatusMethodNotAllowed, "it is no POST")
+		return refuse(http.StatusMethodNotAllowed, "the method is not POST")
 	case r.ContentLength > maxBytes:
 		return refuse(http.StatusRequestEntityTooLarge, "it has more than %d bytes", maxBytes)
 	case !strings.HasPrefix(signature, "sha256="):
 		return refuse(http.StatusUnauthorized, "it has no X-Hub-Signature-256: set the secret in the settings of the webhook")
 	case media != "application/json":
-		return refuse(http.StatusUnsupportedMediaType, "it is no JSON: set the content type application/json in the settings of the webhook")
+		return refuse(http.StatusUnsupportedMediaType, "it is not JSON: set the content type application/json in the settings of the webhook")
 	}
 	sum := hmac.New(sha256.New, secret)
 	all := io.TeeReader(http.MaxBytesReader(nil, r.Body, maxBytes), sum)
@@ -126,7 +126,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		RegistryPackage struct{ Name string } `json:"registry_package"`
 	}
 	if json.Unmarshal(body, &said) != nil {
-		return refuse(http.StatusBadRequest, "its body is no object of JSON")
+		return refuse(http.StatusBadRequest, "its body is not a JSON object")
 	}
 	line := func(text string) string { return outbound.Printable([]byte(text), maxName) }
 	e := Event{

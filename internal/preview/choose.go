@@ -65,7 +65,7 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	if _, err := regexp.Compile(pattern); err != nil {
-		return nil, fmt.Errorf("%s: %q is no regular expression: write it in RE2 syntax, which has no look-around and no back-references", field, pattern)
+		return nil, fmt.Errorf("%s: %q is not a valid regular expression: use RE2 syntax, which has no look-around and no back-references", field, pattern)
 	}
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }
@@ -105,7 +105,7 @@ func (c *Chooser) byLabels(pr *v1alpha1.PullRequest) string {
 		}
 	}
 	if len(wanted.Any) > 0 && !slices.ContainsFunc(wanted.Any, func(name string) bool { return carries(pr, name) }) {
-		return "it has none of the labels of labels.any"
+		return "it has none of the labels in labels.any"
 	}
 	for _, name := range wanted.None {
 		if carries(pr, name) {
@@ -134,7 +134,7 @@ func (c *Chooser) byDraft(pr *v1alpha1.PullRequest) string {
 	case policy == v1alpha1.DraftExclude && pr.Draft:
 		return "it is a draft (draft Exclude)"
 	case policy == v1alpha1.DraftOnly && !pr.Draft:
-		return "it is no draft (draft Only)"
+		return "it is not a draft (draft Only)"
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
 	if len(c.spec.Associations) == 0 || slices.Contains(c.spec.Associations, pr.Association) {
 		return ""
 	}
-	return fmt.Sprintf("its author is %q to the repository, and none of associations", cmp.Or(pr.Association, "None"))
+	return fmt.Sprintf("the association of its author, %q, is not in associations", cmp.Or(pr.Association, "None"))
 }
 
 // forks is the choice of forks; without one they are denied.
@@ -205,10 +205,10 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 			return Choice{}
 		case l.SHA == "":
 			return Choice{Verdict: VerdictFork,
-				Reason: fmt.Sprintf("the label %q was not seen to be put on, so nobody knows for which commit: look at this one, take the label off, and put it on again once that was seen", label)}
+				Reason: fmt.Sprintf("the label %q does not approve a commit, because it is not known when it was added: review this commit, remove the label, and add it again after the next poll", label)}
 		default:
 			return Choice{Verdict: VerdictFork, Approved: []string{l.SHA},
-				Reason: fmt.Sprintf("the label %q approves an earlier commit: look at the new one, take the label off, and put it on again once that was seen", label)}
+				Reason: fmt.Sprintf("the label %q approves an earlier commit: review the new one, remove the label, and add it again after the next poll", label)}
 		}
 	}
 	return Choice{Verdict: VerdictFork, Reason: fmt.Sprintf("it is from a fork, and lacks the label %q that approves its commit", label)}

@@ -51,13 +51,13 @@ func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string
 	case !tag.Moves:
 		return ""
 	case pr.Fork:
-		return "its revision is not said, which the image of a fork must under a tag without a commit"
+		return "it has no revision label, which images of forks need if the tag does not contain the commit"
 	case image.Digest != "" && image.Digest == former:
 		return formerImage
 	case image.Created.IsZero() || pr.HeadTime == nil:
-		return "its revision is not said, and when it was built is not known"
+		return "it has no revision label, and its build time is not known"
 	case !image.Created.After(pr.HeadTime.Time):
-		return "its revision is not said, and it was built before the head commit was pushed"
+		return "it has no revision label, and was built before the head commit was pushed"
 	}
 	return ""
 }

@@ -86,7 +86,7 @@ func TestListGivesUpASlowAnswer(t *testing.T) {
 			return false
 		}
 	})
-	if KindOf(err) != Unreachable || !strings.Contains(err.Error(), "too slowly") {
+	if KindOf(err) != Unreachable || !strings.Contains(err.Error(), "too slow") {
 		t.Errorf("kind %q: %v", KindOf(err), err)
 	}
 }

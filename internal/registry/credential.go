@@ -187,11 +187,11 @@ func (s Secret) entries() ([]entry, error) {
 func (s Secret) registry() (string, error) {
 	const mend = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
 	if s.Registry == "" {
-		return "", fmt.Errorf("secret %q has type %s, which names no registry: %s", s.Name, s.Type, mend)
+		return "", fmt.Errorf("secret %q has type %s, which does not name a registry: %s", s.Name, s.Type, mend)
 	}
 	prefix := prefixOf(s.Registry)
 	if host, _, _ := strings.Cut(prefix, "/"); !registryHost.MatchString(host) {
-		return "", fmt.Errorf("secret %q: annotation hlnr.io/registry is %q, which is no registry: %s", s.Name, clip(s.Registry), mend)
+		return "", fmt.Errorf("secret %q: annotation hlnr.io/registry is %q, which is not a registry: %s", s.Name, clip(s.Registry), mend)
 	}
 	return prefix, nil
 }
@@ -205,7 +205,7 @@ func (s Secret) decode(key string, into any) error {
 		return fmt.Errorf("secret %q lacks the key %q", s.Name, key)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("secret %q: key %q is no docker configuration in JSON", s.Name, key)
+		return fmt.Errorf("secret %q: key %q is not a docker configuration in JSON", s.Name, key)
 	}
 	return nil
 }

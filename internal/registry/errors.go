@@ -116,7 +116,7 @@ func classify(op, object string, t target, err error) *Error {
 	switch {
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
-		e.set(RateLimited, "the registry asked for fewer requests (429)", "it is asked again after the pause; use a credential with a higher limit, or a longer spec.interval")
+		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
 	case errors.As(err, &refused):
 		e.setRefused(refused)
 	case strings.Contains(err.Error(), privateRealm):
@@ -124,15 +124,15 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.Is(err, errTooLarge):
 		e.set(Malformed, "the answer is larger than a registry's may be", "check that spec.image names a registry")
 	case errors.Is(err, errTooSlow):
-		e.set(Unreachable, "the answer comes too slowly", "it is asked again; check the registry, and the way to it")
+		e.set(Unreachable, "the answer is too slow", "the request is retried; check the registry, and the network path to it")
 	case errors.Is(err, errPageLoop):
-		e.set(Malformed, "the list of tags leads back to itself", "mend the registry, or the proxy before it")
+		e.set(Malformed, "the pages of the list of tags form a loop", "fix the registry, or its proxy")
 	case errors.Is(err, errSchema1):
 		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a tool of today")
 	case errors.Is(err, errNoImage):
-		e.set(Malformed, "the tag names neither an image nor an index", "leave it out with spec.tagFilter.exclude")
+		e.set(Malformed, "the tag names neither an image nor an index", "exclude it with spec.tagFilter.exclude")
 	case errors.Is(err, errManifest):
-		e.set(Malformed, "the manifest cannot be read", "push it again, or leave it out with spec.tagFilter.exclude")
+		e.set(Malformed, "the manifest cannot be read", "push it again, or exclude it with spec.tagFilter.exclude")
 	case errors.As(err, &certificate): // also when plain HTTP was tried after it
 		e.setCertificate(certificate, t.tls)
 	case errors.As(err, &answer):
@@ -188,7 +188,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	case code == http.StatusNotFound:
 		e.set(NotFound, detail, "check spec.image, and the credential's right to read it")
 	case code >= 500 || code == http.StatusRequestTimeout:
-		e.set(Unreachable, detail, "it is asked again")
+		e.set(Unreachable, detail, "the request is retried")
 	default:
 		e.set(Malformed, detail, "check that spec.image names a registry")
 	}
@@ -225,12 +225,12 @@ func (e *Error) setNetwork(err error, t target) {
 		syntax    *json.SyntaxError
 		mistyped  *json.UnmarshalTypeError
 	)
-	const again = "it is asked again; check the host in spec.image and the way to it"
+	const again = "the request is retried; check the host in spec.image and the network path to it"
 	switch {
 	case errors.As(err, &operation) && operation.Op == "dial" && operation.Timeout():
 		e.set(Unreachable, "no connection in time", again)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no full answer in time", "it is asked again; raise spec.timeout for a slow registry")
+		e.set(Unreachable, "no complete answer in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
@@ -242,7 +242,7 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.set(Unreachable, "the connection broke", again)
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
-		e.set(Malformed, "the answer is no registry's", "check the host in spec.image")
+		e.set(Malformed, "the answer is not from a registry", "check the host in spec.image")
 	case errors.Is(err, errPlain):
 		e.set(Untrusted, "the registry does not answer by HTTPS with the certificates of spec.certSecretRef", clientMend(own)+", and check the port in spec.image")
 	default:

@@ -193,7 +193,7 @@ func TestErrorsAreTyped(t *testing.T) {
 			s.FailWhen(second, -1, registrytest.Status(http.StatusInternalServerError, "UNKNOWN"))
 		}, want: Unreachable, says: "500"},
 		"slow body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Slow()) },
-			request: func(r *Request) { r.Timeout = 100 * time.Millisecond }, want: Unreachable, says: "raise spec.timeout"},
+			request: func(r *Request) { r.Timeout = 100 * time.Millisecond }, want: Unreachable, says: "increase spec.timeout"},
 		"huge body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Huge(17<<20)) },
 			want: Malformed, says: "larger than"},
 		"huge error": {setup: func(s *registrytest.Server) {
@@ -203,13 +203,13 @@ func TestErrorsAreTyped(t *testing.T) {
 			})
 		}, want: Malformed},
 		"page of maintenance": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Text("<html>Back soon</html>")) },
-			want: Malformed, says: "no registry's"},
+			want: Malformed, says: "is not from a registry"},
 		"not a registry": {setup: func(s *registrytest.Server) {
 			s.Fail(registrytest.Ping, -1, registrytest.Status(http.StatusNotFound, "X"))
 		}, want: Malformed, says: "no registry answers there"},
 		"pages in a circle": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("/v2/acme/web/tags/list?n=1000&last=a", "a"))
-		}, want: Malformed, says: "back to itself"},
+		}, want: Malformed, says: "form a loop"},
 		"link to another host": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("http://other.example.com/v2/acme/web/tags/list", "a"))
 		}, want: Malformed},

@@ -74,7 +74,7 @@ func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	}
 	for key, value := range s.Data {
 		if len(value) > maxPEM {
-			return TLS{}, fmt.Errorf("secret %q: key %q has more than %d bytes: leave out what is not needed", s.Name, key, maxPEM)
+			return TLS{}, fmt.Errorf("secret %q: key %q has more than %d bytes: remove what is not needed", s.Name, key, maxPEM)
 		}
 	}
 	if err := t.checkCA(now); err != nil {
@@ -122,7 +122,7 @@ func (t TLS) checkClient(now time.Time) error {
 	case errors.Is(err, certs.ErrTooLarge):
 		return fmt.Errorf("key %q: %w", keyPrivate, err)
 	case err != nil:
-		return fmt.Errorf("key %q is not the private key of the first certificate in %q: put the client's own certificate first, and its key beside it", keyPrivate, keyCertificate)
+		return fmt.Errorf("key %q is not the private key of the first certificate in %q: put the client's certificate first", keyPrivate, keyCertificate)
 	}
 	return checkTime(keyCertificate, chain[0], now)
 }

@@ -68,7 +68,7 @@ func TestParseTLS(t *testing.T) {
 		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, says: `key "tls.key" is not the private key`},
 		"key of a huge factor":   {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, says: `key "tls.key": an RSA key has more than 8192 bits`},
 		"authority is huge":      {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, says: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
-		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, says: "put the client's own certificate first"},
+		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, says: "put the client's certificate first"},
 		"client has expired":     {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, says: `key "tls.crt": the certificate expired at`},
 		"client is of tomorrow":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), says: `not valid before`},
 	} {

@@ -70,7 +70,7 @@ const mendRange = `write comparisons such as ">=1.2.0 <2.0.0", "1.2.x" or "1.x |
 func parseConstraint(text string) (c *constraint, problem, mend string) {
 	finals, err := semver.NewConstraint(text)
 	if err != nil {
-		return nil, fmt.Sprintf("%q is no range of versions", text), mendRange
+		return nil, fmt.Sprintf("%q is not a range of versions", text), mendRange
 	}
 	c = &constraint{text: text, finals: finals}
 	// String gives "op version" words joined by spaces, and " || " between the
@@ -92,7 +92,7 @@ func parseConstraint(text string) (c *constraint, problem, mend string) {
 func parseComparison(word string) (c comparison, problem, mend string) {
 	m := comparisonPattern.FindStringSubmatch(word)
 	if m == nil {
-		return c, "is no comparison", mendRange
+		return c, "is not a comparison", mendRange
 	}
 	op, numbers, pre := m[1], m[2:5], m[5]
 	partial, zero := false, true
@@ -112,7 +112,7 @@ func parseComparison(word string) (c comparison, problem, mend string) {
 	}
 	check, err := semver.NewConstraint(word)
 	if err != nil {
-		return c, "is no comparison", mendRange
+		return c, "is not a comparison", mendRange
 	}
 	check.IncludePrerelease = true
 	switch {

@@ -177,7 +177,7 @@ func (s *Selector) compileTagFilter(f TagFilter) (errs []FieldError) {
 	}
 	if f.Pattern == "" {
 		if f.Extract != "" {
-			errs = append(errs, FieldError{"tagFilter.extract", "takes its groups from tagFilter.pattern, which is empty",
+			errs = append(errs, FieldError{"tagFilter.extract", "uses the groups of tagFilter.pattern, which is empty",
 				`set the pattern too, as in "^app-(?P<version>.+)$"`})
 		}
 		return errs
@@ -224,7 +224,7 @@ func badPattern(field, text string, err error) FieldError {
 	if errors.As(err, &malformed) {
 		reason = malformed.Code.String()
 	}
-	return FieldError{field, fmt.Sprintf("%q is no regular expression (%s)", text, reason), "write it in RE2 syntax, which has no look-around and no back-references"}
+	return FieldError{field, fmt.Sprintf("%q is not a valid regular expression (%s)", text, reason), "use RE2 syntax, which has no look-around and no back-references"}
 }
 
 // templateGroup matches what regexp.Expand reads as the name of a group.

@@ -592,8 +592,8 @@ func TestMatchNamesTheField(t *testing.T) {
 		match NameMatch
 		want  string
 	}{
-		"from":  {NameMatch{From: "v(", To: "$1"}, `spec.match.name.from: "v(" is no regular expression (missing closing ))`},
-		"close": {NameMatch{From: "a)|(b", To: "$1"}, `spec.match.name.from: "a)|(b" is no regular expression (unexpected ))`},
+		"from":  {NameMatch{From: "v(", To: "$1"}, `spec.match.name.from: "v(" is not a valid regular expression (missing closing ))`},
+		"close": {NameMatch{From: "a)|(b", To: "$1"}, `spec.match.name.from: "a)|(b" is not a valid regular expression (unexpected ))`},
 		"group": {NameMatch{From: "v(.+)", To: "${version}"}, `spec.match.name.to: "${version}" names the group "version", which match.name.from "v(.+)" has not`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func timeErrors(r Rules) (errs []FieldError) {
 		errs = append(errs, FieldError{"versioning.suffix", "is not read with versioning.scheme PushTime", "choose tags by tagFilter.pattern"})
 	}
 	if r.TagFilter.Extract != "" {
-		errs = append(errs, FieldError{"tagFilter.extract", "is not read with versioning.scheme PushTime", "leave it out: the version is a time"})
+		errs = append(errs, FieldError{"tagFilter.extract", "is not used with versioning.scheme PushTime", "omit it: the version is a time"})
 	}
 	if r.Level == LevelCandidate {
 		errs = append(errs, FieldError{"versioning.level", "is Candidate, and a time makes no pre-release", "write Release"})
