@@ -7,11 +7,19 @@
 // apply.go), a bounded number at a time, and enqueue the GitHubRepository when they are
 // done. No other controller depends on this one.
 //
-// Further files: comment.go (texts), github_repository.go (the repository that was written
-// to, if it changed), delete.go (cleanup and finalizer), events.go, index.go, metrics.go.
-//
-// A Deployment is recorded before it is created, and found again at GitHub by a marker, so
-// that a crash neither duplicates nor loses one.
+//	controller.go         setup, RBAC, Reconcile
+//	observe.go            what a reconcile reads
+//	release_state.go      the state of a release as it is reported, pure
+//	plan.go               the writes to GitHub, pure
+//	apply.go              writes to GitHub
+//	status.go             records of writes, and the condition
+//	task_queue.go         runs writes in the background
+//	github_repository.go  the repository that was written to, if it changed
+//	comment.go            texts of comments and names of environments
+//	delete.go             cleanup and the finalizer
+//	events.go             constructors of events
+//	index.go              indexes, watches and predicates
+//	metrics.go            metrics of writes
 package feedback
 
 import (

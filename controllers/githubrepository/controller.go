@@ -7,11 +7,24 @@
 // webhooks only make the next poll happen earlier; they are not a source of data. The client
 // of GitHub is internal/github.
 //
-// Files: controller.go (setup, Reconcile), observe.go (reads), plan.go (what is due, pure),
-// status.go (status and conditions, pure), apply.go (the status write), events.go, index.go,
-// metrics.go; poll.go, poll_cache.go, poll_errors.go and request_cache.go (polls),
-// pull_requests.go and releases.go (from GitHub's answers to the status), webhook.go,
-// webhook_server.go, webhook_slots.go and delivery_notice.go (deliveries).
+//	controller.go       setup, RBAC, Reconcile
+//	observe.go          what a reconcile reads
+//	plan.go             what is due, pure
+//	apply.go            writes the status
+//	status.go           status and conditions, pure
+//	events.go           constructors of events
+//	index.go            indexes, watches and predicates
+//	metrics.go          metrics of polls and webhooks
+//	poll.go             one poll of GitHub
+//	poll_cache.go       runs polls in the background, and keeps their results
+//	poll_errors.go      reasons of failed polls
+//	request_cache.go    answers shared by repositories with the same credentials
+//	pull_requests.go    merges a poll into the known pull requests, pure
+//	releases.go         releases and tags for the status, pure
+//	webhook.go          handles deliveries
+//	webhook_server.go   serves deliveries on every replica
+//	webhook_slots.go    limits concurrent deliveries
+//	delivery_notice.go  what deliveries report before GitHub answers it
 package githubrepository
 
 import (

@@ -6,11 +6,23 @@
 // at a time and for each tenant, and enqueue the policy when they are done. Versions and
 // their order are in internal/version, the client of registries is internal/registry.
 //
-// Files: controller.go (setup, Reconcile), observe.go and github_source.go (reads), plan.go
-// (what is offered and withdrawn, pure), status.go (conditions, pure), apply.go (the status
-// write), events.go, index.go, metrics.go; scan_cache.go and scan_record.go (scans and their
-// results), selection.go, pull_requests.go, image_checks.go, build_times.go and first_seen.go
-// (from a scan to releases), explain.go (for hlnr).
+//	controller.go     setup, RBAC, Reconcile
+//	observe.go        what a reconcile reads
+//	github_source.go  reads the GitHubRepository of a policy
+//	plan.go           what is offered and withdrawn, pure
+//	status.go         conditions, pure
+//	apply.go          writes the status
+//	events.go         constructors of events
+//	index.go          indexes, watches and predicates
+//	metrics.go        metrics of scans
+//	scan_cache.go     runs scans in the background, and keeps their results
+//	scan_record.go    the results of one scan
+//	selection.go      selects releases from a scan
+//	pull_requests.go  selects pull requests
+//	image_checks.go   checks that images exist and have platforms, labels and signatures
+//	build_times.go    versions by build time
+//	first_seen.go     when versions were first seen, for spec.minAge
+//	explain.go        explains a policy without a cluster, for hlnr
 package imagepolicy
 
 import (
