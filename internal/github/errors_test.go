@@ -68,7 +68,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"not JSON":                        {403, nil, "<html>", Denied, "see whether", ""},
 		"version of the API":              {400, nil, `{"message":"\"2022-11-28\" is not a supported version.","documentation_url":"x","status":"400"}`, Invalid, "version", "spec.baseURL"},
 		"value":                           {422, nil, `{"message":"Validation Failed","errors":["Body is too long (maximum is 65536 characters)"],"documentation_url":"x"}`, Invalid, "when it changes", ""},
-		"submitted too quickly":           {422, nil, `{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable","field":"data","message":"was submitted too quickly"}],"documentation_url":"x","status":"422"}`, RateLimited, "fewer requests", ""},
+		"submitted too quickly":           {422, nil, `{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable","field":"data","message":"was submitted too quickly"}],"documentation_url":"x","status":"422"}`, RateLimited, "limits the rate of requests", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

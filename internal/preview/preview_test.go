@@ -111,9 +111,9 @@ func TestCompileNamesTheField(t *testing.T) {
 		candidates []string
 		want       string
 	}{
-		"base":     {v1alpha1.GitHubPullRequests{Base: "("}, nil, `spec.source.github.pullRequests.base: "(" is no regular expression`},
-		"head":     {v1alpha1.GitHubPullRequests{Head: "a(?!b)"}, nil, `spec.source.github.pullRequests.head: "a(?!b)" is no regular expression`},
-		"unclosed": {v1alpha1.GitHubPullRequests{Head: "a)|(b"}, nil, `spec.source.github.pullRequests.head: "a)|(b" is no regular expression`},
+		"base":     {v1alpha1.GitHubPullRequests{Base: "("}, nil, `spec.source.github.pullRequests.base: "(" is not a valid regular expression`},
+		"head":     {v1alpha1.GitHubPullRequests{Head: "a(?!b)"}, nil, `spec.source.github.pullRequests.head: "a(?!b)" is not a valid regular expression`},
+		"unclosed": {v1alpha1.GitHubPullRequests{Head: "a)|(b"}, nil, `spec.source.github.pullRequests.head: "a)|(b" is not a valid regular expression`},
 		"template": {v1alpha1.GitHubPullRequests{}, []string{"{{.SHA}}", "{{.Sha}}"}, "spec.match.candidates[1]: {{.Sha}} is not known here"},
 		"tag":      {v1alpha1.GitHubPullRequests{}, []string{"{{.Tag}}-{{.SHA}}"}, "spec.match.candidates[0]: {{.Tag}} is not known here"},
 		"branch":   {v1alpha1.GitHubPullRequests{}, []string{"{{.Number}}", "{{.Branch}}"}, `spec.match.candidates[1]: "{{.Branch}}" is a tag that several pull requests can have`},

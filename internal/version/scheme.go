@@ -246,10 +246,10 @@ func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
 func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 	const field = "tagFilter.pattern"
 	if r.Suffix != "" {
-		errs = append(errs, FieldError{"versioning.suffix", "is not read with versioning.scheme Regexp", "write it into tagFilter.pattern"})
+		errs = append(errs, FieldError{"versioning.suffix", "is not used with versioning.scheme Regexp", "write it into tagFilter.pattern"})
 	}
 	if r.TagFilter.Extract != "" {
-		errs = append(errs, FieldError{"tagFilter.extract", "is not read with versioning.scheme Regexp", "name the groups of tagFilter.pattern major, minor, patch, revision and prerelease"})
+		errs = append(errs, FieldError{"tagFilter.extract", "is not used with versioning.scheme Regexp", "name the groups of tagFilter.pattern major, minor, patch, revision and prerelease"})
 	}
 	re, err := regexp.Compile(r.TagFilter.Pattern)
 	if err != nil {

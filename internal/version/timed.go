@@ -38,7 +38,7 @@ func (s *Selector) Chooses(tag string) bool {
 
 func timeErrors(r Rules) (errs []FieldError) {
 	if r.Suffix != "" {
-		errs = append(errs, FieldError{"versioning.suffix", "is not read with versioning.scheme PushTime", "choose tags by tagFilter.pattern"})
+		errs = append(errs, FieldError{"versioning.suffix", "is not used with versioning.scheme PushTime", "choose tags by tagFilter.pattern"})
 	}
 	if r.TagFilter.Extract != "" {
 		errs = append(errs, FieldError{"tagFilter.extract", "is not used with versioning.scheme PushTime", "omit it: the version is a time"})
