@@ -20,6 +20,7 @@
 //	imagepolicy_types.go            ImagePolicy
 //	microservice_types.go           Microservice, its update strategy and rollout state
 //	networkpolicy_types.go          NetworkPolicy, its domains and providers
+//	references.go                   which objects an object refers to, and who may refer to it
 //	shared_types.go                 types, conditions, labels and annotations that several kinds share
 //	tls_types.go                    TLS of a domain
 //	together_types.go               Microservices that roll out together

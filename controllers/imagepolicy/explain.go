@@ -24,7 +24,7 @@ type Explanation struct {
 	Tags int
 	Cut  bool
 	// Untimed is the number of tags whose build time is not known, if versions are build
-	// times. In that case no tag has a verdict.
+	// times. In that case no tag is evaluated.
 	Untimed int
 	// Unverified reports that spec.verify is set, and no signature was verified.
 	Unverified bool
@@ -75,7 +75,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 		err = fmt.Errorf("scan the registry: %w", context.Cause(ctx))
 	}
 	if err != nil && s.untimed > 0 {
-		err = fmt.Errorf("the build times of %d of %d tags are not known, and all are needed for a verdict: %w", s.untimed, s.tags, err)
+		err = fmt.Errorf("the build times of %d of %d tags are not known, and all are needed: %w", s.untimed, s.tags, err)
 	}
 	return explanation, err
 }

@@ -36,7 +36,7 @@ type applied struct {
 	autoscaler *status.Error
 }
 
-// errors returns the errors of all children, the most important first.
+// errors returns the errors of all child objects, the most important first.
 func (o applied) errors() []*status.Error {
 	return []*status.Error{o.deployment, o.autoscaler, o.budget}
 }
@@ -61,7 +61,7 @@ func (o applied) outdated() error {
 	return nil
 }
 
-// apply executes the plan. An error of one child does not prevent writes of the others,
+// apply executes the plan. An error of one child object does not prevent writes of the others,
 // with one exception: while an autoscaler remains to be deleted, the Deployment is not
 // scaled down, because the autoscaler would scale it up again.
 func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {

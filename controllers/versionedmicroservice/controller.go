@@ -8,8 +8,8 @@
 //
 //	controller.go        setup, RBAC, Reconcile
 //	observe.go           what a reconcile reads
-//	plan.go              the writes to children, pure
-//	apply.go             writes children and the status
+//	plan.go              the writes to child objects, pure
+//	apply.go             writes child objects and the status
 //	status.go            status and conditions, pure
 //	events.go            constructors of events
 //	index.go             watches, predicates, and the content of the cache
@@ -138,7 +138,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// Reconcile creates and updates the children of one release, and writes its status.
+// Reconcile creates and updates the child objects of one release, and writes its status.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	observed, err := r.observe(ctx, req.NamespacedName)
 	if err != nil || observed == nil {

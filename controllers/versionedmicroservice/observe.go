@@ -34,7 +34,7 @@ type observed struct {
 	quota         string                                 // hash of the quotas, while one rejects pods
 }
 
-// observe reads the release and its children. It returns nil if there is nothing to do.
+// observe reads the release and its child objects. It returns nil if there is nothing to do.
 func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observed, error) {
 	release, err := get(ctx, r.client, key, &v1alpha1.VersionedMicroservice{})
 	if err != nil {

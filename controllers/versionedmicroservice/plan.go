@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// plan is what a reconcile writes to children. The zero plan writes nothing.
+// plan is what a reconcile writes to child objects. The zero plan writes nothing.
 type plan struct {
 	// create is the Deployment to create.
 	create *appsv1.Deployment

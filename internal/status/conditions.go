@@ -4,6 +4,7 @@
 //
 //	conditions.go  conditions and their messages
 //	errors.go      classes of errors
+//	event.go       events that a controller constructs
 //	events.go      events on transitions
 //	journal.go     the last status write of each object
 //	patch.go       the status write
