@@ -60,7 +60,7 @@ func run(from, to string) error {
 
 // Sizes in pixels.
 const (
-	width, height = 960, 470
+	width, height = 1020, 480
 	left, right   = 60, 940
 	panel         = 150
 	first, second = 60, 260
@@ -101,7 +101,7 @@ func draw(r record) string {
 				x(m.Seconds), first, second+panel, x(m.Seconds), second+panel+16, html.EscapeString(m.Text))
 		}
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#5b6475">%.0f s</text>`+"\n</svg>\n", right, second+panel+16, end)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#5b6475">%.0f s</text>`+"\n</svg>\n", right+8, second+panel+4, end)
 	return b.String()
 }
 
