@@ -22,7 +22,7 @@ type checker interface {
 	// Outcomes returns the results of hook calls of a release, by ID.
 	Outcomes(release types.NamespacedName) map[string]hook.Outcome
 	// Ask requests calls of hooks, and returns when the next one is due.
-	Ask(release types.NamespacedName, questions, due []hook.Question) time.Time
+	Ask(release types.NamespacedName, questions, due []hook.Call) time.Time
 	// Forget ends all analyses and hook calls of a release.
 	Forget(release types.NamespacedName)
 }
@@ -51,7 +51,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 		h.analysis = analysis.Begin(h.analysis, rollout.spec(), *rollout.point)
 		rollout.place.Round = roundOf(h.analysis, rollout.spec(), now)
 	}
-	questions := rollout.place.Questions(h.hooks)
+	questions := rollout.place.Calls(h.hooks)
 	h.hooks = rollout.place.Fold(h.hooks, questions, ask.Outcomes(key), now)
 	if rollout.point != nil {
 		h.analysis = rollout.measure(ask, key, h, questions, now)
@@ -87,7 +87,7 @@ func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now tim
 
 // measure adds a round to the analysis once it is complete, with all measurements and the
 // results of all hooks.
-func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, questions []hook.Question, now time.Time) *v1alpha1.ReleaseAnalysis {
+func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, questions []hook.Call, now time.Time) *v1alpha1.ReleaseAnalysis {
 	results := resultsOf(h.hooks, questions)
 	round := analysis.Round{At: now}
 	switch {
@@ -123,7 +123,7 @@ type hookResults struct {
 }
 
 // resultsOf returns the results of the hooks of this round.
-func resultsOf(known []v1alpha1.HookStatus, questions []hook.Question) hookResults {
+func resultsOf(known []v1alpha1.HookStatus, questions []hook.Call) hookResults {
 	var out hookResults
 	for _, q := range questions {
 		if q.Hook.Type != v1alpha1.HookRollout {

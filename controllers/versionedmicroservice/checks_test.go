@@ -38,7 +38,7 @@ func (a *answers) StopMeasuring(types.NamespacedName) { a.note("measure nothing"
 
 func (a *answers) Outcomes(types.NamespacedName) map[string]hook.Outcome { return a.outcomes }
 
-func (a *answers) Ask(_ types.NamespacedName, _, due []hook.Question) time.Time {
+func (a *answers) Ask(_ types.NamespacedName, _, due []hook.Call) time.Time {
 	for _, q := range due {
 		a.note("%s", q.Hook.Name)
 	}
@@ -68,7 +68,7 @@ func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 // see finds the way of a scene, without a client: there are no Services.
 func see(o *observed) *observed {
 	o.rollout = nil
-	if place := hook.PlaceOf(o.microservice, o.release); place != nil {
+	if place := hook.RolloutOf(o.microservice, o.release); place != nil {
 		o.rollout = &rollout{place: place, point: pointOf(place)}
 		if o.rollout.point != nil && o.rollout.spec() != nil {
 			o.rollout.request = analysis.Request{Spec: *o.rollout.spec(), Canary: analysis.Target{Release: o.release.Name}}
@@ -197,8 +197,8 @@ func (p *player) answer(name string, yes bool) {
 		status := analysis.Begin(p.o.release.Status.Analysis, p.o.rollout.spec(), *p.o.rollout.point)
 		p.o.rollout.place.Round = roundOf(status, p.o.rollout.spec(), p.now)
 	}
-	questions := p.o.rollout.place.Questions(p.o.release.Status.Hooks)
-	i := slices.IndexFunc(questions, func(q hook.Question) bool { return q.Hook.Name == name })
+	questions := p.o.rollout.place.Calls(p.o.release.Status.Hooks)
+	i := slices.IndexFunc(questions, func(q hook.Call) bool { return q.Hook.Name == name })
 	if i < 0 {
 		p.Fatalf("%s is not asked", name)
 	}

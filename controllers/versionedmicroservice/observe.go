@@ -175,7 +175,7 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	if o.microservice == nil {
 		return nil, nil
 	}
-	place := hook.PlaceOf(o.microservice, o.release)
+	place := hook.RolloutOf(o.microservice, o.release)
 	if place == nil {
 		return nil, nil
 	}
@@ -191,7 +191,7 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 		return nil, err
 	}
 	w.request = analysis.Request{Spec: *w.spec(), Canary: canary}
-	rivals := w.place.Rivals()
+	rivals := w.place.BaselineGroup()
 	rows := rivals.Releases
 	if i := slices.IndexFunc(rows, func(row v1alpha1.Release) bool { return row.Status == v1alpha1.ReleaseActive && row.Weight > 0 }); i >= 0 {
 		active, err := r.target(ctx, w.place, rivals, &rows[i])
@@ -204,7 +204,7 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 }
 
 // target identifies a release for metric queries. Its Services are those of all policies.
-func (r *reconciler) target(ctx context.Context, place *hook.Place, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
+func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList
 	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: row.VersionedMicroservice}); err != nil {
@@ -223,7 +223,7 @@ func (r *reconciler) target(ctx context.Context, place *hook.Place, group *v1alp
 
 // observeAddresses reads the Services and the URL of a release, for the bodies of its
 // hooks.
-func (r *reconciler) observeAddresses(ctx context.Context, place *hook.Place) error {
+func (r *reconciler) observeAddresses(ctx context.Context, place *hook.Rollout) error {
 	ms := place.Microservice
 	if canary := ms.Spec.UpdateStrategy.Canary; canary == nil || len(canary.Hooks) == 0 {
 		return nil

@@ -89,7 +89,7 @@ func (a *pools) Outcomes(release types.NamespacedName) map[string]hook.Outcome {
 	return a.hooks.Outcomes(release)
 }
 
-func (a *pools) Ask(release types.NamespacedName, questions, due []hook.Question) time.Time {
+func (a *pools) Ask(release types.NamespacedName, questions, due []hook.Call) time.Time {
 	return a.hooks.Ask(release, questions, due)
 }
 

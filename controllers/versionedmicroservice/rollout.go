@@ -11,7 +11,7 @@ import (
 
 // rollout is what analyses and hooks need to know about the rollout of a release.
 type rollout struct {
-	place *hook.Place
+	place *hook.Rollout
 	// point that is measured; nil if none is.
 	point *analysis.Point
 	// request of a round, without its time. It is used if there is an analysis.
@@ -25,7 +25,7 @@ func (w *rollout) spec() *v1alpha1.CanaryAnalysis {
 
 // pointOf returns the wait during which the release is measured: it receives, or can
 // receive, requests, and is healthy. It returns nil if there is nothing to measure.
-func pointOf(place *hook.Place) *analysis.Point {
+func pointOf(place *hook.Rollout) *analysis.Point {
 	run, row := place.Run, place.Row
 	canary := place.Microservice.Spec.UpdateStrategy.Canary
 	switch {

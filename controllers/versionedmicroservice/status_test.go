@@ -299,7 +299,7 @@ func TestDecide(t *testing.T) {
 // Progressing.
 func TestHooksThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
-	const why = "cannot be called: refuse 169.254.169.254: it is that of a metadata service"
+	const why = "cannot be called: refuse 169.254.169.254: it is the address of a metadata service"
 	asked := v1alpha1.HookStatus{Name: "back", Type: v1alpha1.HookRollback, ID: "a", Phase: v1alpha1.HookWaiting}
 	refused, answered := asked, asked
 	refused.Attempts, refused.Message = 1, why

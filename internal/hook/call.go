@@ -26,25 +26,25 @@ const (
 	HeaderSignature = "X-Heighliner-Signature"
 )
 
-// maxAnswer is what is read of an answer, and maxMessage what is shown of it, in
-// bytes. No call takes longer than maxTimeout.
+// maxAnswer is how many bytes of an answer are read, and maxMessage how many are shown. No
+// call takes longer than maxTimeout.
 const (
 	maxAnswer  = 4 << 10
 	maxMessage = 256
 	maxTimeout = time.Minute
 )
 
-// StatusRefused of an answer is the no of a gate that is for good: the rollout ends.
+// StatusRefused is the answer of a gate that aborts the rollout.
 const StatusRefused = http.StatusPreconditionFailed
 
-// reply to one call; unanswered: no one spoke for the receiver.
+// reply to one call; unanswered reports that the receiver itself did not answer.
 type reply struct {
 	yes, refused, unanswered bool
 	message                  string
 }
 
-// silent are the answers of whoever stands before a receiver that is away, or of one that
-// has no time: they say nothing about a release.
+// silent reports whether a status code is of a proxy whose backend is unavailable, or of an
+// overloaded receiver, and so does not apply to the release.
 func silent(code int) bool {
 	switch code {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -55,14 +55,14 @@ func silent(code int) bool {
 
 // Credentials of a hook.
 type Credentials struct {
-	// Key signs the calls; nil: they are not signed.
+	// Key signs the calls. If it is nil, they are not signed.
 	Key []byte
-	// CA holds the certificates, in PEM, to check the server by; nil: the system's.
+	// CA are certificate authorities in PEM; nil for those of the system.
 	CA []byte
 }
 
-// Sign gives the signature of a body: the HMAC with SHA-256 of the timestamp, a full
-// stop and the body, as the header carries it.
+// Sign returns the signature header of a body: the HMAC with SHA-256 of the timestamp, a full
+// stop and the body.
 func Sign(key []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(timestamp))
@@ -71,9 +71,9 @@ func Sign(key []byte, timestamp string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// call asks once. It ends with the hook's timeout, and never fails: what keeps it
-// from an answer is in the reply.
-func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) reply {
+// call makes one call, with the timeout of the hook. It never fails: the reply contains why
+// there is no answer.
+func (p *Pool) call(ctx context.Context, q *Call, credentials Credentials) reply {
 	ctx, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
 	defer cancel()
 	answer, err := p.post(ctx, q, credentials)
@@ -88,7 +88,7 @@ func (p *Pool) call(ctx context.Context, q *Question, credentials Credentials) r
 	return answer
 }
 
-func (p *Pool) post(ctx context.Context, q *Question, credentials Credentials) (reply, error) {
+func (p *Pool) post(ctx context.Context, q *Call, credentials Credentials) (reply, error) {
 	now := p.now()
 	body := q.Body
 	body.Time = now.UTC()
@@ -135,12 +135,12 @@ func (p *Pool) post(ctx context.Context, q *Question, credentials Credentials) (
 	return answer, nil
 }
 
-// clientOptions bound a call. Its time is bounded by the hook's timeout.
+// clientOptions limit a call. Its time is also limited by the hook's timeout.
 func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: maxTimeout, MaxBody: maxAnswer, CA: ca}
 }
 
-// client for a call: one for all, and one of its own for certificates of its own.
+// client returns the shared client, or a separate one for own certificates.
 func (p *Pool) client(ca []byte) (*http.Client, error) {
 	if ca == nil {
 		return p.shared, nil
@@ -148,8 +148,7 @@ func (p *Pool) client(ca []byte) (*http.Client, error) {
 	return p.policy.Client(clientOptions(ca))
 }
 
-// cause words why there was no answer, without the URL, whose query may hold what is
-// nobody's business.
+// cause describes why there is no answer, without the URL, whose query may contain secrets.
 func cause(err error, limit time.Duration) string {
 	if wrapped := new(url.Error); errors.As(err, &wrapped) {
 		if wrapped.Timeout() || errors.Is(err, context.DeadlineExceeded) {
@@ -163,7 +162,7 @@ func cause(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-// firstLine of a text that says something.
+// firstLine returns the first line that is not empty.
 func firstLine(text string) string {
 	for l := range strings.Lines(text) {
 		if l = strings.TrimSpace(l); l != "" {
@@ -173,5 +172,5 @@ func firstLine(text string) string {
 	return ""
 }
 
-// line cuts a text to what may be shown.
+// line truncates a text to what is shown.
 func line(text string) string { return outbound.Printable([]byte(text), maxMessage) }

@@ -1,15 +1,14 @@
-// Package hook calls the HTTP endpoints that are asked, or told, on the way of a
-// release to active.
+// Package hook calls the HTTP endpoints of hooks during the rollout of a release.
 //
-// Questions says, without any side effect, what the hooks of a release are to be
-// asked where it is; a Pool asks it, beside everything else; Fold turns the outcomes
-// into the release's status, where the Microservice controller reads them.
-// docs/explanation/hooks.md tells what is sent, how often, and why so.
+// Calls returns, without side effects, the calls that the state of a rollout needs. A Pool
+// makes them in the background. Fold turns the outcomes into the status of the release, where
+// the Microservice controller reads them. docs/explanation/hooks.md explains what is sent, how
+// often, and why.
 //
-//	question.go  Questions: what the hooks of a release are asked (pure)
-//	call.go      one HTTP call
-//	pool.go      calls next to the reconcile
-//	status.go    Fold: the outcome in the status (pure)
+//	rollout.go  Calls: the calls that the state of a rollout needs (pure)
+//	call.go     one HTTP call
+//	pool.go     runs calls in the background
+//	status.go   Fold: the outcomes in the status (pure)
 package hook
 
 import (
@@ -23,10 +22,10 @@ import (
 const (
 	defaultTimeout  = 10 * time.Second
 	defaultInterval = 10 * time.Second
-	defaultRetries  = 3 // of messages; checks are not repeated
+	defaultRetries  = 3 // of notifications; checks are not repeated
 )
 
-// gates says that a hook's answer holds a run at a point.
+// gates reports whether a hook is a gate, which blocks a rollout.
 func gates(t v1alpha1.HookType) bool {
 	switch t {
 	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion:
@@ -35,21 +34,21 @@ func gates(t v1alpha1.HookType) bool {
 	return false
 }
 
-// polled says that a hook is asked again and again until it says yes.
+// polled reports whether a hook is called periodically until it answers yes.
 func polled(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookRollback || gates(t) && t != v1alpha1.HookPreRollout
 }
 
-// checks says that a hook judges a release once, so that its no counts against it.
+// checks reports whether a hook is a check, whose no counts as a failure.
 func checks(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookPreRollout || t == v1alpha1.HookRollout
 }
 
-// refuses reports whether a hook can end a rollout for good, by an answer of
-// StatusRefused: a gate that waits otherwise.
+// refuses reports whether a hook is a gate that can abort a rollout, by answering
+// StatusRefused.
 func refuses(t v1alpha1.HookType) bool { return gates(t) && polled(t) }
 
-// message says that a hook is told something, and decides nothing.
+// message reports whether a hook is a notification, without an effect on the rollout.
 func message(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookPostRollout || t == v1alpha1.HookEvent
 }

@@ -40,7 +40,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal(err)
 		}
 		p.shared = &http.Client{Transport: answered{code, body}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-		q := Question{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookConfirmPromotion, URL: "http://receiver.example/"}}
+		q := Call{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookConfirmPromotion, URL: "http://receiver.example/"}}
 		got := p.call(context.Background(), &q, Credentials{})
 		message := got.message
 		if got.yes != (code <= 204) || got.refused != (code == StatusRefused) {

@@ -46,8 +46,8 @@ func TestToldHoweverItEnds(t *testing.T) {
 			group.Run, group.Active = nil, test.active
 			group.Releases[0].Status, group.Releases[0].Reason = test.status, test.reason
 			release.Status.Release = test.before
-			questions := PlaceOf(ms, release).Questions(nil)
-			i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Type == v1alpha1.HookPostRollout })
+			questions := RolloutOf(ms, release).Calls(nil)
+			i := slices.IndexFunc(questions, func(q Call) bool { return q.Hook.Type == v1alpha1.HookPostRollout })
 			if (i >= 0) != test.told {
 				t.Fatalf("told: %t, want %t", i >= 0, test.told)
 			}
@@ -72,7 +72,7 @@ func TestEachGateInItsPlace(t *testing.T) {
 			run := ms.Status.ReleaseGroups[0].Run
 			run.Gate, run.GateTime, run.Step = v1alpha1.Gate(at), &gated, step
 			var asked []v1alpha1.HookType
-			for _, q := range PlaceOf(ms, release).Questions(nil) {
+			for _, q := range RolloutOf(ms, release).Calls(nil) {
 				if slices.Contains(all, q.Hook.Type) {
 					asked = append(asked, q.Hook.Type)
 				}
@@ -156,7 +156,7 @@ func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			q := Question{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookEvent, URL: server.URL}}
+			q := Call{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookEvent, URL: server.URL}}
 			for range 60 {
 				if got, want := pool.call(context.Background(), &q, credentials), (reply{message: "HTTP 500: no"}); got != want {
 					t.Fatalf("%+v", got)

@@ -75,7 +75,7 @@ type deliveries struct {
 
 // delivery of one question, with all its calls.
 type delivery struct {
-	question Question
+	question Call
 	order    int64
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed at the end of the present call or calls
@@ -146,7 +146,7 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 // Ask has the due questions of a release asked, unless they are being asked, and says
 // when one of them is to be asked again; zero: when an outcome wakes. What is not
 // among the questions any more is given up, but for messages under way.
-func (p *Pool) Ask(release types.NamespacedName, questions, due []Question) time.Time {
+func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx == nil {
@@ -194,10 +194,10 @@ func (p *Pool) Releases() int {
 
 // retain gives up what is not asked any more. Messages that are being delivered go
 // on, but for the oldest, where they pile up.
-func (ds *deliveries) retain(questions []Question) {
+func (ds *deliveries) retain(questions []Call) {
 	stale := map[string][]*delivery{}
 	for id, d := range ds.byID {
-		if slices.ContainsFunc(questions, func(q Question) bool { return q.Body.ID == id }) {
+		if slices.ContainsFunc(questions, func(q Call) bool { return q.Body.ID == id }) {
 			continue
 		}
 		if message(d.question.Hook.Type) && d.running {
@@ -224,7 +224,7 @@ func (ds *deliveries) retain(questions []Question) {
 
 // deliver begins to ask, unless that is under way, has been answered for good, or is
 // too early, and then says when.
-func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Question) time.Time {
+func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) time.Time {
 	d := ds.byID[q.Body.ID]
 	switch {
 	case d == nil:
@@ -267,7 +267,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Question)
 }
 
 // run delivers one question, and wakes whoever waits for its outcome.
-func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Question, attempts int, before <-chan struct{}) {
+func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Call, attempts int, before <-chan struct{}) {
 	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
 	p.mu.Lock()
 	d.running = false
@@ -289,7 +289,7 @@ func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *deliver
 }
 
 // try calls until yes, or until the retries are used up; false: it was given up.
-func (p *Pool) try(ctx context.Context, namespace string, q Question, attempts int, before <-chan struct{}) (Outcome, bool) {
+func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
 		<-before // even if given up: whoever comes next waits for all that came before
 	}
@@ -318,7 +318,7 @@ func (p *Pool) try(ctx context.Context, namespace string, q Question, attempts i
 
 // attempt reads the credentials anew, so that a Secret that was mended helps, and
 // calls once.
-func (p *Pool) attempt(ctx context.Context, namespace string, q *Question) reply {
+func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	var credentials Credentials
 	if q.Hook.SecretRef != nil || q.Hook.CASecretRef != nil {
 		read, cancel := context.WithTimeout(ctx, timeout(&q.Hook))

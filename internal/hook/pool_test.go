@@ -63,12 +63,12 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 }
 
 // question for the world's receiver.
-func (w *world) question(t v1alpha1.HookType, id string) Question {
-	q := Question{Hook: v1alpha1.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
+func (w *world) question(t v1alpha1.HookType, id string) Call {
+	q := Call{Hook: v1alpha1.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
 	return q
 }
 
-func (w *world) ask(questions ...Question) time.Time { return w.Ask(shop, questions, questions) }
+func (w *world) ask(questions ...Call) time.Time { return w.Ask(shop, questions, questions) }
 
 // outcome waits until the question is answered.
 func (w *world) outcome(t *testing.T, id string) Outcome {
@@ -209,13 +209,13 @@ func TestFailuresTellNoSecrets(t *testing.T) {
 	down := httptest.NewServer(nil)
 	down.Close()
 	for name, test := range map[string]struct {
-		change func(*Question)
+		change func(*Call)
 		want   string
 	}{
-		"nobody listens":   {func(q *Question) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
-		"a refused range":  {func(q *Question) { q.Hook.URL = "http://[fe80::1]/?token=abc" }, "--outbound-allow"},
-		"metadata":         {func(q *Question) { q.Hook.URL = "http://169.254.169.254/?token=abc" }, "metadata service"},
-		"a missing Secret": {func(q *Question) { q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"} }, "nobody should ask"},
+		"nobody listens":   {func(q *Call) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
+		"a refused range":  {func(q *Call) { q.Hook.URL = "http://[fe80::1]/?token=abc" }, "--outbound-allow"},
+		"metadata":         {func(q *Call) { q.Hook.URL = "http://169.254.169.254/?token=abc" }, "metadata service"},
+		"a missing Secret": {func(q *Call) { q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"} }, "nobody should ask"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := w.question(v1alpha1.HookPreRollout, name)
@@ -683,7 +683,7 @@ func TestBounds(t *testing.T) {
 	name := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)} }
 	for i := range 100 {
 		q := w.question(v1alpha1.HookConfirmPromotion, fmt.Sprint(i))
-		w.Ask(name(i), []Question{q}, []Question{q})
+		w.Ask(name(i), []Call{q}, []Call{q})
 	}
 	other := httptest.NewServer(status(200, ""))
 	t.Cleanup(other.Close)
@@ -748,7 +748,7 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 			for i := range 2 * maxCalls {
 				q := w.question(v1alpha1.HookConfirmPromotion, fmt.Sprint(i))
 				q.Hook.Timeout, q.Hook.URL = "1m", at(test.host(i), "/hang")
-				w.Ask(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)}, []Question{q}, []Question{q})
+				w.Ask(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)}, []Call{q}, []Call{q})
 			}
 			for range test.want {
 				<-arrived
@@ -781,8 +781,8 @@ func TestNotStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := Question{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookEvent}, Body: Body{ID: "id"}}
-	if next := p.Ask(shop, []Question{q}, []Question{q}); !next.IsZero() || p.Releases() != 0 {
+	q := Call{Hook: v1alpha1.Hook{Name: "a", Type: v1alpha1.HookEvent}, Body: Body{ID: "id"}}
+	if next := p.Ask(shop, []Call{q}, []Call{q}); !next.IsZero() || p.Releases() != 0 {
 		t.Errorf("next %s, %d releases", next, p.Releases())
 	}
 }

@@ -25,12 +25,12 @@ func TestRivals(t *testing.T) {
 				{Slug: "2-x", Run: &v1alpha1.ReleaseRun{Release: "new", From: test.from}, Releases: []v1alpha1.Release{{VersionedMicroservice: "new", Status: v1alpha1.ReleaseCanary}}},
 				{Slug: "1-x", Active: "1.0.0"},
 			}
-			p := PlaceOf(ms, vsvc("new"))
-			if got := p.Rivals().Slug; got != test.rivals {
+			p := RolloutOf(ms, vsvc("new"))
+			if got := p.BaselineGroup().Slug; got != test.rivals {
 				t.Errorf("it is compared with group %s, want %s", got, test.rivals)
 			}
-			if p.judged() != test.judged {
-				t.Errorf("judged: %t, want %t", p.judged(), test.judged)
+			if p.takesSteps() != test.judged {
+				t.Errorf("judged: %t, want %t", p.takesSteps(), test.judged)
 			}
 		})
 	}

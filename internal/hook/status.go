@@ -15,37 +15,36 @@ import (
 type Outcome struct {
 	// Yes is an answer of 200 to 204.
 	Yes bool
-	// Refused is an answer of StatusRefused to a gate that waits otherwise.
+	// Refused reports that a gate answered StatusRefused.
 	Refused bool
-	// Unanswered: no one answered for the receiver, which is no verdict about a release.
+	// Unanswered reports that the receiver itself did not answer.
 	Unanswered bool
-	// Attempts to deliver, since this process began to.
+	// Attempts is the number of calls of this process.
 	Attempts int
-	// Message is the first line of the answer, or why there was none.
+	// Message is the first line of the answer, or why there is none.
 	Message string
 	// Time at which the last call ended.
 	Time time.Time
-	// Edited is when the hook was last found to be another one than was called before;
-	// zero: never.
+	// Edited is when the hook was last found to be edited between calls; zero for never.
 	Edited time.Time
 }
 
-// quiet is how long the same no, worded differently, is not written.
+// quiet is the minimum time between writes of the same result with different messages.
 const quiet = time.Minute
 
-// uncallable begins the message of a call that was never made, because its address is
-// refused.
+// uncallable is the prefix of the message of a call that was not made, because its address is
+// not allowed.
 const uncallable = "cannot be called: "
 
-// Uncallable says that a hook was not called, because its address is refused: asking
-// again helps only when the hook, or the manager's flags, change.
+// Uncallable reports whether a hook was not called because its address is not allowed. That
+// changes only with the hook or the flags of the manager.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
-// port of ours in an error of a connection, another one each time.
+// port matches the local port in an error of a connection, which differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
-// gist is what an answer comes to without the words that differ each time: the code, or
-// why there was none.
+// gist is the part of a message that is the same for the same result: the status code, or why
+// there is no answer.
 func gist(message string) string {
 	if code, _, found := strings.Cut(message, ": "); found && strings.HasPrefix(code, "HTTP ") {
 		return code
@@ -53,11 +52,10 @@ func gist(message string) string {
 	return port.ReplaceAllString(message, "")
 }
 
-// Fold gives the status of a release's hooks after what came of its questions, by
-// id. Entries of hooks that the specification no longer has go, and so do questions
-// that were never answered and are not asked any more; the others stay until the hook
-// is asked something else.
-func (p *Place) Fold(known []v1alpha1.HookStatus, questions []Question, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
+// Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes
+// hooks that the specification no longer has, and unanswered calls that are no longer needed.
+// Others remain until the hook is called for something else.
+func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
 		old := find(known, h.Name)
@@ -65,7 +63,7 @@ func (p *Place) Fold(known []v1alpha1.HookStatus, questions []Question, outcomes
 			old = nil
 		}
 		s := old
-		if i := slices.IndexFunc(questions, func(q Question) bool { return q.Hook.Name == h.Name }); i >= 0 {
+		if i := slices.IndexFunc(questions, func(q Call) bool { return q.Hook.Name == h.Name }); i >= 0 {
 			s = present(old, &questions[i], outcomes, now)
 		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == v1alpha1.HookRollout && p.Run != nil) {
 			s = nil
@@ -82,10 +80,10 @@ func (p *Place) Fold(known []v1alpha1.HookStatus, questions []Question, outcomes
 	return out
 }
 
-// present is the status of a hook that is asked something: what it was, if that is
-// about this question, else that nobody answered yet. A round is written when it is
-// over, and until then the last one stands.
-func present(old *v1alpha1.HookStatus, q *Question, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
+// present returns the status of a hook for a call: the previous status if it is for this
+// call, and otherwise a status without an answer. A round is written when it is complete;
+// until then the previous one remains.
+func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
 	if old != nil && old.ID == q.Body.ID {
 		return old
 	}
@@ -99,9 +97,9 @@ func present(old *v1alpha1.HookStatus, q *Question, outcomes map[string]Outcome,
 	}
 }
 
-// answer is a status after an outcome. The first answer after the hook was edited is
-// always taken over. Another wording of the same no is, once in a while only: it would
-// cost a write each time.
+// answer updates a status with an outcome. The first answer after an edit of the hook is
+// always recorded. Other messages for the same result are recorded only once in a while,
+// because each costs a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
@@ -114,7 +112,7 @@ func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus
 	return s
 }
 
-// phaseOf says what an answer means.
+// phaseOf returns the phase after an outcome.
 func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 	switch {
 	case o.Refused:
@@ -129,17 +127,17 @@ func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 	return v1alpha1.HookFailed
 }
 
-// Unanswered says that a check was called, and no one answered it: it is asked again.
+// Unanswered reports whether a check was called without an answer, and is called again.
 func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
-// final says that the hook is not asked this again.
+// final reports whether the hook is not called again for the same.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
-// Due are the questions that have no final answer yet.
-func Due(known []v1alpha1.HookStatus, questions []Question) []Question {
-	var out []Question
+// Due returns the calls without a final answer.
+func Due(known []v1alpha1.HookStatus, questions []Call) []Call {
+	var out []Call
 	for _, q := range questions {
 		if s := find(known, q.Hook.Name); s == nil || s.ID != q.Body.ID || !final(s) {
 			out = append(out, q)

@@ -16,7 +16,7 @@ func micro(t time.Time) *metav1.MicroTime {
 }
 
 // one is a Microservice with one hook, at a point at which it is asked.
-func one(t v1alpha1.HookType) *Place {
+func one(t v1alpha1.HookType) *Rollout {
 	ms := canary()
 	hooks := ms.Spec.UpdateStrategy.Canary.Hooks
 	for _, h := range hooks {
@@ -28,7 +28,7 @@ func one(t v1alpha1.HookType) *Place {
 	if gates(t) {
 		run.Gate, run.GateTime = v1alpha1.Gate(t), &gated
 	}
-	p := PlaceOf(ms, vsvc("new"))
+	p := RolloutOf(ms, vsvc("new"))
 	p.Round = waited
 	p.Before = v1alpha1.ReleasePending
 	if t == v1alpha1.HookPostRollout {
@@ -56,7 +56,7 @@ func TestFold(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			p := one(kind)
-			questions := p.Questions(nil)
+			questions := p.Calls(nil)
 			if len(questions) != 1 {
 				t.Fatalf("%d questions, want one", len(questions))
 			}
@@ -112,7 +112,7 @@ func TestFold(t *testing.T) {
 func TestFoldOverTime(t *testing.T) {
 	t.Parallel()
 	p := one(v1alpha1.HookConfirmPromotion)
-	questions := p.Questions(nil)
+	questions := p.Calls(nil)
 	id := questions[0].Body.ID
 	start := waited
 	no := func(message string) map[string]Outcome {
@@ -186,7 +186,7 @@ func TestFoldOverTime(t *testing.T) {
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		q := one(v1alpha1.HookConfirmPromotion)
 		q.Run.GateTime = micro(gated.Add(time.Hour))
-		got := q.Fold(open, q.Questions(open), map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Hour))
+		got := q.Fold(open, q.Calls(open), map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Hour))
 		if got[0].Phase != v1alpha1.HookWaiting {
 			t.Errorf("phase %q", got[0].Phase)
 		}
@@ -200,7 +200,7 @@ func TestFoldOverTime(t *testing.T) {
 	t.Run("a check of a round that nobody answered stays while the run goes on", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookRollout)
-		asked := q.Questions(nil)
+		asked := q.Calls(nil)
 		away := q.Fold(nil, asked, map[string]Outcome{asked[0].Body.ID: {Unanswered: true, Attempts: 1, Message: "HTTP 503"}}, start)
 		if len(away) != 1 || !Unanswered(away[0]) {
 			t.Fatalf("%+v", away)
@@ -216,7 +216,7 @@ func TestFoldOverTime(t *testing.T) {
 	t.Run("a message that is late is noted when it arrives", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookPostRollout)
-		told := q.Questions(nil)
+		told := q.Calls(nil)
 		late := q.Fold(nil, told, nil, start)
 		if got := q.Fold(late, nil, nil, start.Add(time.Hour)); !cmp.Equal(late, got) {
 			t.Errorf("while it is under way: %+v", got)

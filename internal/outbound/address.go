@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// metadata are the services of clouds that hand out the credentials of a machine
-// to whoever asks from it. Nothing opens them.
+// metadata are the metadata services of clouds, which give the credentials of a machine to its
+// processes. They are always denied.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
 	netip.MustParseAddr("169.254.170.2"),   // credentials of containers on AWS
@@ -33,8 +33,8 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// inner are the addresses that a packet to a may reach: a itself, and the IPv4
-// addresses within it.
+// inner returns the addresses that a packet to a may reach: a itself, and embedded IPv4
+// addresses.
 func inner(a netip.Addr) []netip.Addr {
 	a = a.Unmap().WithZone("")
 	reached := []netip.Addr{a}
@@ -63,14 +63,13 @@ func inner(a netip.Addr) []netip.Addr {
 	return reached
 }
 
-// IsMetadata tells whether a packet to the address may reach a service that hands
-// out the credentials of a machine, also through an IPv6 address that carries an
-// IPv4 one.
+// IsMetadata reports whether a packet to the address may reach a metadata service, possibly
+// through an IPv6 address with an embedded IPv4 address.
 func IsMetadata(address netip.Addr) bool {
 	return slices.ContainsFunc(inner(address), func(a netip.Addr) bool { return slices.Contains(metadata, a) })
 }
 
-// kind of an address that is refused by default; empty: of none.
+// kind of an address that is denied by default; empty for others.
 func kind(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), a.Is4() && a.As4()[0] == 127:
@@ -87,7 +86,7 @@ func kind(a netip.Addr) string {
 	return ""
 }
 
-// checkHost refuses names that are denied, before anybody resolves them.
+// checkHost rejects denied names before they are resolved.
 func (p *Policy) checkHost(host string, port uint16) error {
 	if p.deny.host(host, port) {
 		return &RefusedError{Host: host, Why: "the host is denied", Flag: FlagDeny}
@@ -104,11 +103,11 @@ func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	for i, a := range addresses {
 		allowed := p.allow.host(host, port) || p.allow.address(a, port)
 		if i > 0 && nat64Local.Contains(addresses[0]) {
-			allowed = true // most of what is read there is none; the address itself decides
+			allowed = true // the embedded address is a guess; the address itself decides
 		}
 		switch {
 		case slices.Contains(metadata, a):
-			return refused("it is that of a metadata service", "")
+			return refused("it is the address of a metadata service", "")
 		case p.deny.address(a, port):
 			return refused("it is denied", FlagDeny)
 		case kind(a) != "" && !allowed:
@@ -145,7 +144,7 @@ func (l list) host(host string, port uint16) bool {
 	})
 }
 
-// with is l and a host, which may be an address; port 0 is all ports.
+// with returns l with a host, which may be an address; port 0 means all ports.
 func (l list) with(host string, port uint16) list {
 	host = strings.Trim(host, "[]")
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -157,7 +156,7 @@ func (l list) with(host string, port uint16) list {
 	return l
 }
 
-// splitPort reads "host:port"; 0: there is no port.
+// splitPort parses "host:port"; port 0 if there is none.
 func splitPort(entry string) (host string, port uint16) {
 	host, text, err := net.SplitHostPort(entry)
 	if err != nil {
@@ -172,7 +171,7 @@ func splitPort(entry string) (host string, port uint16) {
 
 func canonical(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// parse reads the entries of a flag.
+// parse parses the entries of a flag.
 func parse(flag string, entries []string) (list, error) {
 	var l list
 	for _, entry := range entries {

@@ -2,8 +2,8 @@ package outbound
 
 // elements counts the values of JSON text while it is read: the commas between them
 // and the brackets that open them, outside of strings. A few bytes of text can take a
-// thousand in memory once they are decoded, so a bound on bytes is none on memory.
-// What is not JSON is counted in some way that a decoder never gets to see.
+// thousand in memory once they are decoded, so a limit on bytes does not limit memory. For
+// input that is not JSON the count is arbitrary.
 type elements struct {
 	count            int
 	inString, escape bool

@@ -5,15 +5,15 @@ import (
 	"net/netip"
 )
 
-// RefusedError says that an address may not be asked.
+// RefusedError reports that an address is not allowed.
 type RefusedError struct {
 	// Host as it was written.
 	Host string
-	// Address that it resolved to; not valid where the host itself is denied.
+	// Address that it resolved to; invalid if the host itself is denied.
 	Address netip.Addr
-	// Why it is refused.
+	// Why it is not allowed.
 	Why string
-	// Flag that decides; empty for what nothing opens.
+	// Flag that decides; empty if no flag can allow it.
 	Flag string
 }
 
@@ -34,9 +34,9 @@ func (e *RefusedError) Error() string {
 // TooLargeError reports that a body has more bytes, or more values of JSON, than are
 // read.
 type TooLargeError struct {
-	// Limit in bytes, where that is what it has more of.
+	// Limit in bytes, if that is exceeded.
 	Limit int64
-	// Elements of JSON at most, where that is what it has more of.
+	// Elements is the limit of JSON values, if that is exceeded.
 	Elements int
 }
 
@@ -47,14 +47,14 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("read body: it has more than %d bytes", e.Limit)
 }
 
-// RedirectError says that an answer leads to another host.
+// RedirectError reports a redirect to another host.
 type RedirectError struct {
-	// From is the host that was asked.
+	// From is the requested host.
 	From string
 	// To is scheme and host of the target.
 	To string
 }
 
 func (e *RedirectError) Error() string {
-	return fmt.Sprintf("follow redirect: %s leads to %s; name the final address", e.From, e.To)
+	return fmt.Sprintf("follow redirect: %s redirects to %s; use the final address", e.From, e.To)
 }

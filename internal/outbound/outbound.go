@@ -1,11 +1,9 @@
-// Package outbound decides which addresses the manager dials of those that users
-// of a namespace chose (registries, GitHub servers, providers of metrics, hooks), and
-// makes HTTP clients for them. Such an address must not reach what only the manager's
-// place in the network can reach.
+// Package outbound restricts which addresses the manager dials for users of a namespace
+// (registries, GitHub servers, providers of metrics, hooks), and creates HTTP clients for
+// them. Users must not reach addresses that are accessible only from the manager's network.
 //
-// What is checked is the address that is dialled, after the name was resolved,
-// so that neither a name, nor another way to write an address, nor an answer
-// that changes between two looks gets around it.
+// It checks the address that is dialed, after the name was resolved, so that names, other
+// notations of an address, and changing DNS answers cannot bypass it.
 //
 //	outbound.go  policies of addresses, and HTTP clients
 //	address.go   classes of addresses
@@ -36,30 +34,30 @@ const (
 	FlagDeny  = "--outbound-deny"
 )
 
-// Config is what the flags give.
+// Config is the content of the flags.
 type Config struct {
-	// Allow opens what is refused by default (loopback, link-local, multicast and
-	// unspecified addresses), but for the addresses of metadata services. An entry
-	// is an address, a CIDR, or a host name, which stands for its subdomains too. An
-	// address or a name may have a port, as in "127.0.0.1:5000", and is for that alone.
+	// Allow permits addresses that are denied by default (loopback, link-local, multicast
+	// and unspecified addresses), except for metadata services. An entry is an address, a
+	// CIDR, or a host name, which includes its subdomains. With a port, as in
+	// "127.0.0.1:5000", only that port is allowed.
 	Allow []string
-	// Deny refuses, and goes before Allow. Same entries.
+	// Deny takes precedence over Allow. It has the same kinds of entries.
 	Deny []string
 }
 
-// Policy says which addresses may be dialled. The zero value, and nil, refuse
-// what is refused by default. It is safe for concurrent use.
+// Policy decides which addresses may be dialed. The zero value and nil apply the defaults. It
+// is safe for concurrent use.
 type Policy struct {
 	allow, deny list
 	resolver    Resolver
 }
 
-// Resolver turns a host into addresses, as [net.Resolver] does.
+// Resolver resolves a host, as [net.Resolver] does.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// New reads the entries of a configuration.
+// New parses a configuration.
 func New(config Config) (*Policy, error) {
 	allow, err := parse(FlagAllow, config.Allow)
 	if err != nil {
@@ -72,8 +70,8 @@ func New(config Config) (*Policy, error) {
 	return &Policy{allow: allow, deny: deny}, nil
 }
 
-// Trusting is p with one more host that is allowed, with or without a port: one that
-// the operator chose. What is denied, and metadata services, stay refused.
+// Trusting returns a copy of p that also allows a host that the operator chose, with or
+// without a port. Denied addresses and metadata services remain denied.
 func (p *Policy) Trusting(host string) *Policy {
 	trusting := *p.orDefault()
 	name, port := splitPort(host)
@@ -81,7 +79,7 @@ func (p *Policy) Trusting(host string) *Policy {
 	return &trusting
 }
 
-// WithResolver is p with another resolver than the system's.
+// WithResolver returns a copy of p with another resolver.
 func (p *Policy) WithResolver(r Resolver) *Policy {
 	other := *p.orDefault()
 	other.resolver = r
@@ -97,18 +95,18 @@ func (p *Policy) orDefault() *Policy {
 
 // Options of a client.
 type Options struct {
-	// Timeout of a request, the body of its answer included. Default: 10s.
+	// Timeout of a request, including the body of the response. Defaults to 10s.
 	Timeout time.Duration
-	// MaxBody is the most bytes of an answer's body, unpacked. Reading beyond gives
-	// a *TooLargeError. Default: 1 MiB.
+	// MaxBody is the maximum size of a response body in bytes, after decompression. Reading
+	// more returns a *TooLargeError. Defaults to 1 MiB.
 	MaxBody int64
-	// MaxElements is the most values of a body of JSON. Reading beyond gives a
-	// *TooLargeError. Default: any number.
+	// MaxElements is the maximum number of values in a JSON body. Reading more returns a
+	// *TooLargeError. Defaults to no limit.
 	MaxElements int
-	// Redirects that are followed, on the same scheme, host and port only. Default:
-	// none; the redirecting answer is returned then.
+	// Redirects is the maximum number of redirects, which must keep scheme, host and port. By
+	// default redirects are not followed, and the redirect is returned.
 	Redirects int
-	// CA are certificates in PEM that are trusted instead of the system's.
+	// CA are certificate authorities in PEM that replace those of the system.
 	CA []byte
 }
 
@@ -119,10 +117,9 @@ const (
 	maxHeader      = 64 << 10
 )
 
-// Client makes a client that dials what p allows only. It takes no proxy from
-// the environment: a proxy would dial in its place. Keep and share a client;
-// one with a CA of its own keeps no connections, so that it may be dropped.
-// Errors: the certificates cannot be read.
+// Client returns a client that dials only what p allows. It ignores proxies of the
+// environment, because a proxy would dial instead. Share clients; one with its own CA keeps
+// no connections, and may be discarded. It returns an error if the certificates are invalid.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -155,7 +152,8 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 	}, nil
 }
 
-// redirects stay on scheme, host and port, most of them.
+// redirects follows up to the given number of redirects, which must keep scheme, host and
+// port.
 func redirects(most int) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		first := via[0].URL
@@ -171,8 +169,8 @@ func redirects(most int) func(*http.Request, []*http.Request) error {
 	}
 }
 
-// Dial resolves the host, and dials the first of its addresses that answers and
-// is not refused. Errors: *RefusedError, and those of the network.
+// Dial resolves the host, and connects to the first allowed address that answers. Errors are
+// *RefusedError and network errors.
 func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -211,14 +209,13 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	return nil, fmt.Errorf("resolve %q: the name has no address", host)
 }
 
-// lookupTime is how long Vet looks up a name.
+// lookupTime is the timeout of name resolution in Vet.
 const lookupTime = 2 * time.Second
 
-// Vet refuses what p would not dial, for somebody who dials in its place, as a proxy
-// does: a host of which any address is refused, and a number that some resolvers read
-// as an address. A name that is not resolved here passes: behind a proxy there is often
-// no public name service. What it means is then for the proxy to know, and for its
-// rules to refuse. port may be "". Errors: *RefusedError.
+// Vet checks a host that is dialed by a proxy: it rejects a host with any denied address, and
+// numbers that some resolvers accept as addresses. A name that does not resolve is allowed,
+// because behind a proxy there is often no public DNS; the rules of the proxy apply then. port
+// may be "". Errors are *RefusedError.
 func (p *Policy) Vet(ctx context.Context, host, port string) error {
 	p = p.orDefault()
 	host = strings.TrimSuffix(host, ".")
@@ -227,7 +224,7 @@ func (p *Policy) Vet(ctx context.Context, host, port string) error {
 		return err
 	}
 	if _, err := netip.ParseAddr(host); err != nil && endsInNumber(host) {
-		return &RefusedError{Host: host, Why: "it is a number that some read as an address"}
+		return &RefusedError{Host: host, Why: "it is a number that some resolvers accept as an address"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -252,7 +249,7 @@ func endsInNumber(host string) bool {
 	return last != "" && strings.Trim(digits, allowed) == ""
 }
 
-// share is an equal part of the time that is left, for one of n attempts.
+// share returns a context with an equal part of the remaining time for one of n attempts.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -271,11 +268,11 @@ func (p *Policy) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// limited bounds the bodies of answers.
+// limited limits the bodies of responses.
 type limited struct {
 	next     http.RoundTripper
 	max      int64
-	elements int // most of them; 0: any number
+	elements int // 0 for no limit
 }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -294,7 +291,7 @@ func (l limited) CloseIdleConnections() {
 	}
 }
 
-// body gives at most limit bytes and, unless it is 0, maxElements values of JSON, and an
+// body returns at most limit bytes and, unless it is 0, maxElements values of JSON, and an
 // error instead of more.
 type body struct {
 	io.ReadCloser
@@ -331,9 +328,8 @@ func (b *body) tooLarge() error {
 	return &TooLargeError{Limit: b.limit}
 }
 
-// Printable is the beginning of text that somebody else wrote, on one line and
-// fit for a status: at most limit bytes, other characters than printable ones
-// replaced by a space.
+// Printable truncates untrusted text for a status: one line of at most limit bytes, in which
+// characters that are not printable are replaced by spaces.
 func Printable(text []byte, limit int) string {
 	text = bytes.ToValidUTF8(text, nil)
 	var out strings.Builder

@@ -8,23 +8,21 @@ import (
 	"sync"
 )
 
-// Bounds of [Places]. What is below 1 counts as 1.
+// Bounds of [Places]. Values below 1 count as 1.
 type Bounds struct {
-	// All that is under way at a time.
+	// All is the number of concurrent requests.
 	All int
-	// Namespace is how much of it one namespace may have, so that none keeps the
-	// others waiting.
+	// Namespace is the maximum of one namespace, so that none blocks the others.
 	Namespace int
-	// Host is how much of it may ask one host.
+	// Host is the maximum to one host.
 	Host int
-	// NamespaceHost is how much of it one namespace may have at one host, so that one
-	// that hangs leaves the namespace the rest of its share, and others theirs of the
-	// host.
+	// NamespaceHost is the maximum of one namespace to one host, so that a host that hangs
+	// does not block other requests of the namespace, or other namespaces at the host.
 	NamespaceHost int
 }
 
-// Places bound what is under way at a time, in shares of namespaces and hosts.
-// They are safe for concurrent use. The zero value is of no use; see [NewPlaces].
+// Places limit concurrent requests by namespace and host. They are safe for concurrent use.
+// Create them with [NewPlaces].
 type Places struct {
 	bounds Bounds
 
@@ -32,7 +30,7 @@ type Places struct {
 	shares map[scope]*room
 }
 
-// scope that a request needs a place of.
+// scope of a limit.
 type scope struct {
 	level
 	namespace, host string
@@ -40,9 +38,8 @@ type scope struct {
 
 type level int
 
-// The levels, in the order in which places are taken. Who waits at one holds
-// places of those before it, which only its own namespace may then run out of, or
-// as many as others keep free.
+// The levels, in the order in which places are taken. A request that waits at one level holds
+// places of the previous levels, which are of its own namespace first.
 const (
 	namespaceHost level = iota
 	namespaceOnly
@@ -53,19 +50,19 @@ const (
 // everything is the scope of all requests.
 var everything = scope{level: all}
 
-// room of a scope; it is forgotten when nobody uses it.
+// room of a scope. It is removed when it is unused.
 type room struct {
 	places chan struct{}
 	users  int
 }
 
-// NewPlaces makes places that are all free.
+// NewPlaces returns places with the given bounds.
 func NewPlaces(bounds Bounds) *Places {
 	return &Places{bounds: bounds, shares: map[scope]*room{}}
 }
 
-// Enter waits for a place for a namespace that asks a URL, and gives what leaves
-// it, to be called once; false: ctx ended before.
+// Enter waits for a place for a request of a namespace to a URL. It returns the function that
+// releases it, to be called once, or false if ctx ends first.
 func (p *Places) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
 	host := HostOf(address)
 	var held []func()
@@ -126,7 +123,7 @@ func (p *Places) size(l level) int {
 	}[l])
 }
 
-// Taken is the number of requests that have a place.
+// Taken returns the number of requests that have a place.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,8 +133,9 @@ func (p *Places) Taken() int {
 	return 0
 }
 
-// HostOf a URL: its name in lower case without the last dot, or its address in
-// the shortest form; no port. What is no URL with a host is its own.
+// HostOf returns the host of a URL, without port: its name in lower case without the trailing
+// dot, or its address in the shortest form. Text that is not a URL with a host is returned
+// unchanged.
 func HostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -903,7 +903,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 		"denied":                    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, says: "it is denied by the manager's flag --outbound-deny"},
 		"denied by name":            {host: "registry.example.com", config: outbound.Config{Deny: []string{"example.com"}}, says: "the host is denied by the manager's flag --outbound-deny"},
 		"link-local":                {host: "169.254.1.1", says: "it is a link-local address"},
-		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, says: "it is that of a metadata service: use a registry on another address"},
+		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, says: "it is the address of a metadata service: use a registry on another address"},
 		"metadata of another cloud": {host: "100.100.100.200", says: "metadata service"},
 		"metadata, IPv6":            {host: "[fd00:ec2::254]", says: "metadata service"},
 	} {

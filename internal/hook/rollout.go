@@ -21,7 +21,7 @@ const APIVersion = "hooks.hlnr.io/v1"
 type Body struct {
 	// APIVersion is the constant of that name.
 	APIVersion string `json:"apiVersion"`
-	// ID names what is asked or told: it is the same in every call that repeats it.
+	// ID identifies the call. Retries have the same ID.
 	ID string `json:"id"`
 	// Type and Name of the hook.
 	Type v1alpha1.HookType `json:"type"`
@@ -35,17 +35,17 @@ type Body struct {
 	Services []string `json:"services"`
 	// URL of a domain that routes to the release alone; "" for none.
 	URL string `json:"url"`
-	// Version of the release, and the group's active one where that is another.
+	// Version of the release, and of the active release if that is another one.
 	Version         string `json:"version"`
 	PreviousVersion string `json:"previousVersion"`
-	// Run is the sequence of the ledger at which the run started; 0 after its end.
+	// Run is the sequence number of the rollout; 0 after its end.
 	Run int64 `json:"run"`
-	// Step that the call is about, from 1, and its name, if it has one.
+	// Step of the call, from 1, and its name, if it has one.
 	Step     int32  `json:"step"`
 	StepName string `json:"stepName"`
 	// Weight of the release now, in percent.
 	Weight int32 `json:"weight"`
-	// Phase is the release's status in the ledger, with its Reason and Attempt.
+	// Phase is the status of the release, with its Reason and Attempt.
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
@@ -55,35 +55,35 @@ type Body struct {
 	Metadata map[string]v1alpha1.HookMetadataValue `json:"metadata"`
 }
 
-// Place is where a release is on its way.
-type Place struct {
+// Rollout is the state of a rollout that calls of hooks depend on.
+type Rollout struct {
 	// UID of the release.
 	UID types.UID
-	// Microservice, Group and Row of the release; a release without row has no place.
+	// Microservice, Group and Row of the release.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	Row          *v1alpha1.Release
-	// Run of the release; nil: none.
+	// Run of the release; nil if there is none.
 	Run *v1alpha1.ReleaseRun
-	// Before is the status of the release that was last told of; "": none.
+	// Before is the last reported status of the release; "" for none.
 	Before v1alpha1.ReleaseStatus
-	// Round is when the present round of checks began, in a step that is measured;
-	// zero: none is due.
+	// Round is when the present round of checks began, in a step that is measured; zero if
+	// none is due.
 	Round time.Time
-	// Services of the release, by name, and the URL at which it alone answers; "" for none.
+	// Services of the release, by name, and the URL that only it serves; "" for none.
 	Services []string
 	URL      string
 }
 
-// PlaceOf finds a release in the ledger of its Microservice; nil where it has no row.
-func PlaceOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) *Place {
+// RolloutOf finds a release in the status of its Microservice; nil if it is not listed.
+func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) *Rollout {
 	for i := range ms.Status.ReleaseGroups {
 		group := &ms.Status.ReleaseGroups[i]
 		for j := range group.Releases {
 			if group.Releases[j].VersionedMicroservice != release.Name {
 				continue
 			}
-			p := &Place{UID: release.UID, Microservice: ms, Group: group, Row: &group.Releases[j], Before: release.Status.Release}
+			p := &Rollout{UID: release.UID, Microservice: ms, Group: group, Row: &group.Releases[j], Before: release.Status.Release}
 			if run := group.Run; run != nil && run.Release == release.Name {
 				p.Run = run
 			}
@@ -93,15 +93,15 @@ func PlaceOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice)
 	return nil
 }
 
-// judged says that the release takes the steps: it is neither a preview nor the
-// first of its group, but where the newest domains move to that.
-func (p *Place) judged() bool {
+// takesSteps reports whether the rollout has steps: the release is neither a preview nor the
+// first of its group, unless the newest domains move to that group.
+func (p *Rollout) takesSteps() bool {
 	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Run != nil && p.Run.From != "")
 }
 
-// Rivals are the group, and its releases, whose active one has the traffic that the
-// release has not: its own, or the one from which the newest domains move to it.
-func (p *Place) Rivals() *v1alpha1.ReleaseGroup {
+// BaselineGroup is the group whose active release has the rest of the traffic: the group of
+// the release, or the one from which the newest domains move to it.
+func (p *Rollout) BaselineGroup() *v1alpha1.ReleaseGroup {
 	if p.Run == nil || p.Run.From == "" {
 		return p.Group
 	}
@@ -114,114 +114,114 @@ func (p *Place) Rivals() *v1alpha1.ReleaseGroup {
 }
 
 // hooks of the Microservice.
-func (p *Place) hooks() []v1alpha1.Hook {
+func (p *Rollout) hooks() []v1alpha1.Hook {
 	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil {
 		return c.Hooks
 	}
 	return nil
 }
 
-// step by its number, from 1; nil: there is none.
-func (p *Place) step(n int32) *v1alpha1.CanaryStep {
+// step returns a step by its number, from 1; nil if it does not exist.
+func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil && n >= 1 && int(n) <= len(c.Steps) {
 		return &c.Steps[n-1]
 	}
 	return nil
 }
 
-// Question is what one hook is to be asked, or told, now.
-type Question struct {
-	// Hook that is called.
+// Call is a call that one hook needs now.
+type Call struct {
+	// Hook to call.
 	Hook v1alpha1.Hook
-	// Since is the gate time that the answer is for; nil: it is for no gate.
+	// Since is the gate time that the answer is for; nil if it is not for a gate.
 	Since *metav1.MicroTime
-	// RunStep is the step in which the run is.
+	// RunStep is the present step of the rollout.
 	RunStep int32
-	// Body of the call, but for its time.
+	// Body of the call, except for its time.
 	Body Body
 }
 
-// Questions are what the hooks of a release are to be asked where it is, answered or
-// not, in the order of the specification. known is the status of the hooks.
-func (p *Place) Questions(known []v1alpha1.HookStatus) []Question {
-	var out []Question
+// Calls returns the calls that the state of the rollout needs, answered or not, in the order
+// of the specification. known is the status of the hooks.
+func (p *Rollout) Calls(known []v1alpha1.HookStatus) []Call {
+	var out []Call
 	for _, h := range p.hooks() {
-		if q, ok := p.question(h, known); ok {
+		if q, ok := p.call(h, known); ok {
 			out = append(out, q)
 		}
 	}
 	return out
 }
 
-func (p *Place) question(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Question, bool) {
+func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool) {
 	switch h.Type {
 	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmPromotion:
 		if p.gate() != h.Type || p.Group.Level == v1alpha1.LevelPreview && !h.Previews {
-			return Question{}, false
+			return Call{}, false
 		}
-		return p.ask(h, p.Run.Step, p.Run.GateTime), true
+		return p.request(h, p.Run.Step, p.Run.GateTime), true
 	case v1alpha1.HookConfirmTrafficIncrease:
 		if p.gate() != h.Type || !Applies(&h, p.step(p.Run.Step+1)) {
-			return Question{}, false
+			return Call{}, false
 		}
-		return p.ask(h, p.Run.Step+1, p.Run.GateTime), true
+		return p.request(h, p.Run.Step+1, p.Run.GateTime), true
 	case v1alpha1.HookRollout:
 		if p.Run == nil || p.Round.IsZero() || !Applies(&h, p.step(p.Run.Step)) {
-			return Question{}, false
+			return Call{}, false
 		}
-		return p.ask(h, p.Run.Step, nil, stamp(p.Round)), true
+		return p.request(h, p.Run.Step, nil, stamp(p.Round)), true
 	case v1alpha1.HookRollback:
-		if p.Run == nil || !p.judged() {
-			return Question{}, false
+		if p.Run == nil || !p.takesSteps() {
+			return Call{}, false
 		}
-		q := p.ask(h, 0, nil)
+		q := p.request(h, 0, nil)
 		q.Body.Step, q.Body.StepName = p.Run.Step, p.stepName(p.Run.Step)
 		return q, true
 	case v1alpha1.HookPostRollout:
 		ended := p.Row.Status == v1alpha1.ReleaseActive || p.Row.Status == v1alpha1.ReleaseError
-		q := p.tell(h, string(p.Row.Status))
+		q := p.notification(h, string(p.Row.Status))
 		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))
 	case v1alpha1.HookEvent:
 		var run, step string
 		if p.Run != nil {
 			run, step = strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(p.Run.Step))
 		}
-		q := p.tell(h, string(p.Row.Status), p.Row.Reason, run, step)
-		// A hook that is new to a release at rest has nothing to tell.
+		q := p.notification(h, string(p.Row.Status), p.Row.Reason, run, step)
+		// A new hook is not called for a release without changes.
 		return q, p.Run != nil || p.Row.Status != p.Before || find(known, h.Name) != nil
 	}
-	return Question{}, false
+	return Call{}, false
 }
 
-// gate at which the run waits, as the type of its hooks; "": none, or its hooks are not to
-// be asked yet.
-func (p *Place) gate() v1alpha1.HookType {
+// gate returns the gate that blocks the rollout, as the type of its hooks; "" for none, or if
+// its hooks must not be called yet.
+func (p *Rollout) gate() v1alpha1.HookType {
 	if p.Run == nil || p.Run.GateTime == nil {
 		return ""
 	}
 	return v1alpha1.HookType(p.Run.Gate)
 }
 
-// Applies says that a hook is for a step; nil: for what is not a step.
+// Applies reports whether a hook applies to a step; nil if it is not a step.
 func Applies(h *v1alpha1.Hook, step *v1alpha1.CanaryStep) bool {
 	return len(h.Steps) == 0 || step != nil && step.Name != "" && slices.Contains(h.Steps, step.Name)
 }
 
-// ask makes the question of the run about a step.
-func (p *Place) ask(h v1alpha1.Hook, step int32, since *metav1.MicroTime, more ...string) Question {
+// request returns the call for a step of the rollout.
+func (p *Rollout) request(h v1alpha1.Hook, step int32, since *metav1.MicroTime, more ...string) Call {
 	key := []string{strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(step))}
 	if since != nil {
 		key = append(key, stamp(since.Time))
 	}
-	q := Question{Hook: h, Since: since, RunStep: p.Run.Step, Body: p.body(h, append(key, more...))}
+	q := Call{Hook: h, Since: since, RunStep: p.Run.Step, Body: p.body(h, append(key, more...))}
 	q.Body.Run, q.Body.Step, q.Body.StepName = p.Run.Sequence, step, p.stepName(step)
 	return q
 }
 
-// tell makes the message of a transition.
-func (p *Place) tell(h v1alpha1.Hook, transition ...string) Question {
+// notification returns the call for a transition.
+func (p *Rollout) notification(h v1alpha1.Hook, transition ...string) Call {
 	key := append([]string{strconv.Itoa(int(p.Row.Attempt)), stamp(p.Row.LastTransitionTime.Time)}, transition...)
-	q := Question{Hook: h, Body: p.body(h, key)}
+	q := Call{Hook: h, Body: p.body(h, key)}
 	if p.Run != nil {
 		q.RunStep = p.Run.Step
 		q.Body.Run, q.Body.Step, q.Body.StepName = p.Run.Sequence, p.Run.Step, p.stepName(p.Run.Step)
@@ -229,7 +229,7 @@ func (p *Place) tell(h v1alpha1.Hook, transition ...string) Question {
 	return q
 }
 
-func (p *Place) body(h v1alpha1.Hook, key []string) Body {
+func (p *Rollout) body(h v1alpha1.Hook, key []string) Body {
 	b := Body{
 		APIVersion: APIVersion, ID: id(p.UID, h, key), Type: h.Type, Name: h.Name, Metadata: h.Metadata,
 		Namespace: p.Microservice.Namespace, Microservice: p.Microservice.Name, Group: p.Group.Slug,
@@ -248,21 +248,21 @@ func (p *Place) body(h v1alpha1.Hook, key []string) Body {
 	return b
 }
 
-func (p *Place) stepName(n int32) string {
+func (p *Rollout) stepName(n int32) string {
 	if step := p.step(n); step != nil {
 		return step.Name
 	}
 	return ""
 }
 
-// id names a question: it follows from the ledger alone, so that another manager
-// gives the same.
+// id identifies a call. It depends only on the rollout state, so that another manager
+// computes the same.
 func id(uid types.UID, h v1alpha1.Hook, key []string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append([]string{string(uid), string(h.Type), h.Name}, key...)))
 	return hex.EncodeToString(sum[:16])
 }
 
-// stamp writes a time of the ledger, which keeps microseconds.
+// stamp formats a time of the rollout state, in microseconds.
 func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
 func find(known []v1alpha1.HookStatus, name string) *v1alpha1.HookStatus {
@@ -274,8 +274,8 @@ func find(known []v1alpha1.HookStatus, name string) *v1alpha1.HookStatus {
 	return nil
 }
 
-// isAbout says that the status of the hook is about this very question.
-func isAbout(known []v1alpha1.HookStatus, q Question) bool {
+// isAbout reports whether the status of a hook is for this call.
+func isAbout(known []v1alpha1.HookStatus, q Call) bool {
 	s := find(known, q.Hook.Name)
 	return s != nil && s.ID == q.Body.ID
 }

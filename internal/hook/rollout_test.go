@@ -53,7 +53,7 @@ func vsvc(name string) *v1alpha1.VersionedMicroservice {
 }
 
 // names are the hooks that are asked.
-func names(questions []Question) []string {
+func names(questions []Call) []string {
 	var out []string
 	for _, q := range questions {
 		out = append(out, q.Hook.Name)
@@ -127,8 +127,8 @@ func TestQuestions(t *testing.T) {
 		}, []string{"event"}},
 		"promoted, and not yet told": {func(w *world) {
 			w.group.Run, w.row.Status = nil, v1alpha1.ReleaseActive
-			p := PlaceOf(w.ms, w.release)
-			w.known = p.Fold(nil, p.Questions(nil), nil, waited)
+			p := RolloutOf(w.ms, w.release)
+			w.known = p.Fold(nil, p.Calls(nil), nil, waited)
 			w.release.Status.Release = v1alpha1.ReleaseActive // the write that noted both
 		}, []string{"postrollout", "event"}},
 		"no canary any more": {func(w *world) { w.ms.Spec.UpdateStrategy.Canary = nil }, nil},
@@ -140,13 +140,13 @@ func TestQuestions(t *testing.T) {
 			w.run, w.row = w.group.Run, &w.group.Releases[0]
 			test.change(w)
 			before := w.ms.DeepCopy()
-			p := PlaceOf(w.ms, w.release)
+			p := RolloutOf(w.ms, w.release)
 			p.Round = w.round
-			questions := p.Questions(w.known)
+			questions := p.Calls(w.known)
 			if diff := cmp.Diff(test.want, names(questions)); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(questions, placeIn(w.ms, w.release, w.round).Questions(w.known)); diff != "" {
+			if diff := cmp.Diff(questions, placeIn(w.ms, w.release, w.round).Calls(w.known)); diff != "" {
 				t.Errorf("the same place asks something else (-first +second):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, w.ms); diff != "" {
@@ -157,15 +157,15 @@ func TestQuestions(t *testing.T) {
 }
 
 // placeIn is PlaceOf in a round of checks.
-func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice, round time.Time) *Place {
-	p := PlaceOf(ms, release)
+func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice, round time.Time) *Rollout {
+	p := RolloutOf(ms, release)
 	p.Round = round
 	return p
 }
 
 func TestNoPlaceWithoutARow(t *testing.T) {
 	t.Parallel()
-	if p := PlaceOf(canary(), vsvc("third")); p != nil {
+	if p := RolloutOf(canary(), vsvc("third")); p != nil {
 		t.Errorf("a release that the ledger does not have is at %+v", p)
 	}
 }
@@ -179,9 +179,9 @@ func TestID(t *testing.T) {
 		group.Run.Gate, group.Run.GateTime = v1alpha1.GateConfirmTrafficIncrease, &gated
 		release.Status.Release = v1alpha1.ReleasePending
 		change(group)
-		p := PlaceOf(ms, release)
+		p := RolloutOf(ms, release)
 		p.Round = waited
-		for _, q := range p.Questions(nil) {
+		for _, q := range p.Calls(nil) {
 			if q.Hook.Name == hook {
 				return q.Body.ID
 			}
@@ -239,9 +239,9 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	group.Run.Gate, group.Run.GateTime, group.Run.Release = v1alpha1.GateConfirmTrafficIncrease, &gated, release.Name
 	group.Releases[0].VersionedMicroservice = release.Name
 	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
-	place := PlaceOf(ms, release)
+	place := RolloutOf(ms, release)
 	place.Services, place.URL = []string{release.Name + "-r1f0c9a7b3"}, "https://canary.shop.example.com"
-	body := place.Questions(nil)[0].Body
+	body := place.Calls(nil)[0].Body
 	body.ID, body.Time = "0d6f0b4c1c6e4a5f9d1c2b3a4e5f6071", began
 	raw, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {
@@ -262,7 +262,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	group := &ms.Status.ReleaseGroups[0]
 	group.Run, group.Active = nil, "1.4.3"
 	group.Releases[0].Status, group.Releases[0].Weight, group.Releases[0].Reason = v1alpha1.ReleaseActive, 100, "Promoted"
-	got := PlaceOf(ms, release).Questions(nil)[0].Body
+	got := RolloutOf(ms, release).Calls(nil)[0].Body
 	got.ID = ""
 	want := Body{
 		APIVersion: APIVersion, Type: v1alpha1.HookPostRollout, Name: "postrollout", Namespace: "shop", Microservice: "shop", Group: "1-x",
