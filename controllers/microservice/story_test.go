@@ -369,7 +369,7 @@ func TestNameConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and nothing of ours controls it: delete or rename it, or rename the object that needs the name", foreign.Name)
+	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and is not controlled by Heighliner: delete or rename it, or rename the object that needs this name", foreign.Name)
 	same(t, "Stalled", condition(s.ms(), "Stalled"), want)
 	same(t, "next", result.RequeueAfter, time.Minute)
 	live := s.children()[foreign.Name]

@@ -1,5 +1,5 @@
-// Package apply is the one writer of child objects. It writes the full intent of
-// its field owner by server-side apply, and only when the live object differs.
+// Package apply writes child objects. It writes the full intent of its field owner by
+// server-side apply, and only if the live object differs.
 //
 //	apply.go      server-side apply, skipped where nothing differs
 //	carries.go    compares an intent with a live object
@@ -27,12 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// AnnotationApplied on a child holds the hash of the intent that was applied
-// last. Together with a look at the intended fields it tells whether a write is
-// needed.
+// AnnotationApplied on a child is the hash of the intent that was last applied. Together with
+// a comparison of the intended fields it shows whether a write is needed.
 const AnnotationApplied = "hlnr.io/applied"
 
-// Outcome says what Apply did.
+// Outcome is the result of Apply.
 type Outcome string
 
 // The outcomes of Apply.
@@ -42,61 +41,60 @@ const (
 	Updated   Outcome = "Updated"
 )
 
-// ForeignError says that an object of the wanted name exists which another owner,
-// or nobody, controls. Nothing was written.
+// ForeignError reports that an object of the desired name exists and is not controlled by the
+// owner. Nothing was written.
 type ForeignError struct {
 	// Kind, Namespace and Name of the object that exists.
 	Kind, Namespace, Name string
-	// Controller is the kind and name of its controlling owner; empty: none.
+	// Controller is the kind and name of its controlling owner; empty if there is none.
 	Controller string
 }
 
-// Error names the object and the mend.
+// Error names the object and the fix.
 func (e *ForeignError) Error() string {
-	owner := "nothing of ours controls it"
+	owner := "is not controlled by Heighliner"
 	if e.Controller != "" {
-		owner = "it is controlled by " + e.Controller
+		owner = "is controlled by " + e.Controller
 	}
-	return fmt.Sprintf("%s %q exists and %s: delete or rename it, or rename the object that needs the name", e.Kind, e.Name, owner)
+	return fmt.Sprintf("%s %q exists and %s: delete or rename it, or rename the object that needs this name", e.Kind, e.Name, owner)
 }
 
-// TerminatingError says that the object of the wanted name is being deleted: it is
-// neither present nor absent, and the caller waits for it to go.
+// TerminatingError reports that the object of the desired name is being deleted. The caller
+// must wait until it is gone.
 type TerminatingError struct {
-	// Kind, Namespace and Name of the object that is going.
+	// Kind, Namespace and Name of the object that is being deleted.
 	Kind, Namespace, Name string
 }
 
-// Error names the object that is waited for.
+// Error names the object.
 func (e *TerminatingError) Error() string {
-	return fmt.Sprintf("%s %q is being deleted: waiting for it to go", e.Kind, e.Name)
+	return fmt.Sprintf("%s %q is being deleted: waiting for the deletion", e.Kind, e.Name)
 }
 
 // Writer writes child objects by server-side apply with one field owner.
 type Writer struct {
 	// Client reads (through a cache, if it has one) and writes.
 	Client client.Client
-	// Live reads past the cache before an object is created, so that a foreign
-	// object which the cache does not know is not taken over. Default: Client.
+	// Live reads past the cache before an object is created, so that a foreign object that is
+	// not in the cache is not overwritten. Defaults to Client.
 	Live client.Reader
 	// Owner is the field manager of all writes.
 	Owner string
-	// Deletions remembers what was deleted, so that a cache that lags costs no second
-	// deletion. Default: nothing is remembered.
+	// Deletions remembers deleted objects, so that a stale cache does not cause a second
+	// deletion. It may be nil.
 	Deletions *Deletions
 }
 
-// Apply makes the object that desired names carry all that desired says, and
-// removes what an earlier intent of this Writer's Owner said and desired does not.
-// It sets the controller reference to owner, and writes nothing when the live object
-// already carries the same intent.
+// Apply applies desired, and removes fields of an earlier intent of this Writer's Owner that
+// are not in desired. It sets the controller reference to owner, and writes nothing if the
+// live object already has the same intent.
 //
-// desired has a name and a namespace, and a kind that the client's scheme knows;
-// its status is ignored, and it is not changed. A resourceVersion or UID in it is a
-// precondition of the write: the server answers a conflict when it does not hold.
+// desired must have a name, a namespace, and a kind of the client's scheme. Its status is
+// ignored, and it is not changed. A resourceVersion or UID in it is a precondition of the
+// write: if it does not match, the error is a conflict.
 //
-// The error is a *ForeignError where an object of that name is not controlled by
-// owner's UID, and a *TerminatingError where it is being deleted.
+// The error is a *ForeignError if an object of that name is not controlled by owner's UID, and
+// a *TerminatingError if it is being deleted.
 func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcome, error) {
 	intent, err := w.intent(owner, desired)
 	if err != nil {
@@ -107,8 +105,8 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 		return "", err
 	}
 	if live == nil {
-		// Only the server knows of an object that the cache has not seen yet, or that
-		// carries none of the labels by which the cache is cut.
+		// The cache may not contain the object yet, or the object may lack the labels that the
+		// cache selects by.
 		if live, err = w.read(ctx, w.live(), desired); err != nil {
 			return "", err
 		}
@@ -119,11 +117,10 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	return w.update(ctx, owner, live, desired, intent)
 }
 
-// Delete deletes the object that obj names if owner's UID controls it and it is not
-// being deleted already. Its UID, and obj's resourceVersion where it has one, are
-// preconditions of the deletion: a caller whose decision holds for the object in any
-// state, as its controller writes its status, gives none. That there is no such object
-// is no error; a foreign one is a *ForeignError.
+// Delete deletes the object that obj names if owner's UID controls it and it is not already
+// being deleted. Its UID, and obj's resourceVersion if it is set, are preconditions. Omit the
+// resourceVersion if the decision does not depend on the state of the object. It is not an
+// error if the object does not exist; a foreign object is a *ForeignError.
 func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	live, err := w.read(ctx, w.Client, obj)
 	if err != nil || live == nil {
@@ -152,11 +149,11 @@ func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	return nil
 }
 
-// create applies without force: a foreign object that appears after the live read
-// answers a conflict on every field that it holds otherwise.
+// create applies without force: a foreign object that was created after the live read causes a
+// conflict.
 func (w Writer) create(ctx context.Context, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
 	if desired.GetUID() != "" || desired.GetResourceVersion() != "" {
-		return "", conflict(intent, "the object that the caller read is gone")
+		return "", conflict(intent, "the object that the caller read was deleted")
 	}
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner)); err != nil {
 		return "", fmt.Errorf("create %s %q: %w", intent.GetKind(), intent.GetName(), err)
@@ -164,8 +161,7 @@ func (w Writer) create(ctx context.Context, desired client.Object, intent *unstr
 	return Created, nil
 }
 
-// update applies with force, but only onto the object that was looked at: its UID
-// goes with the write.
+// update applies with force, with the UID of the object that was read as a precondition.
 func (w Writer) update(ctx context.Context, owner, live, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
 	if err := w.Claim(owner, live); err != nil {
 		return "", err
@@ -189,19 +185,18 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
-		return Unchanged, nil // The server, or a webhook, puts back what differs.
+		return Unchanged, nil // The server, or a webhook, reverts the difference.
 	}
 	return Updated, nil
 }
 
-// conflict is the error of a precondition that does not hold: read again, and
-// decide again.
+// conflict is the error of a precondition that does not match.
 func conflict(intent *unstructured.Unstructured, cause string) error {
 	resource := schema.GroupResource{Group: intent.GroupVersionKind().Group, Resource: strings.ToLower(intent.GetKind())}
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))
 }
 
-// names says whether the server's answer complains of that field.
+// names reports whether the server's error is about a field.
 func names(err error, field string) bool {
 	answer := new(apierrors.StatusError)
 	if !errors.As(err, &answer) || answer.ErrStatus.Details == nil {
@@ -215,7 +210,7 @@ func names(err error, field string) bool {
 	return false
 }
 
-// intent is what desired says, with the owner reference and the hash of all that.
+// intent is the object to apply: desired, with the owner reference and its hash.
 func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {
@@ -236,7 +231,7 @@ func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured
 		unstructured.RemoveNestedField(content, "metadata", field)
 	}
 	dropNulls(content)
-	sayFalse(u)
+	setFalse(u)
 	hash, err := Hash(content)
 	if err != nil {
 		return nil, fmt.Errorf("hash %s %q: %w", gvk.Kind, desired.GetName(), err)
@@ -250,7 +245,7 @@ func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured
 	return u, nil
 }
 
-// read gets a typed copy of the object that obj names, nil where there is none.
+// read gets a typed copy of the object that obj names; nil if it does not exist.
 func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(obj, w.Client.Scheme())
 	if err != nil {
@@ -274,8 +269,8 @@ func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object)
 	return live, nil
 }
 
-// Claim answers whether owner may write to the live object: a *TerminatingError
-// when it is being deleted, a *ForeignError when owner's UID does not control it.
+// Claim checks whether owner may write to the live object. It returns a *TerminatingError if
+// the object is being deleted, and a *ForeignError if owner's UID does not control it.
 func (w Writer) Claim(owner, live client.Object) error {
 	kind := w.kind(live)
 	if live.GetDeletionTimestamp() != nil {
@@ -306,7 +301,7 @@ func (w Writer) kind(obj client.Object) string {
 	return gvk.Kind
 }
 
-// Hash of a value's JSON: 32 hexadecimal digits, the same for equal values.
+// Hash returns a hash of a value's JSON as 32 hexadecimal digits.
 func Hash(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -8,38 +8,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// shared names the lists that server-side apply merges item by item: others may add
-// items to them, which an apply would not take away. All other lists are one value.
+// shared are the lists that server-side apply merges item by item: others may add items,
+// which an apply does not remove. All other lists are atomic.
 var shared = map[string]bool{
 	"containers": true, "initContainers": true, "env": true, "finalizers": true, "hostAliases": true,
 	"imagePullSecrets": true, "ownerReferences": true, "ports": true, "topologySpreadConstraints": true,
 	"volumeDevices": true, "volumeMounts": true, "volumes": true,
 }
 
-// whole names the maps that server-side apply takes as one value: a key that
-// somebody added is a difference.
+// whole are the maps that are atomic in server-side apply: an added key is a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact names the lists of which nothing may differ: a filter, or a match, that
-// somebody added to a rule of a route leads the traffic elsewhere. All that the
-// server would fill in there is spelled out by whoever builds them.
+// exact are the lists in which nothing may differ: a filter or a match that was added to a
+// rule of a route changes the traffic. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true}
 
-// carries says whether live still holds the whole intent, so that applying it would
-// change nothing. The hash in the intent's annotations tells of fields that an
-// earlier intent had and this one has not.
+// carries reports whether live contains the whole intent, so that applying it would change
+// nothing. The hash in the intent's annotations covers fields that only an earlier intent had.
 func carries(live client.Object, intent *unstructured.Unstructured) (bool, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		return false, err
 	}
-	// Reads of typed objects leave the kind out.
+	// Reads of typed objects omit the kind.
 	content["apiVersion"], content["kind"] = intent.GetAPIVersion(), intent.GetKind()
 	return within(content, intent.Object, ""), nil
 }
 
-// within says whether all of want is found in have. field is the name under which
-// both are held.
+// within reports whether have contains want. field is the name of both.
 func within(have, want any, field string) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -74,7 +70,7 @@ func within(have, want any, field string) bool {
 		}
 		return true
 	case bool:
-		have, _ := have.(bool) // Typed objects leave false out.
+		have, _ := have.(bool) // Typed objects omit false.
 		return have == want
 	default:
 		return reflect.DeepEqual(have, want)
@@ -94,9 +90,9 @@ func withinShared(have, want []any) bool {
 	return true
 }
 
-// sayFalse spells out what typed objects leave out, and what must not be true: a
-// Service that publishes addresses of pods that are not ready calls them ready.
-func sayFalse(u *unstructured.Unstructured) {
+// setFalse sets a field explicitly that typed objects omit and that must not be true: a Service
+// that publishes addresses of pods that are not ready reports them as ready.
+func setFalse(u *unstructured.Unstructured) {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {
 		return
 	}
@@ -105,8 +101,7 @@ func sayFalse(u *unstructured.Unstructured) {
 	}
 }
 
-// dropNulls takes absent values out, which a typed object cannot tell from unset
-// ones.
+// dropNulls removes nulls, which typed objects cannot distinguish from unset values.
 func dropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remembered is how long a cache may be behind before that costs a second deletion.
+// remembered is how stale a cache may be before it causes a second deletion.
 const remembered = time.Minute
 
-// Deletions are the objects that this process has deleted a short time ago. The zero
-// value remembers; nil does not.
+// Deletions are the objects that this process recently deleted. The zero value is ready to
+// use; nil remembers nothing.
 type Deletions struct {
 	mu   sync.Mutex
 	uids map[types.UID]time.Time

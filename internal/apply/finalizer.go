@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// SetFinalizer gives obj a finalizer, or takes it off where it is not needed, and says
-// whether it wrote. obj itself is left as it is. Another writer in between is a
-// conflict; an object that is gone is no error.
+// SetFinalizer adds a finalizer to obj, or removes it if it is not needed, and reports whether
+// it wrote. It does not change obj itself. A concurrent write is a conflict; a deleted object
+// is not an error.
 func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldOwner, obj client.Object, finalizer string, needed bool) (bool, error) {
 	if needed == controllerutil.ContainsFinalizer(obj, finalizer) {
 		return false, nil
@@ -29,8 +29,8 @@ func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldO
 	return true, nil
 }
 
-// NamespaceGoes says that the namespace is being deleted, or gone. live must not be a
-// cache: namespaces are not watched.
+// NamespaceGoes reports whether a namespace is being deleted, or deleted. live must not be a
+// cache, because namespaces are not watched.
 func NamespaceGoes(ctx context.Context, live client.Reader, name string) (bool, error) {
 	var ns corev1.Namespace
 	err := live.Get(ctx, client.ObjectKey{Name: name}, &ns)
