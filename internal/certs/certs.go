@@ -1,10 +1,9 @@
-// Package certs reads keys and certificates that users of a namespace chose.
+// Package certs parses untrusted keys and certificates.
 //
-// Some that are a few kilobytes of text keep a processor busy for minutes: the work
-// of RSA grows with the cube of its numbers, happens while a key is parsed, and
-// nothing can cancel it. So the numbers are measured in the text, before anything
-// computes with them. Nothing else in the product calls the parsers of crypto/tls
-// and crypto/x509 with such text.
+// A few kilobytes of input can keep a processor busy for minutes: the cost of RSA grows with
+// the cube of its numbers, and parsing a key cannot be canceled. So the size of numbers is
+// checked before parsing. No other package calls the parsers of crypto/tls and crypto/x509 with
+// untrusted input.
 package certs
 
 import (
@@ -20,7 +19,7 @@ import (
 	"strings"
 )
 
-// MaxBits of an RSA modulus, which is what crypto/tls accepts from a server too.
+// MaxBits of an RSA modulus, the same limit that crypto/tls has for servers.
 const MaxBits = 8192
 
 // maxPrimeBits of a factor of the modulus: two of them make one of MaxBits.
@@ -29,16 +28,15 @@ const maxPrimeBits = MaxBits / 2
 // ErrTooLarge is the error for an RSA key of more than MaxBits.
 var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use one of 2048 to 4096 bits, or ECDSA P-256", MaxBits)
 
-// Errors of text that holds nothing that can be read.
+// Errors of input without valid content.
 var (
 	errNoCertificate = errors.New("no certificate in PEM found: it begins with -----BEGIN CERTIFICATE-----")
 	errNoKey         = errors.New("no valid RSA private key in PEM found")
 	errNoPair        = errors.New("the certificate and the key are not a pair in PEM")
 )
 
-// Check refuses text in PEM with an RSA key, alone or in a certificate, of more than
-// MaxBits. It takes time in proportion to the text. Text that is not PEM is not
-// refused here.
+// Check rejects PEM with an RSA key, alone or in a certificate, of more than MaxBits. It takes
+// linear time. It does not reject input that is not PEM.
 func Check(text []byte) error {
 	for rest := text; ; {
 		var block *pem.Block
@@ -66,9 +64,9 @@ const maxDepth = 12
 // version, modulus, two exponents, then the factors.
 const firstPrime = 4
 
-// tooLarge finds an INTEGER that no parser is to meet. It sees all that encoding/asn1
-// sees: where the text breaks off, so do the parsers. Strings of bytes may hold
-// keys, as they do in PKCS #8 and in certificates.
+// tooLarge finds an INTEGER that is too large for the parsers. It visits everything that
+// encoding/asn1 visits, including octet strings, which contain keys in PKCS #8 and in
+// certificates.
 func tooLarge(der []byte, depth int) bool {
 	if depth == maxDepth {
 		return false
@@ -110,8 +108,8 @@ func bitLen(number []byte) int {
 	return len(number)*8 - bits.LeadingZeros8(number[0])
 }
 
-// Pool adds the certificates of text in PEM to base; nil: to none. Errors: ErrTooLarge,
-// and none being there.
+// Pool adds certificates in PEM to base, or to an empty pool if it is nil. It fails with
+// ErrTooLarge, or if there are no certificates.
 func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	if base == nil {
 		base = x509.NewCertPool()
@@ -125,8 +123,8 @@ func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	return base, nil
 }
 
-// Pair reads a certificate, with its chain, and its key. Errors: ErrTooLarge, and
-// what is no pair.
+// Pair parses a certificate, with its chain, and its key. It fails with ErrTooLarge, or if they
+// do not match.
 func Pair(certificate, key []byte) (tls.Certificate, error) {
 	for _, text := range [][]byte{certificate, key} {
 		if err := Check(text); err != nil {
@@ -140,7 +138,7 @@ func Pair(certificate, key []byte) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// Parse reads a certificate. Errors: ErrTooLarge, and those of crypto/x509.
+// Parse parses a certificate. It fails with ErrTooLarge, or an error of crypto/x509.
 func Parse(der []byte) (*x509.Certificate, error) {
 	if err := CheckDER(der); err != nil {
 		return nil, err
@@ -148,8 +146,8 @@ func Parse(der []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(der)
 }
 
-// PublicKey reads a public key, as x509.ParsePKIXPublicKey does. Errors: ErrTooLarge,
-// and those of crypto/x509.
+// PublicKey parses a public key, as x509.ParsePKIXPublicKey does. It fails with ErrTooLarge, or
+// an error of crypto/x509.
 func PublicKey(der []byte) (any, error) {
 	if err := CheckDER(der); err != nil {
 		return nil, err
@@ -157,8 +155,8 @@ func PublicKey(der []byte) (any, error) {
 	return x509.ParsePKIXPublicKey(der)
 }
 
-// RSAKey reads the first private key of text in PEM, in PKCS #1 or PKCS #8. Errors:
-// ErrTooLarge, and what is no RSA key.
+// RSAKey parses the first private key in PEM, in PKCS #1 or PKCS #8. It fails with ErrTooLarge,
+// or if it is not an RSA key.
 func RSAKey(text []byte) (*rsa.PrivateKey, error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -1,9 +1,9 @@
-// Package domains judges which namespace may have which host, by the same rules as
-// the ValidatingAdmissionPolicy of config/policies/domains.yaml: the policy judges
-// what people write, and this package what a template becomes.
+// Package domains decides which namespace may use which host, by the same rules as the
+// ValidatingAdmissionPolicy of config/policies/domains.yaml: the policy checks what users
+// write, and this package what templates expand to.
 //
-// The list is the data of a ConfigMap. A key is the name of a namespace; its lines
-// are the hosts that the namespace may have:
+// The list is the data of a ConfigMap. A key is the name of a namespace; its lines are the
+// hosts that the namespace may use:
 //
 //	data:
 //	  shop: |
@@ -13,14 +13,14 @@
 //	    namespaces: team=shop,stage=preview
 //	    *.preview.example.com
 //
-// A line with a leading "*." stands for every host below the rest, at any depth, as
-// in the Gateway API. Where a value has lines "namespaces: label=value,...", the key
-// is a free name, and the hosts are for the namespaces that have all labels of one
-// such line. Empty lines and those that begin with "#" say nothing.
+// A line with a leading "*." matches every host below the rest, at any depth, as in the Gateway
+// API. If a value has lines "namespaces: label=value,...", the key is an arbitrary name, and the
+// hosts are for namespaces that have all labels of one such line. Empty lines and lines that
+// begin with "#" are ignored.
 //
 // A host that is listed by name is reserved for domains without a field of the group,
-// in the namespaces of its key. No "*." line gives it to others, and no field of a
-// group (the branch of a pull request, for example) can become it.
+// in the namespaces of its key. No "*." line grants it to others, and no field of a group (the
+// branch of a pull request, for example) can expand to it.
 package domains
 
 import (
@@ -35,12 +35,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ConfigMapName is the ConfigMap that holds the list, in the namespace of the manager. Where it does
-// not exist, hosts are not owned, and every namespace may have every host.
+// ConfigMapName is the ConfigMap with the list, in the namespace of the manager. If it does not
+// exist, every namespace may use every host.
 const ConfigMapName = "heighliner-domains"
 
-// MaxSize is the number of characters that the values of a list have together at most.
-// The cost of the admission policy grows with it.
+// MaxSize is the maximum number of characters of all values of a list. It limits the cost of
+// the admission policy.
 const MaxSize = 32768
 
 const maxHost = 253
@@ -58,8 +58,8 @@ var (
 	namespacePattern = regexp.MustCompile(`^` + dnsLabelText + `$`)
 )
 
-// Rules are a list that was read. They are not changed after Parse, and may be used
-// from several goroutines. The zero value gives nothing to anybody.
+// Rules are a parsed list. They are immutable and safe for concurrent use. The zero value
+// grants nothing.
 type Rules struct {
 	entries []entry
 	// named are the hosts listed by name, for whichever namespace.
@@ -83,9 +83,9 @@ func Read(list *corev1.ConfigMap) (Rules, error) {
 	return Parse(list.Data)
 }
 
-// Parse reads the list from the data of its ConfigMap. The error names the first key
-// in order that is not understood, and its line; then nothing of the list may be
-// used, because a host in the part that was not read may be reserved.
+// Parse parses the data of the ConfigMap. The error names the first invalid key, in order, and
+// its line. In that case the whole list must not be used, because a host in the invalid part may
+// be reserved.
 func Parse(data map[string]string) (Rules, error) {
 	rules := Rules{named: map[string]bool{}}
 	size := 0
@@ -135,7 +135,7 @@ func parseEntry(key, text string) (entry, error) {
 	return e, nil
 }
 
-// selects says whether the entry is for a namespace.
+// selects reports whether the entry is for a namespace.
 func (e *entry) selects(namespace string, labels map[string]string) bool {
 	if e.selectors == nil {
 		return e.key == namespace
@@ -149,13 +149,12 @@ func (e *entry) selects(namespace string, labels map[string]string) bool {
 	})
 }
 
-// ByLabels says whether any key is for the namespaces that have certain labels: else
-// For needs none.
+// ByLabels reports whether any key selects namespaces by labels. Otherwise For needs no labels.
 func (r Rules) ByLabels() bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.selectors != nil })
 }
 
-// Hosts are what the list gives to one namespace.
+// Hosts are what the list grants to one namespace.
 type Hosts struct {
 	namespace string
 	// own are the hosts listed by name, and below those under which every host is
@@ -166,7 +165,7 @@ type Hosts struct {
 	named, foreign map[string]bool
 }
 
-// For gives the hosts of a namespace with these labels.
+// For returns the hosts of a namespace with the given labels.
 func (r Rules) For(namespace string, labels map[string]string) Hosts {
 	h := Hosts{namespace: namespace, own: map[string]bool{}, below: map[string]bool{}, named: r.named, foreign: map[string]bool{}}
 	for i := range r.entries {
@@ -186,9 +185,9 @@ func (r Rules) For(namespace string, labels map[string]string) Hosts {
 	return h
 }
 
-// Allowed says whether a host of a namespace with these labels is allowed: nil, or
-// why not and what to do. With rendered, a field of the group is part of the host.
-// Who judges several hosts of a namespace takes For once.
+// Allowed checks whether a namespace with the given labels may use a host. The error contains
+// the fix. With rendered, a field of the group is part of the host. To check several hosts of a
+// namespace, call For once.
 func (r Rules) Allowed(namespace string, labels map[string]string, host string, rendered bool) error {
 	h := r.For(namespace, labels)
 	if rendered {
@@ -197,10 +196,9 @@ func (r Rules) Allowed(namespace string, labels map[string]string, host string, 
 	return h.Literal(host)
 }
 
-// Literal judges a host, or a wildcard such as *.shop.example.com, that holds no
-// field of a group: what {{.Name}}, {{.Microservice}} and {{.Namespace}} stand for
-// is known when a domain is written. A wildcard must not stand for what is listed by
-// name in a key for other namespaces.
+// Literal checks a host, or a wildcard such as *.shop.example.com, without fields of a group:
+// {{.Name}}, {{.Microservice}} and {{.Namespace}} are known when a domain is written. A wildcard
+// must not match hosts that are listed by name for other namespaces.
 func (h Hosts) Literal(host string) error {
 	if h.own[host] {
 		return nil
@@ -208,14 +206,14 @@ func (h Hosts) Literal(host string) error {
 	return h.judge(host, h.foreign)
 }
 
-// Rendered judges a host of which a field of a group is part. No host that is listed
-// by name is allowed, nor a wildcard that stands for one.
+// Rendered checks a host that contains a field of a group. Hosts that are listed by name, and
+// wildcards that match one, are not allowed.
 func (h Hosts) Rendered(host string) error {
 	return h.judge(host, h.named)
 }
 
-// judge a host by the wildcards of the namespace. If it is a wildcard itself, it must
-// not stand for any of reserved.
+// judge checks a host against the wildcards of the namespace. If it is a wildcard itself, it
+// must not match any of reserved.
 func (h Hosts) judge(host string, reserved map[string]bool) error {
 	if !h.covers(host) {
 		return fmt.Errorf("%q is not allowed in namespace %q: use a host of this namespace, or have it listed by an administrator in ConfigMap %q", host, h.namespace, ConfigMapName)
@@ -229,9 +227,8 @@ func (h Hosts) judge(host string, reserved map[string]bool) error {
 	return nil
 }
 
-// Template judges a domain in which only the fields of a group are left, as the
-// admission policy does: nil means that Rendered allows each host that it can
-// become.
+// Template checks a domain in which only fields of a group remain, as the admission policy does:
+// nil means that Rendered allows each host that it can expand to.
 func (h Hosts) Template(domain string) error {
 	head, _, templated := strings.Cut(domain, "{{")
 	if !templated {
@@ -251,7 +248,7 @@ func (h Hosts) Template(domain string) error {
 	return h.clash(domain, head, tail, h.named)
 }
 
-// covers says whether a host that ends with tail is below one of the namespace.
+// covers reports whether a host that ends with tail is below one of the namespace.
 func (h Hosts) covers(tail string) bool {
 	for {
 		_, parent, found := strings.Cut(tail, ".")
@@ -265,7 +262,7 @@ func (h Hosts) covers(tail string) bool {
 	}
 }
 
-// clash is the error for the first of reserved that a domain can become.
+// clash is the error for the first of reserved that a domain can expand to.
 func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error {
 	first := ""
 	for name := range reserved {

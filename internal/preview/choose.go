@@ -15,9 +15,9 @@ import (
 
 // The verdicts of pull requests that are not offered.
 const (
-	// VerdictPullRequest: labels, branches, draft or author are not those wanted.
+	// VerdictPullRequest: labels, branches, draft state or author do not match.
 	VerdictPullRequest version.Verdict = "PullRequest"
-	// VerdictFork: it is from a fork, and neither allowed nor approved.
+	// VerdictFork: it is from a fork that is neither allowed nor approved.
 	VerdictFork version.Verdict = "Fork"
 )
 
@@ -25,15 +25,15 @@ const (
 // and safe for concurrent use.
 type Chooser struct {
 	spec       v1alpha1.GitHubPullRequests
-	base, head *regexp.Regexp // nil: any
+	base, head *regexp.Regexp // nil matches any
 	candidates []string
 }
 
-// DefaultCandidates are the templates of tags where spec.match.candidates has none.
+// DefaultCandidates are the default of spec.match.candidates.
 var DefaultCandidates = []string{"pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}"}
 
-// Compile makes the filters, and the templates of tags, ready for use; no templates
-// are DefaultCandidates. The error names the first field that cannot be read.
+// Compile compiles the filters and the templates of tags, which default to DefaultCandidates.
+// The error names the first invalid field.
 func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, error) {
 	const field = "spec.source.github.pullRequests."
 	c := &Chooser{spec: spec, candidates: candidates}
@@ -72,19 +72,19 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 
 // Choice is whether a pull request, with its present head commit, is offered.
 type Choice struct {
-	// Verdict that refuses it; "" where it is taken.
+	// Verdict that rejects it; "" if it is selected.
 	Verdict version.Verdict
-	// Reason in a line that is the same for the same facts.
+	// Reason on one line, which is deterministic.
 	Reason string
-	// Approved are the commits of a refused fork that its labels approve: what was
-	// offered of them may stay.
+	// Approved are the commits of a rejected fork that its labels approve: releases of them
+	// may remain offered.
 	Approved []string
 }
 
-// Taken says that the head commit is to be offered.
+// Taken reports whether the head commit is selected.
 func (c Choice) Taken() bool { return c.Verdict == "" }
 
-// Choose judges an open pull request.
+// Choose applies the filters to an open pull request.
 func (c *Chooser) Choose(pr *v1alpha1.PullRequest) Choice {
 	for _, refuses := range []func(*v1alpha1.PullRequest) string{c.byLabels, c.byBranches, c.byDraft, c.byAuthor} {
 		if reason := refuses(pr); reason != "" {
@@ -146,7 +146,7 @@ func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
 	return fmt.Sprintf("the association of its author, %q, is not in associations", cmp.Or(pr.Association, "None"))
 }
 
-// forks is the choice of forks; without one they are denied.
+// forks is the policy for forks; by default they are denied.
 func (c *Chooser) forks() v1alpha1.Forks {
 	if c.spec.Forks == nil {
 		return v1alpha1.Forks{Policy: v1alpha1.ForksDeny}
@@ -174,11 +174,11 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 	}
 }
 
-// wholeCommit is a commit in full.
+// wholeCommit matches a full commit SHA.
 const wholeCommit = `([0-9a-f]{40}|[0-9a-f]{64})`
 
-// approvedByName judges a fork by a label that names the commit which it approves. When
-// it was put on does not matter: it approves no other commit.
+// approvedByName checks a fork for a label that names the commit that it approves. When the
+// label was added does not matter.
 func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 	before, after, _ := strings.Cut(template, "{{.SHA}}")
 	label := regexp.MustCompile(`(?i)^` + regexp.QuoteMeta(before) + wholeCommit + regexp.QuoteMeta(after) + `$`)
@@ -195,8 +195,8 @@ func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 		Reason: fmt.Sprintf("it is from a fork, and lacks the label that approves its commit: read commit %s, and put on the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}
 }
 
-// approved judges a fork by the label that approves: it counts for the commit at
-// which it was first seen.
+// approved checks a fork for the approving label, which counts for the commit at which it was
+// first seen.
 func approved(pr *v1alpha1.PullRequest, label string) Choice {
 	for _, l := range pr.Labels {
 		switch {
@@ -214,8 +214,8 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 	return Choice{Verdict: VerdictFork, Reason: fmt.Sprintf("it is from a fork, and lacks the label %q that approves its commit", label)}
 }
 
-// Pushed is when the head commit was pushed; where nobody knows, since when there can
-// be images of it; nil for neither.
+// Pushed is when the head commit was pushed or, if that is not known, the earliest time at
+// which there can be images of it; nil if neither is known.
 func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	if pr.PushTime != nil {
 		return pr.PushTime
@@ -223,8 +223,8 @@ func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	return pr.HeadTime
 }
 
-// Newest orders pull requests by their last push, the newest first; those of which
-// it is not known come last. Of equal ones the higher number comes first.
+// Newest compares pull requests by their last push, the newest first; unknown pushes come
+// last. Among equal ones the higher number comes first.
 func Newest(a, b *v1alpha1.PullRequest) int {
 	var pushA, pushB int64
 	if t := Pushed(a); t != nil {

@@ -1,6 +1,6 @@
-// Package preview chooses the pull requests that an ImagePolicy offers, names their
-// groups and the tags under which their images may be, and tells whether an image is
-// of a pull request's head commit. It is pure: no clock, no network, no logger.
+// Package preview selects the pull requests that an ImagePolicy offers, names their groups and
+// the candidate tags of their images, and checks whether an image is of a pull request's head
+// commit. It is pure: no clock, no network, no logger.
 //
 //	choose.go  which pull requests are offered
 //	head.go    whether an image is of the head commit

@@ -7,26 +7,26 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Image is what is known of an image behind a tag.
+// Image is the metadata of an image of a tag.
 type Image struct {
 	Digest string
-	// Revision is the commit of its label or annotation; "" where it says none.
+	// Revision is the commit of its label or annotation; "" for none.
 	Revision string
-	// Created is when it says that it was built; zero where it says none.
+	// Created is its build time; zero for none.
 	Created time.Time
 }
 
-// OfHead gives the reason why an image is not of the head commit; "" where it is. It is
-// to be asked about the images of a tag with Inspect set. former is the digest of what
-// was offered of the pull request's earlier commit; "" for nothing.
+// OfHead returns why an image is not of the head commit, or "" if it is. Call it for the images
+// of tags with Inspect set. former is the digest that was offered for an earlier commit of the
+// pull request; "" for none.
 //
-// A revision decides where the tag does not: it is the head commit, or the trial merge
-// of it. Under a tag that holds a commit of a pull request that needs no approval, a
-// revision may be another one, because images inherit that label from their base; but
-// one that begins with the digits of the tag shows that another commit has them as well.
-// Only an image without a revision, of a pull request of the repository itself, counts
-// by its age: no image built so late can be of an earlier commit. A fork's does not,
-// because an image of a later push, which no one approved, is younger still.
+// If the tag does not identify the commit, the revision must be the head commit or its trial
+// merge. If the tag contains a commit, and the pull request needs no approval, the revision
+// may differ, because images inherit that label from their base image; but a revision that
+// begins with the digits of the tag shows that another commit has the same digits. An image
+// without a revision counts by its age, and only if the pull request is not from a fork: no
+// image built so late can be of an earlier commit. For forks, an image of a later push without
+// an approval would be even newer.
 func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string {
 	switch {
 	case image.Revision == "":

@@ -14,8 +14,8 @@ import (
 // is room for both in 63 characters.
 const maxBranch = 40
 
-// Branch gives a branch as a DNS label of at most 40 characters: "feature/Cart" is
-// "feature-cart". One without a letter or digit of ASCII is "pr".
+// Branch converts a branch to a DNS label of at most 40 characters: "feature/Cart" becomes
+// "feature-cart". A branch without ASCII letters and digits becomes "pr".
 func Branch(name string) string {
 	var b strings.Builder
 	gap := false
@@ -40,13 +40,13 @@ func Branch(name string) string {
 	return label
 }
 
-// Slug gives the DNS label of a pull request's group: its branch, cut to 40
-// characters, and its number. Two pull requests never have the same.
+// Slug returns the DNS label of a pull request's group: its branch, truncated to 40
+// characters, and its number. It is unique.
 func Slug(branch string, number int64) string {
 	return Branch(branch) + "-" + strconv.FormatInt(number, 10)
 }
 
-// Number reads the number of a slug; false where it can be none of a pull request.
+// Number returns the number of a slug; false if it is not the slug of a pull request.
 func Number(slug string) (int64, bool) {
 	i := strings.LastIndexByte(slug, '-')
 	if i < 1 {
@@ -56,31 +56,30 @@ func Number(slug string) (int64, bool) {
 	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == slug[i+1:]
 }
 
-// IsCommit says that a version is one of a pull request: a commit in full, in
-// hexadecimal.
+// IsCommit reports whether a version is of a pull request: a full commit SHA.
 func IsCommit(version string) bool {
 	return len(version) >= 40 && strings.Trim(version, "0123456789abcdef") == ""
 }
 
-// Vars are the variables of templates; "" is one that is not known.
+// Vars are the variables of templates; "" if not known.
 type Vars struct {
-	// Tag is the name that the source gives, or the image's tag.
+	// Tag is the name at the source, or the tag of the image.
 	Tag string
-	// SHA is the commit in full; {{.SHA7}} is its first seven digits.
+	// SHA is the full commit SHA; {{.SHA7}} is its first seven digits.
 	SHA string
 	// Number of the pull request, and its Branch as a DNS label.
 	Number, Branch string
 }
 
-// VarsOf gives those of a pull request.
+// VarsOf returns the variables of a pull request.
 func VarsOf(pr *v1alpha1.PullRequest) Vars {
 	return Vars{SHA: pr.HeadSHA, Number: strconv.FormatInt(pr.Number, 10), Branch: Branch(pr.HeadRef)}
 }
 
 var variable = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
 
-// Expand puts the variables into a text. The error names one that there is not, or
-// that is not known.
+// Expand replaces the variables in a text. The error names a variable that does not exist or
+// is not known.
 func (v Vars) Expand(text string) (string, error) {
 	known := map[string]string{"Tag": v.Tag, "SHA": v.SHA, "SHA7": v.SHA[:min(7, len(v.SHA))], "Number": v.Number, "Branch": v.Branch}
 	var unknown string
@@ -97,37 +96,35 @@ func (v Vars) Expand(text string) (string, error) {
 	return out, nil
 }
 
-// Tag is one under which the image of a head commit may be.
+// Tag is a candidate tag of the image of a head commit.
 type Tag struct {
 	Name string
-	// Moves: it has no commit in it, so that an image under it may be of an earlier one.
+	// Moves reports that it contains no commit, so that its image may be of an earlier one.
 	Moves bool
-	// Approved: it is of a fork whose commit needs an approval. Then it holds the whole
-	// commit.
+	// Approved reports that it is of a fork whose commit needs an approval. Then it contains
+	// the full SHA.
 	Approved bool
-	// Inspect: what its image says of itself decides whether it is of the head commit; see
-	// OfHead.
+	// Inspect reports that the metadata of its image decides whether it is of the head
+	// commit; see OfHead.
 	Inspect bool
 }
 
-// names says that a template has a variable.
+// names reports whether a template contains a variable.
 func names(text, variable string) bool { return strings.Contains(text, "{{."+variable+"}}") }
 
-// namesCommit says that a template's tags are of one commit, or of those few with the
-// same first digits.
+// namesCommit reports whether the tags of a template identify a commit, by full SHA or first
+// digits.
 func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
 
-// namesPull says that no two pull requests have a tag of a template, as far as their
-// commits differ. By a branch alone they can: "feature/cart", and "feature-cart" of a
-// fork.
+// namesPull reports whether the tags of a template identify a pull request. A branch alone
+// does not: "feature/cart" and "feature-cart" of a fork have the same label.
 func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
 
-// Tags of the pull request's image, in the order in which they are tried. A template
-// that gives no tag is left out. A fork whose commit needs an approval has only those
-// that hold the whole commit: a commit with the same first digits is found in seconds,
-// and what an image says of itself is written by whoever wrote its Dockerfile. Where
-// images of forks may be in the registry, a tag with the first digits of a commit can be
-// that of a fork's.
+// Tags returns the candidate tags of the pull request's image, in order. Templates that yield
+// no valid tag are skipped. A fork whose commit needs an approval has only tags with the full
+// SHA: a commit with the same first digits can be found in seconds, and metadata of an image is
+// controlled by the author of its Dockerfile. If images of forks may be in the registry, a tag
+// with the first digits of a commit can be of a fork.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 	var tags []Tag
 	vars, approved := VarsOf(pr), c.NeedsApproval(pr)
