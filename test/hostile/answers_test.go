@@ -68,7 +68,7 @@ func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	for i, url := range hosts(t, answer, manyCalls) {
 		for n := range perHost {
 			release := types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("cart-%d-%d", i, n)}
-			asked := []hook.Question{{
+			asked := []hook.Call{{
 				Hook: v1alpha1.Hook{Name: "gate", Type: v1alpha1.HookConfirmRollout, URL: url, Timeout: "5s"}, Body: hook.Body{ID: release.Name},
 			}}
 			pool.Ask(release, asked, asked)
