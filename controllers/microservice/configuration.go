@@ -61,7 +61,7 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 		case apierrors.IsForbidden(err):
 			o.problem, usable = forbidden(o.ms.Namespace, err), false
 		case err != nil:
-			return false, fmt.Errorf("get %s: %o", s, err)
+			return false, fmt.Errorf("get %s: %w", s, err)
 		case obj == nil && optional:
 			o.contents[s] = ""
 		case obj == nil:

@@ -29,7 +29,7 @@ import (
 func (r *Reconciler) observeCopies(ctx context.Context, o *observed) (readable bool, err error) {
 	var list corev1.ConfigMapList
 	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexCopies: o.ms.Name}); err != nil {
-		return false, fmt.Errorf("list copies of ConfigMaps: %o", err)
+		return false, fmt.Errorf("list copies of ConfigMaps: %w", err)
 	}
 	for i := range list.Items {
 		o.found(resources.KindConfigMap, &list.Items[i])
@@ -74,7 +74,7 @@ func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 			obj, err := r.source(ctx, o.ms.Namespace, s, true)
 			switch {
 			case err != nil:
-				return fmt.Errorf("get copy %s: %o", s, err)
+				return fmt.Errorf("get copy %s: %w", s, err)
 			case obj != nil:
 				o.found(s.Kind, obj)
 			}

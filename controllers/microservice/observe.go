@@ -100,7 +100,7 @@ func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name})
 	}
 	if err != nil {
-		return fmt.Errorf("list releases: %o", err)
+		return fmt.Errorf("list releases: %w", err)
 	}
 	for i := range list.Items {
 		if c := &list.Items[i]; metav1.IsControlledBy(c, o.ms) {
@@ -124,7 +124,7 @@ func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 			switch {
 			case apierrors.IsNotFound(err):
 			case err != nil:
-				return fmt.Errorf("get release %q: %o", row.VersionedMicroservice, err)
+				return fmt.Errorf("get release %q: %w", row.VersionedMicroservice, err)
 			case metav1.IsControlledBy(&c, o.ms):
 				o.children[c.Name] = &c
 				o.facts.Children = append(o.facts.Children, readChild(&c, o.ms))
@@ -199,7 +199,7 @@ func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	case apierrors.IsNotFound(err):
 		o.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: there is no ImagePolicy %q in this namespace; create it or correct the name", name))
 	case err != nil:
-		return fmt.Errorf("get ImagePolicy %q: %o", name, err)
+		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
 	default:
 		o.policy, o.facts.PullRequests = &policy, ofPullRequests(&policy)
 		for _, x := range policy.Status.Withdrawn {
@@ -275,7 +275,7 @@ func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	var list v1alpha1.NetworkPolicyList
 	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexNetworkPolicies: o.ms.Name}); err != nil {
-		return fmt.Errorf("list networkpolicies.hlnr.io: %o", err)
+		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
 	o.policies = list.Items
 	for i := range list.Items {

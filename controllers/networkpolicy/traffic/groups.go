@@ -199,12 +199,12 @@ func readRollout(m *v1alpha1.Microservice) rollout {
 
 // settled is a Microservice as it is when all canaries of groups whose active release can
 // serve are aborted.
-func (d *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
+func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	out := *m
 	out.Status.ReleaseGroups = slices.Clone(m.Status.ReleaseGroups)
 	for i := range out.Status.ReleaseGroups {
 		g := &out.Status.ReleaseGroups[i]
-		if a := activeOf(g); live(g) && a != nil && d.ready(a.VersionedMicroservice) {
+		if a := activeOf(g); live(g) && a != nil && f.ready(a.VersionedMicroservice) {
 			*g = *aborted(g)
 		}
 	}
