@@ -61,7 +61,7 @@ func (s *scope) block(run *Rollout, r *Row, cause Reason, c Child) {
 	run.WaitsFor = cause
 	if cause == "" {
 		if was != "" {
-			s.event(r, false, Unblocked, fmt.Sprintf("%s has %s", r.Version, outside[was]))
+			s.event(r, false, Unblocked, fmt.Sprintf("%s no longer waits for %s", r.Version, outside[was]))
 		}
 		return
 	}
