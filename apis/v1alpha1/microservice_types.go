@@ -72,7 +72,7 @@ type MicroserviceSpec struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// configuration selects which ConfigMaps and Secrets that the template names are
-	// part of a release. Absent: ConfigMaps are.
+	// part of a release. Defaults to ConfigMaps.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
 
@@ -84,20 +84,20 @@ type MicroserviceSpec struct {
 // Previews bound the groups that are pull requests.
 type Previews struct {
 	// maxGroups that run at a time. Those that run keep their place; a place that comes
-	// free goes to the newest push. Default: 20.
+	// free goes to the newest push. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	MaxGroups int32 `json:"maxGroups,omitempty"`
 
 	// maxAge of a preview since its last push: then it is taken down until the next
-	// push. At least 1m. Absent: as long as the pull request is open.
+	// push. At least 1m. Defaults to as long as the pull request is open.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
 
 	// keepAfterClose is how long a preview stays after its pull request was closed.
-	// Absent: it goes at once, after its drain.
+	// By default it is removed after its drain.
 	// +optional
 	KeepAfterClose Duration `json:"keepAfterClose,omitempty"`
 }
@@ -114,7 +114,7 @@ type Availability struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// autoscaling gives each release that serves or is about to a
-	// HorizontalPodAutoscaler of its own. Absent: releases have a fixed number of
+	// HorizontalPodAutoscaler. By default releases have a fixed number of
 	// replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
@@ -125,12 +125,12 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.minAvailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 
-	// maxUnavailable of that PodDisruptionBudget. Default: 1.
+	// maxUnavailable of that PodDisruptionBudget. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// minReadySeconds that a pod must be ready to count as available. Default: 10
+	// minReadySeconds that a pod must be ready to count as available. Defaults to 10
 	// for a container without readiness probe, else 0. Fixed when a release is
 	// made.
 	// +optional
@@ -139,7 +139,7 @@ type Availability struct {
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
 	// standbyReplicas of a release that was active and is retained for rollback: a
-	// number, or Full for as many as it had. Default: 1. A release that never had
+	// number, or Full for as many as it had. Defaults to 1. A release that never had
 	// traffic is retained without pods.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
@@ -151,7 +151,8 @@ type Availability struct {
 // one, whatever the metrics say.
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must not be above maxReplicas"
 type Autoscaling struct {
-	// minReplicas of a release that serves. Default: availability.replicas.
+	// minReplicas is the minimum number of replicas of a release that receives traffic.
+	// Defaults to availability.replicas.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -163,7 +164,7 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// metrics as in autoscaling/v2. Default: that of the HorizontalPodAutoscaler, 80
+	// metrics as in autoscaling/v2. Defaults to that of the HorizontalPodAutoscaler, 80
 	// percent of the requested CPU.
 	// +optional
 	// +listType=atomic
@@ -211,7 +212,7 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
 	DrainDelay Duration `json:"drainDelay,omitempty"`
 
-	// canary says by which steps a new release gets the traffic. Absent: at once,
+	// canary defines the steps by which a new release gets the traffic. By default immediately,
 	// when it is available. The first release of a group takes no steps.
 	// +optional
 	Canary *CanaryStrategy `json:"canary,omitempty"`
@@ -220,7 +221,7 @@ type UpdateStrategy struct {
 // LatestUpdateStrategy has no settings.
 type LatestUpdateStrategy struct{}
 
-// PinConfiguration says with which template a pinned version runs.
+// PinConfiguration is the template with which a pinned version runs.
 // +kubebuilder:validation:Enum=Retained;Current
 type PinConfiguration string
 
@@ -248,7 +249,7 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration says with which template the pinned version runs. Default:
+	// configuration is the template with which the pinned version runs. Defaults to
 	// Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
@@ -293,7 +294,7 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration says with which template the pinned version runs. Default:
+	// configuration is the template with which the pinned version runs. Defaults to
 	// Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
@@ -321,13 +322,13 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not fall from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
-	// scale selects how many replicas the canary has before it becomes active. Default:
+	// scale selects how many replicas the canary has before it becomes active. Defaults to
 	// Full.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
 	// analysis measures the canary in each step in which it can get traffic, and
-	// takes it back when it is bad. Absent: pods that are available are good enough.
+	// rolls it back when it is bad. By default available pods are enough.
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
@@ -339,7 +340,7 @@ type CanaryStrategy struct {
 	Hooks []Hook `json:"hooks,omitempty"`
 
 	// together makes the canary pass its steps only along with those of other
-	// Microservices. Absent: it goes alone.
+	// Microservices. By default it advances independently.
 	// +optional
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
@@ -349,7 +350,7 @@ type CanaryStrategy struct {
 // there is an analysis, that has passed it.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
-	// name that a decision Continue uses. Default: the step's number, from 1.
+	// name that a decision Continue uses. Defaults to the step's number, from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step has lower-case letters, digits and '-', and begins with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
@@ -368,14 +369,14 @@ type CanaryStep struct {
 	Match bool `json:"match,omitempty"`
 
 	// mirrorPercent of the group's requests are sent to the canary as well; their
-	// answers are thrown away. Default: 0.
+	// answers are discarded. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
 	// window is the time of the week in which the step may begin and, for the last
-	// step, in which the release may become active. Absent: at any time. A canary
+	// step, in which the release may become active. Defaults to any time. A canary
 	// that must be rolled back is rolled back at any time.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
@@ -502,7 +503,7 @@ type ReleaseRun struct {
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 
 	// from is the slug of the group from which the domains that route to the newest group
-	// move to this release, the first of its own. Absent: it takes the traffic of its own
+	// move to this release, the first of its group. By default it takes the traffic of its own
 	// group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -534,7 +535,7 @@ type HandledDecision struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// ZeroMark says since when a release is to be in no route.
+// ZeroMark records since when no route should target a release.
 type ZeroMark struct {
 	// revision that takes the release out of the routes.
 	Revision int64 `json:"revision"`
@@ -548,7 +549,7 @@ type Release struct {
 	// +kubebuilder:validation:MaxLength=63
 	VersionedMicroservice string `json:"versionedMicroservice"`
 
-	// semVer is the stream's name and the version.
+	// semVer is the name and the version.
 	SemVer SemVer `json:"semVer"`
 
 	// config is the hash of the pod template and of the configuration that it names.
@@ -601,7 +602,7 @@ type Release struct {
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
-	// zero says since when the release is to be in no route.
+	// zero records since when no route should target the release.
 	// +optional
 	Zero *ZeroMark `json:"zero,omitempty"`
 
@@ -628,9 +629,9 @@ type FailedVersions struct {
 	Config string `json:"config"`
 }
 
-// ReleaseGroup is a stream of versions that replace each other.
+// ReleaseGroup is a group of versions that replace each other.
 type ReleaseGroup struct {
-	// name of the stream: "1.x", "1.2.x", "release".
+	// name of the group: "1.x", "1.2.x", "release".
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 

@@ -12,7 +12,7 @@ type TogetherStrategy struct {
 	Name string `json:"name"`
 
 	// onFailure selects what happens to a canary whose version fails at another one of
-	// them. Default: Hold.
+	// them. Defaults to Hold.
 	// +optional
 	OnFailure TogetherFailure `json:"onFailure,omitempty"`
 }
