@@ -107,7 +107,7 @@ func (a *api) healthy(ctx context.Context) error {
 func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last error = errors.New("not asked yet")
+	last := errors.New("no check was done yet")
 	for {
 		err := a.healthy(ctx)
 		if err == nil {

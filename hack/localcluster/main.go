@@ -167,7 +167,7 @@ func (o *options) statusCommand() *cobra.Command {
 func (c *cluster) status(ctx context.Context, w io.Writer) error {
 	config, _, state, err := c.running(ctx)
 	if err != nil {
-		return fmt.Errorf("%w (%v)", errDown, err)
+		return fmt.Errorf("%w (%w)", errDown, err)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PART\tPID\tSTATE\tSTARTS\tAGE\tADDRESS")
@@ -189,7 +189,7 @@ func (c *cluster) status(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if err := api.healthy(ctx); err != nil {
-		return fmt.Errorf("%w (%v)", errDown, err)
+		return fmt.Errorf("%w (%w)", errDown, err)
 	}
 	return nil
 }

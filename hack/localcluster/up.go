@@ -157,7 +157,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 		return err
 	}
 	after := map[int]func(context.Context) error{
-		stageStores: func(ctx context.Context) error { return c.importPause(ctx, builder) },
+		stageStores: c.importPause,
 		stageAPI:    func(ctx context.Context) error { return c.bootstrap(ctx, crds) },
 	}
 	if err := c.startParts(ctx, func(Part) bool { return true }, after); err != nil {
@@ -296,7 +296,7 @@ func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, aft
 }
 
 // importPause gives the container runtime the image that holds a pod's namespaces.
-func (c *cluster) importPause(ctx context.Context, builder *builder) error {
+func (c *cluster) importPause(ctx context.Context) error {
 	spec := image.Spec{Binary: c.config.path("bin", "pause")}
 	img, err := image.Build(spec)
 	if err != nil {

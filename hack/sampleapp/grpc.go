@@ -34,7 +34,7 @@ func (a *App) serveGRPC(listener net.Listener, failed chan<- error) drain {
 	}
 }
 
-func (a *App) get(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func (a *App) get(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // The order of grpc.MethodDesc.
 	if err := decode(new(emptypb.Empty)); err != nil {
 		return nil, err
 	}
