@@ -143,7 +143,7 @@ func definition(t *testing.T, module func() (string, error), file string, conver
 const storedVersion = "v1alpha9"
 
 // A kind that the API server has and does not list keeps no one waiting who does not need
-// it. Who does is reported why, and goes on once it can be listed: Certificates, which are
+// it. Who does is reported why, and continues once it can be listed: Certificates, which are
 // there before the manager, which has no right to them either, and ApisixRoutes, which
 // come later. A definition that is taken away meanwhile is that of a kind that is missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {

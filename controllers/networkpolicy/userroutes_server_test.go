@@ -164,7 +164,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 		want(t, "the route keeps "+text, strings.Contains(mustJSON(u.Object), text), true)
 	}
 
-	// Somebody applies the whole route again, with the backendRefs of before and a rule
+	// A user applies the whole route again, with the backendRefs of before and a rule
 	// more in front, as a tool that forces its fields does.
 	applied := p.webRoute()
 	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
@@ -307,7 +307,7 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	}
 }
 
-// Somebody who sets a rule back each time it is routed is reported of, and not fought with.
+// A user who reverts a rule each time it is routed is reported, and their changes are not overwritten in a loop.
 func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -57,7 +57,7 @@ var (
 // check refuses names that GitHub does not have, which go into paths.
 func (r Repo) check() error {
 	if !ownerPattern.MatchString(r.Owner) || !namePattern.MatchString(r.Name) || r.Name == "." || r.Name == ".." {
-		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub does not allow this name", mend: "set spec.owner to the owner and spec.repo to the name of the repository"}
+		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub does not allow this name", remedy: "set spec.owner to the owner and spec.repo to the name of the repository"}
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 	if app := config.Credential.App; app != nil {
 		key, err := certs.RSAKey(app.PrivateKey)
 		if err != nil {
-			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", mend: "store an RSA key in PEM under the key " + KeyAppPrivateKey}
+			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", remedy: "store an RSA key in PEM under the key " + KeyAppPrivateKey}
 		}
 		if app.InstallationID == 0 && !ownerPattern.MatchString(app.Owner) {
 			return nil, Repo{Owner: app.Owner, Name: "-"}.check()
@@ -152,7 +152,7 @@ func parseBase(text string) (*url.URL, error) {
 		text = PublicURL
 	}
 	bad := func(detail string) error {
-		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, mend: "write https://ghe.example.com, or omit it for github.com"}
+		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, remedy: "write https://ghe.example.com, or omit it for github.com"}
 	}
 	u, err := url.Parse(text)
 	switch {

@@ -53,8 +53,8 @@ const (
 // privateKey, with installationID or else the installation of
 // owner. Errors are of kind BadConfig, and name the key.
 func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
-	bad := func(detail, mend string) (Credential, error) {
-		return Credential{}, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: detail, mend: mend}
+	bad := func(detail, remedy string) (Credential, error) {
+		return Credential{}, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: detail, remedy: remedy}
 	}
 	token := strings.TrimSpace(string(data[KeyToken]))
 	id, key := strings.TrimSpace(string(data[KeyAppID])), data[KeyAppPrivateKey]

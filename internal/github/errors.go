@@ -64,12 +64,12 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Transient tells whether time alone may mend an error of this kind.
+// Transient tells whether time alone may remedy an error of this kind.
 func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == Reserved || k == Conflict
 }
 
-// Error of GitHub. Its message names what was done, on what, and the mend; it is
+// Error of GitHub. Its message names what was done, on what, and the remedy; it is
 // one line, the same for the same failure (no time, port or request number), and
 // holds no secret.
 type Error struct {
@@ -82,13 +82,13 @@ type Error struct {
 	RetryAt time.Time
 
 	detail string // what GitHub or the network said, in fixed words
-	mend   string
+	remedy string
 	cause  error // never printed: may hold what a server sent
 }
 
 // Error gives the message.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.mend)
+	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.remedy)
 }
 
 // Unwrap gives the cause, for errors.Is; do not print it.
@@ -177,7 +177,9 @@ func classify(c call, err error) *Error {
 	return e
 }
 
-func (e *Error) set(kind Kind, detail, mend string) { e.Kind, e.detail, e.mend = kind, detail, mend }
+func (e *Error) set(kind Kind, detail, remedy string) {
+	e.Kind, e.detail, e.remedy = kind, detail, remedy
+}
 
 // setAnswer classifies an answer by its status. Of its text nothing is told: it
 // may hold request numbers and what other people wrote.
@@ -218,9 +220,9 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 // counts. Words go before the header of permissions, which GitHub sends with other
 // reasons as well.
 var reasons = []struct {
-	words        string
-	kind         Kind
-	detail, mend string
+	words          string
+	kind           Kind
+	detail, remedy string
 }{
 	{"is locked", Locked, "the conversation is locked", "unlock it at GitHub; other conversations are not affected"},
 	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner at GitHub, or use another credential"},
@@ -241,7 +243,7 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	message := strings.ToLower(answer.Message)
 	for _, reason := range reasons {
 		if strings.Contains(message, reason.words) {
-			e.set(reason.kind, detail+", "+reason.detail, reason.mend)
+			e.set(reason.kind, detail+", "+reason.detail, reason.remedy)
 			return
 		}
 	}
@@ -287,22 +289,22 @@ func (e *Error) setNetwork(err error) {
 		syntax      *json.SyntaxError
 		mistyped    *json.UnmarshalTypeError
 	)
-	const mend = again + "; check spec.baseURL and the way to it"
+	const remedy = again + "; check spec.baseURL and the way to it"
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no full answer in time", mend)
+		e.set(Unreachable, "no full answer in time", remedy)
 	case errors.As(err, &certificate), errors.As(err, &authority):
-		e.set(Unreachable, "the server's certificate is not trusted", mend)
+		e.set(Unreachable, "the server's certificate is not trusted", remedy)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
-		e.set(Unreachable, "the server speaks plain HTTP", mend)
+		e.set(Unreachable, "the server speaks plain HTTP", remedy)
 	case errors.As(err, &dns):
-		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), mend)
+		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), remedy)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		e.set(Unreachable, "connection refused", mend)
+		e.set(Unreachable, "connection refused", remedy)
 	case errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the answer is not GitHub's", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		e.set(Unreachable, "the connection broke", mend)
+		e.set(Unreachable, "the connection broke", remedy)
 	default:
 		e.set(Malformed, "the answer cannot be used", "check spec.baseURL, or the proxy before the server")
 	}

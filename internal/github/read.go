@@ -268,7 +268,7 @@ func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, err
 		return Commit{}, err
 	}
 	if !shaPattern.MatchString(sha) {
-		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it is not a full SHA", mend: "use all digits of the commit"}
+		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it is not a full SHA", remedy: "use all digits of the commit"}
 	}
 	answer, _, err := c.api.Git.GetCommit(ctx, repo.Owner, repo.Name, sha)
 	if err == nil && answer.GetSHA() != sha {

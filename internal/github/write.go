@@ -28,7 +28,7 @@ var markerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$`)
 
 func checkMarker(what call, marker string) error {
 	if !markerPattern.MatchString(marker) || strings.Contains(marker, "--") {
-		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of letters, digits and ._/:-", mend: "use namespace, name and UID"}
+		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of letters, digits and ._/:-", remedy: "use namespace, name and UID"}
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		return 0, false, err
 	}
 	if !shaPattern.MatchString(d.SHA) || d.Environment == "" {
-		return 0, false, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no environment", mend: "set both"}
+		return 0, false, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no environment", remedy: "set both"}
 	}
 	ctx = forWriting(ctx)
 	id, err = c.findDeployment(ctx, what, repo, d)
@@ -273,7 +273,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 		return state, err
 	}
 	if comment.Key == "" {
-		return state, &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "it has no key", mend: "set it to the UID of the object"}
+		return state, &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "it has no key", remedy: "set it to the UID of the object"}
 	}
 	if state.Dismissed {
 		return state, nil

@@ -185,13 +185,13 @@ func (s Secret) entries() ([]entry, error) {
 
 // registry that a basic-auth Secret names.
 func (s Secret) registry() (string, error) {
-	const mend = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
+	const remedy = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
 	if s.Registry == "" {
-		return "", fmt.Errorf("secret %q has type %s, which does not name a registry: %s", s.Name, s.Type, mend)
+		return "", fmt.Errorf("secret %q has type %s, which does not name a registry: %s", s.Name, s.Type, remedy)
 	}
 	prefix := prefixOf(s.Registry)
 	if host, _, _ := strings.Cut(prefix, "/"); !registryHost.MatchString(host) {
-		return "", fmt.Errorf("secret %q: annotation hlnr.io/registry is %q, which is not a registry: %s", s.Name, clip(s.Registry), mend)
+		return "", fmt.Errorf("secret %q: annotation hlnr.io/registry is %q, which is not a registry: %s", s.Name, clip(s.Registry), remedy)
 	}
 	return prefix, nil
 }

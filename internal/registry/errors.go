@@ -46,10 +46,10 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Transient tells whether time alone may mend an error of this kind.
+// Transient tells whether time alone may remedy an error of this kind.
 func (k Kind) Transient() bool { return k == Unreachable || k == RateLimited }
 
-// Error of a registry. Its message names what was done, on what, and the mend;
+// Error of a registry. Its message names what was done, on what, and the remedy;
 // it is one line, the same for the same failure (no time, port or request
 // number), and holds no secret.
 type Error struct {
@@ -62,13 +62,13 @@ type Error struct {
 	RetryAt time.Time
 
 	detail string // what the registry or the network said, in fixed words
-	mend   string
+	remedy string
 	cause  error // never printed: may hold what a server sent
 }
 
 // Error gives the message.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.mend)
+	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.remedy)
 }
 
 // Unwrap gives the cause, for errors.Is; do not print it.
@@ -83,8 +83,8 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-func badName(op, object, detail, mend string) *Error {
-	return &Error{Kind: BadName, Op: op, Object: object, detail: detail, mend: mend}
+func badName(op, object, detail, remedy string) *Error {
+	return &Error{Kind: BadName, Op: op, Object: object, detail: detail, remedy: remedy}
 }
 
 // pausedError is what the gate answers while a pause holds.
@@ -165,7 +165,9 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 // what is wrong.
 func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
-func (e *Error) set(kind Kind, detail, mend string) { e.Kind, e.detail, e.mend = kind, detail, mend }
+func (e *Error) set(kind Kind, detail, remedy string) {
+	e.Kind, e.detail, e.remedy = kind, detail, remedy
+}
 
 // setAnswer classifies an answer by its status. Of its text only the codes that
 // the specification knows are told: the rest may hold request numbers.

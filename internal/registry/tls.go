@@ -63,7 +63,7 @@ const maxPEM = 512 << 10
 // ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three.
 // now is what the certificates' times are compared with: a client certificate that
 // is not valid then is an error, and so are authorities of which none is. The error
-// names the Secret, the key in it and the mend, and says nothing of what it holds.
+// names the Secret, the key in it and the remedy, and says nothing of what it holds.
 func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {
 		return TLS{}, fmt.Errorf("secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)

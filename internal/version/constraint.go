@@ -63,14 +63,14 @@ var comparisonPattern = regexp.MustCompile(`^([=!<>~^]*)v?([0-9xX*]+)(?:\.([0-9x
 // likeVersion matches a pre-release that was meant as the end of a range.
 var likeVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)+$`)
 
-// mendRange is the advice for a range that cannot be read.
-const mendRange = `write comparisons such as ">=1.2.0 <2.0.0", "1.2.x" or "1.x || 2.x", or leave it empty for all versions`
+// remedyRange is the advice for a range that cannot be read.
+const remedyRange = `write comparisons such as ">=1.2.0 <2.0.0", "1.2.x" or "1.x || 2.x", or leave it empty for all versions`
 
-// parseConstraint reads a range. problem and mend are empty when it is good.
-func parseConstraint(text string) (c *constraint, problem, mend string) {
+// parseConstraint reads a range. problem and remedy are empty when it is good.
+func parseConstraint(text string) (c *constraint, problem, remedy string) {
 	finals, err := semver.NewConstraint(text)
 	if err != nil {
-		return nil, fmt.Sprintf("%q is not a range of versions", text), mendRange
+		return nil, fmt.Sprintf("%q is not a range of versions", text), remedyRange
 	}
 	c = &constraint{text: text, finals: finals}
 	// String gives "op version" words joined by spaces, and " || " between the
@@ -78,9 +78,9 @@ func parseConstraint(text string) (c *constraint, problem, mend string) {
 	for _, alternative := range strings.Split(finals.String(), "||") {
 		var and []comparison
 		for _, word := range strings.Fields(alternative) {
-			cmp, problem, mend := parseComparison(word)
+			cmp, problem, remedy := parseComparison(word)
 			if problem != "" {
-				return nil, fmt.Sprintf("%q in %q %s", word, text, problem), mend
+				return nil, fmt.Sprintf("%q in %q %s", word, text, problem), remedy
 			}
 			and = append(and, cmp)
 		}
@@ -89,10 +89,10 @@ func parseConstraint(text string) (c *constraint, problem, mend string) {
 	return c, "", ""
 }
 
-func parseComparison(word string) (c comparison, problem, mend string) {
+func parseComparison(word string) (c comparison, problem, remedy string) {
 	m := comparisonPattern.FindStringSubmatch(word)
 	if m == nil {
-		return c, "is not a comparison", mendRange
+		return c, "is not a comparison", remedyRange
 	}
 	op, numbers, pre := m[1], m[2:5], m[5]
 	partial, zero := false, true
@@ -112,7 +112,7 @@ func parseComparison(word string) (c comparison, problem, mend string) {
 	}
 	check, err := semver.NewConstraint(word)
 	if err != nil {
-		return c, "is not a comparison", mendRange
+		return c, "is not a comparison", remedyRange
 	}
 	check.IncludePrerelease = true
 	switch {

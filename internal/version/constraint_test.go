@@ -73,7 +73,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// What users write by mistake is refused with the mend, never half understood.
+// What users write by mistake is refused with the remedy, never half understood.
 func TestRangesThatAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"latest":                   "leave it empty for all versions",
@@ -99,27 +99,27 @@ func TestRangesThatAreRefused(t *testing.T) {
 		strings.Repeat("1.2.3 || ", 40) + "1.2.3": "not a range",
 		strings.Repeat("1", 600):                  "not a range",
 	} {
-		_, problem, mend := parseConstraint(text)
-		if problem == "" || mend == "" {
-			t.Errorf("%q: accepted, or without a mend (%q, %q)", text, problem, mend)
+		_, problem, remedy := parseConstraint(text)
+		if problem == "" || remedy == "" {
+			t.Errorf("%q: accepted, or without a remedy (%q, %q)", text, problem, remedy)
 		}
-		if message := problem + ": " + mend; !strings.Contains(message, says) {
+		if message := problem + ": " + remedy; !strings.Contains(message, says) {
 			t.Errorf("%q: %q does not say %q", text, message, says)
 		}
 	}
 }
 
-// No range may panic, what is refused has a mend, and an upper bound keeps out
+// No range may panic, what is refused has a remedy, and an upper bound keeps out
 // the pre-releases of its version whatever stands beside it.
 func FuzzConstraint(f *testing.F) {
 	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x || ~3", "1.2 - 1.4.5", "~0.0.0", "^0", "*", "1|2", "=>1 =<2", "!=1.x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		c, problem, mend := parseConstraint(text)
+		c, problem, remedy := parseConstraint(text)
 		if problem != "" {
-			if mend == "" {
-				t.Errorf("%q: no mend", text)
+			if remedy == "" {
+				t.Errorf("%q: no remedy", text)
 			}
 			return
 		}

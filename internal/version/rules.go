@@ -76,7 +76,7 @@ const (
 )
 
 // FieldError names a field of an ImagePolicy's spec, what is wrong with it, and
-// the mend.
+// the remedy.
 type FieldError struct {
 	// Field is the path below spec, as in "versioning.range" or "deny[2]".
 	Field string
@@ -84,7 +84,7 @@ type FieldError struct {
 	Problem, Mend string
 }
 
-// Error gives field, problem and mend in one line.
+// Error gives field, problem and remedy in one line.
 func (e FieldError) Error() string {
 	return "spec." + e.Field + ": " + e.Problem + ": " + e.Mend
 }
@@ -250,9 +250,9 @@ func (s *Selector) compileRange(text string) []FieldError {
 	if text == "" {
 		return nil
 	}
-	c, problem, mend := parseConstraint(text)
+	c, problem, remedy := parseConstraint(text)
 	if problem != "" {
-		return []FieldError{{"versioning.range", problem, mend}}
+		return []FieldError{{"versioning.range", problem, remedy}}
 	}
 	s.within = c
 	s.reasons.within = fmt.Sprintf("outside versioning.range %q", text)
@@ -266,9 +266,9 @@ func (s *Selector) compileDeny(entries []string) (errs []FieldError) {
 		// "1.2" is the range 1.2.x, and a version only where those are admitted.
 		v, err := s.parseText(text)
 		if err != nil {
-			c, problem, mend := parseConstraint(text)
+			c, problem, remedy := parseConstraint(text)
 			if problem != "" {
-				errs = append(errs, FieldError{field, problem + " and no version", `write a version ("1.2.3") or a range: ` + mend})
+				errs = append(errs, FieldError{field, problem + " and no version", `write a version ("1.2.3") or a range: ` + remedy})
 				continue
 			}
 			d.within = c

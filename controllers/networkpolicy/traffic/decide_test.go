@@ -467,7 +467,7 @@ func TestConflicts(t *testing.T) {
 		reasons = append(reasons, d.Reason)
 	}
 	want(t, "reasons", cmp.Diff([]string{"", reasonDomainConflict, "", reasonDomainConflict}, reasons), "")
-	want(t, "revision goes on with what is routed", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision continues with what is routed", w.groupTraffic("1-x").Revision, 1)
 	want(t, "ready", w.condition("Ready"), "False DomainConflict")
 	w.claims = nil
 	w.policy.Spec.Domains = w.policy.Spec.Domains[2:]

@@ -53,7 +53,7 @@ func TestAKindThatIsMissingIsNamedAndHoldsNothingElseUp(t *testing.T) {
 			want(t, "the kind is named", strings.Contains(message, kind), true)
 			want(t, "the other domain", w.policy.Status.Domains[0].Programmed, true)
 			want(t, "accepted", w.condition("Accepted"), "False GatewayAPIMissing")
-			want(t, "revision goes on with what is routed", w.groupTraffic("1-x").Revision, 1)
+			want(t, "revision continues with what is routed", w.groupTraffic("1-x").Revision, 1)
 
 			w.lacks = nil
 			w.settle()

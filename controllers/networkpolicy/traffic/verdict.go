@@ -295,7 +295,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 			continue
 		}
 		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
-			// The rest goes on, unless the Service is all that the group has.
+			// The rest continues, unless the Service is all that the group has.
 			if !g.routed && s.Group == g.slug {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
