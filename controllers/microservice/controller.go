@@ -5,27 +5,27 @@
 // before the status is written, the status, and what ends after it. The decision
 // is internal/release; everything here is thin.
 //
-//	controller.go     options, watches, and Reconcile as a table of contents
-//	observe.go        observed: what is read, and how it looks to the planner
-//	plan.go           plan: what is to be done; pure
-//	apply.go          applied: what is written in addition to the status
-//	status.go         the one write of the status, and its summary
-//	conditions.go     conditions from what is observed and planned; pure
-//	events.go         all events
-//	delete.go         the finalizer, and what it waits for
-//	index.go          indexes of the cache, and which Microservices a change is about
-//	metrics.go        what is counted
+//	controller.go            options, watches, and Reconcile as a table of contents
+//	observe.go               observed: what is read, and how it looks to the planner
+//	plan.go                  plan: what is to be done; pure
+//	apply.go                 applied: what is written in addition to the status
+//	status.go                the one write of the status, and its summary
+//	conditions.go            conditions from what is observed and planned; pure
+//	events.go                all events
+//	delete.go                the finalizer, and what it waits for
+//	index.go                 indexes of the cache, and which Microservices a change is about
+//	metrics.go               what is counted
 //
-//	spec.go           the specification, as the planner reads it
-//	state.go          the rollout state in the status, as the planner reads and writes it
-//	hooks.go          what hooks and measurements answered
-//	window.go         when windows of steps are open
-//	previews.go       how many previews are available
-//	peers.go          the Microservices that go together
-//	forks.go          what releases of forks do not get
-//	configuration.go  ConfigMaps and Secrets that are part of a release
-//	copies.go         the copies that a release has of them
-//	adoption.go       the Deployment that a Microservice takes over from
+//	spec.go                  the specification, as the planner reads it
+//	state.go                 the rollout state in the status, as the planner reads and writes it
+//	hooks.go                 what hooks and measurements answered
+//	step_window.go           when windows of steps are open
+//	previews.go              how many previews are available
+//	peers.go                 the Microservices that go together
+//	fork_secrets.go          Secrets that releases of forks do not get
+//	configuration.go         ConfigMaps and Secrets that are part of a release
+//	configuration_copies.go  the copies that a release has of them
+//	adoption.go              the Deployment that a Microservice takes over from
 package microservice
 
 import (

@@ -331,9 +331,9 @@ func (r *Reconciler) restoreRules(ctx context.Context, f *traffic.Observed, read
 	if !wrote || err != nil {
 		return wrote, err
 	}
-	r.Events.Normal(f.Policy, "RouteRestored", "Route", fmt.Sprintf("the rules of %s have their previous backendRefs", traffic.ObjectName(read)))
+	r.Events.Record(f.Policy, routeRestoredEvent(traffic.ObjectName(read)))
 	if len(missing) > 0 {
-		r.Events.Warning(f.Policy, "RuleNotRestored", "Route", fmt.Sprintf("%s has no rules %q any more: see that no other one routes to Services of networkpolicies.hlnr.io %q, which go", traffic.ObjectName(read), missing, f.Policy.Name))
+		r.Events.Record(f.Policy, rulesMissingEvent(traffic.ObjectName(read), missing, f.Policy.Name))
 	}
 	return true, nil
 }

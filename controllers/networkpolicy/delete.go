@@ -79,7 +79,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 		}
 	}
 	if late {
-		r.Events.Warning(policy, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s was not carried out within %s: the policy is deleted without it", policy.Spec.DeletionPolicy, deletionDeadline))
+		r.Events.Record(policy, deletionPolicyNotDoneEvent(policy.Spec.DeletionPolicy))
 	}
 	_, err = apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, false)
 	return status.Again(ctx, err)
@@ -132,7 +132,7 @@ func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Dura
 	case r.Now().Sub(f.Policy.DeletionTimestamp.Time) < orphanDeadline:
 		return podInterval, err
 	}
-	r.Events.Warning(f.Policy, "OrphanedUnconfirmed", "Delete", fmt.Sprintf("after %s what remains is not known to route to active releases alone: %s", orphanDeadline, waits))
+	r.Events.Record(f.Policy, orphanedUnconfirmedEvent(waits))
 	return 0, nil
 }
 
@@ -189,7 +189,7 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	}
 	next, err := resources.Restore(s)
 	if err != nil {
-		r.Events.Warning(f.Policy, traffic.ReasonAdoptedUnsuitable, "Delete", err.Error())
+		r.Events.Record(f.Policy, serviceNotRestoredEvent(err))
 		return 0, nil // No one but a person can fix it: nothing waits for that.
 	}
 	ready, err := r.readyPods(ctx, f.Policy.Namespace, next.Spec.Selector)
@@ -203,7 +203,7 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 		return 0, err
 	}
 	r.restored.note(client.ObjectKeyFromObject(f.Policy), r.Now())
-	r.Events.Normal(f.Policy, "ServiceRestored", "Delete", fmt.Sprintf("Service %q routes to its previous pods again", s.Name))
+	r.Events.Record(f.Policy, serviceRestoredEvent(s.Name))
 	return restoreDrain, nil
 }
 
@@ -298,7 +298,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 		}
 		_, err := r.restoreRules(ctx, f, read)
 		if class := status.Classify(err); class != nil && class.Class == status.Terminal {
-			r.Events.Warning(f.Policy, "RuleNotRestored", "Delete", err.Error())
+			r.Events.Record(f.Policy, ruleNotRestoredEvent(err))
 			continue // No one but a person can fix it: nothing waits for that.
 		}
 		if client.IgnoreNotFound(err) != nil {

@@ -7,8 +7,55 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/status"
 )
+
+// Constructors of all events of policies. The event of a change of a condition has the reason and
+// message of the condition.
+
+// actionRoute and actionDelete are the actions of events.
+const (
+	actionRoute  = "Route"
+	actionDelete = "Delete"
+)
+
+func trafficMovedEvent(split string) status.Event {
+	return status.NormalEvent("TrafficMoved", actionRoute, "the traffic is split "+split)
+}
+
+// movedAtOnceEvent is for what moved to another release group without canary steps.
+func movedAtOnceEvent(what, from, to string) status.Event {
+	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
+}
+
+func routeRestoredEvent(route string) status.Event {
+	return status.NormalEvent("RouteRestored", actionRoute, fmt.Sprintf("the rules of %s have their previous backendRefs", route))
+}
+
+func rulesMissingEvent(route string, rules []string, policy string) status.Event {
+	return status.WarningEvent("RuleNotRestored", actionRoute, fmt.Sprintf("%s no longer has rules named %q: check that no other rule routes to Services of networkpolicies.hlnr.io %q, which are deleted", route, rules, policy))
+}
+
+func ruleNotRestoredEvent(err error) status.Event {
+	return status.WarningEvent("RuleNotRestored", actionDelete, err.Error())
+}
+
+func serviceRestoredEvent(service string) status.Event {
+	return status.NormalEvent("ServiceRestored", actionDelete, fmt.Sprintf("Service %q routes to its previous pods again", service))
+}
+
+func serviceNotRestoredEvent(err error) status.Event {
+	return status.WarningEvent(traffic.ReasonAdoptedUnsuitable, actionDelete, err.Error())
+}
+
+func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy) status.Event {
+	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s did not complete within %s: the policy is deleted without it", policy, deletionDeadline))
+}
+
+func orphanedUnconfirmedEvent(waits string) status.Event {
+	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("after %s it is not confirmed that the remaining objects route to active releases only: %s", orphanDeadline, waits))
+}
 
 // stepwise reports that what a domain routes to had a part of it before.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
@@ -19,8 +66,7 @@ func stepwise(before, now []v1alpha1.DomainBackend) bool {
 
 // announce emits the events of a status that was written, from what changed in it.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
-	const action = "Route"
-	r.Events.Transitions(policy, before.Conditions, now.Conditions, action,
+	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
 		status.Told{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue},
 		status.Told{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue},
 		status.Told{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue},
@@ -31,26 +77,26 @@ func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alph
 		status.Told{Kind: v1alpha1.ConditionProviderSwitching, Good: metav1.ConditionTrue},
 	)
 	if now.Summary.Split != before.Summary.Split && now.Summary.Split != "" {
-		r.Events.Normal(policy, "TrafficMoved", action, "the traffic is split "+now.Summary.Split)
+		r.Events.Record(policy, trafficMovedEvent(now.Summary.Split))
 	}
 	for _, d := range now.Domains {
 		for _, old := range before.Domains {
 			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed && !stepwise(old.Backends, d.Backends) {
-				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("domain %q moved from release group %q to %q without canary steps", d.Domain, old.Group, d.Group))
+				r.Events.Record(policy, movedAtOnceEvent(fmt.Sprintf("domain %q", d.Domain), old.Group, d.Group))
 			}
 		}
 	}
 	for _, l := range now.Listeners {
 		for _, old := range before.Listeners {
 			if old.Name == l.Name && old.Group != l.Group && old.Group != "" && l.Programmed && !stepwise(old.Backends, l.Backends) {
-				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("listener %q moved from release group %q to %q without canary steps", l.Name, old.Group, l.Group))
+				r.Events.Record(policy, movedAtOnceEvent(fmt.Sprintf("listener %q", l.Name), old.Group, l.Group))
 			}
 		}
 	}
 	for _, u := range now.Routes {
 		for _, old := range before.Routes {
 			if old.Kind == u.Kind && old.Name == u.Name && old.Group != u.Group && old.Group != "" && u.Programmed && !stepwise(old.Backends, u.Backends) && len(now.Domains) == 0 {
-				r.Events.Warning(policy, v1alpha1.ConditionDomainShared, action, fmt.Sprintf("the rules of %s %q moved from release group %q to %q without canary steps", u.Kind, u.Name, old.Group, u.Group))
+				r.Events.Record(policy, movedAtOnceEvent(fmt.Sprintf("the rules of %s %q", u.Kind, u.Name), old.Group, u.Group))
 			}
 		}
 	}

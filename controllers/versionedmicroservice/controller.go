@@ -14,7 +14,7 @@
 //	events.go            constructors of events
 //	index.go             watches, predicates, and the content of the cache
 //	metrics.go           metrics of hook calls
-//	rollout.go           what analyses and hooks need to know of a rollout
+//	check_inputs.go      what analyses and hooks need to know of a rollout
 //	rollout_state.go     the state that a release repeats from its Microservice
 //	checks.go            results of analyses and hooks
 //	pools.go             the background workers of analyses and hooks

@@ -16,16 +16,16 @@
 // An answer that is not one plain number is a typed [Error], never a value:
 // nothing passes because it could not be measured.
 //
-//	question.go    what a provider is asked
+//	query.go       what a provider is asked
 //	round.go       one round: a request, its target and its answers
 //	template.go    fields of templates in queries
 //	builtin.go     the queries of built-in metrics
 //	prometheus.go  asks Prometheus
 //	web.go         asks an endpoint that answers JSON
-//	send.go        HTTP to providers
-//	judge.go       compares an answer with thresholds
-//	fold.go        Begin, Due and Fold: the pure half
-//	error.go       the reasons why a metric could not be measured
+//	http.go        HTTP to providers
+//	thresholds.go  compares an answer with thresholds
+//	status.go      Begin, Due and Fold: the pure half
+//	errors.go      the reasons why a metric could not be measured
 //	measurer.go    the Measurer: rounds next to the reconcile
 //	pool.go        how many questions are asked at a time
 //	metrics.go     the metrics of the manager about analyses

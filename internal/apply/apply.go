@@ -2,7 +2,7 @@
 // server-side apply, and only if the live object differs.
 //
 //	apply.go      server-side apply, skipped where nothing differs
-//	carries.go    compares an intent with a live object
+//	compare.go    compares an intent with a live object
 //	deletions.go  objects that were deleted a short time ago
 //	finalizer.go  adds and removes finalizers
 package apply

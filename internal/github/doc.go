@@ -18,14 +18,14 @@
 // Writes are idempotent: what was made before is found again by a marker, so that
 // a crash between a request and the record of its answer makes nothing twice.
 //
-//	client.go       a client of one server and credential
-//	credential.go   tokens, GitHub Apps and Secrets
-//	read.go         pull requests, releases and tags
-//	write.go        comments and deployments, once each
-//	deployments.go  lists deployments that were made before
-//	webhook.go      deliveries of webhooks
-//	errors.go       errors by what is to be done about them
-//	gate.go         limits and pauses
-//	pool.go         the clients of a process
-//	store.go        answers for conditional requests
+//	client.go          a client of one server and credential
+//	credential.go      tokens, GitHub Apps and Secrets
+//	read.go            pull requests, releases and tags
+//	write.go           comments and deployments, once each
+//	deployments.go     lists deployments that were made before
+//	webhook.go         deliveries of webhooks
+//	errors.go          errors by what is to be done about them
+//	rate_limits.go     limits and pauses
+//	pool.go            the clients of a process
+//	response_cache.go  answers for conditional requests
 package github

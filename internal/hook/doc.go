@@ -5,25 +5,14 @@
 // the Microservice controller reads them. docs/explanation/hooks.md explains what is sent, how
 // often, and why.
 //
-//	rollout.go  Calls: the calls that the state of a rollout needs (pure)
-//	call.go     one HTTP call
+//	calls.go    Calls: the calls that the state of a rollout needs (pure)
+//	request.go  one HTTP request and its answer
+//	retry.go    timeouts, intervals, retries and their waits
 //	pool.go     runs calls in the background
 //	status.go   Fold: the outcomes in the status (pure)
 package hook
 
-import (
-	"cmp"
-	"time"
-
-	"github.com/heighliner/heighliner/apis/v1alpha1"
-)
-
-// The defaults of hooks.
-const (
-	defaultTimeout  = 10 * time.Second
-	defaultInterval = 10 * time.Second
-	defaultRetries  = 3 // of notifications; checks are not repeated
-)
+import "github.com/heighliner/heighliner/apis/v1alpha1"
 
 // gates reports whether a hook is a gate, which blocks a rollout.
 func gates(t v1alpha1.HookType) bool {
@@ -51,22 +40,4 @@ func refuses(t v1alpha1.HookType) bool { return gates(t) && polled(t) }
 // message reports whether a hook is a notification, without an effect on the rollout.
 func message(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookPostRollout || t == v1alpha1.HookEvent
-}
-
-func timeout(h *v1alpha1.Hook) time.Duration { return min(h.Timeout.Std(defaultTimeout), maxTimeout) }
-
-func interval(h *v1alpha1.Hook) time.Duration {
-	return max(time.Second, cmp.Or(h.Interval.Std(0), defaultInterval))
-}
-
-func retries(h *v1alpha1.Hook) int {
-	switch {
-	case polled(h.Type):
-		return 0
-	case h.Retries != nil:
-		return int(*h.Retries)
-	case message(h.Type):
-		return defaultRetries
-	}
-	return 0
 }

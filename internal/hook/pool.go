@@ -3,7 +3,6 @@ package hook
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -110,13 +109,6 @@ func NewPool(o Options) (*Pool, error) {
 		p.wait = backOff
 	}
 	return p, nil
-}
-
-// backOff doubles from a second on, and adds up to a quarter, so that what failed
-// together does not come back together.
-func backOff(retry int) time.Duration {
-	d := time.Second << min(max(retry-1, 0), 4)
-	return d + rand.N(d/4)
 }
 
 // Start lets the pool call until ctx ends; wake is told of each release for which an
@@ -285,60 +277,5 @@ func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *deliver
 	p.mu.Unlock()
 	if ok {
 		wake(release)
-	}
-}
-
-// try calls until yes, or until the retries are used up; false: it was given up.
-func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
-	if before != nil {
-		<-before // even if given up: whoever comes next waits for all that came before
-	}
-	for retry := 0; ; retry++ {
-		if retry > 0 && !sleep(ctx, p.wait(retry)) {
-			return Outcome{}, false
-		}
-		leave, ok := p.places.Enter(ctx, namespace, q.Hook.URL)
-		if !ok {
-			return Outcome{}, false
-		}
-		began := time.Now()
-		answer := p.attempt(ctx, namespace, &q)
-		leave()
-		if ctx.Err() != nil {
-			return Outcome{}, false
-		}
-		attempts++
-		p.observe(q.Hook.Type, answer.yes, time.Since(began))
-		if answer.yes || retry >= retries(&q.Hook) {
-			refused := answer.refused && refuses(q.Hook.Type)
-			return Outcome{Yes: answer.yes, Refused: refused, Unanswered: answer.unanswered, Attempts: attempts, Message: answer.message, Time: p.now()}, true
-		}
-	}
-}
-
-// attempt reads the credentials anew, so that a Secret that was mended helps, and
-// calls once.
-func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
-	var credentials Credentials
-	if q.Hook.SecretRef != nil || q.Hook.CASecretRef != nil {
-		read, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
-		defer cancel()
-		var err error
-		if credentials, err = p.credentials(read, namespace, &q.Hook); err != nil {
-			return reply{unanswered: true, message: line(err.Error())}
-		}
-	}
-	return p.call(ctx, q, credentials)
-}
-
-// sleep says false when ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

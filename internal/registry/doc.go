@@ -17,18 +17,18 @@
 // error and never an empty list. What a shorter or an empty list means is for the
 // caller to decide; Scanner.Gone is the only proof of absence.
 //
-//	scanner.go     the Scanner: lists of tags, and what is shared
-//	list.go        reads the pages of a list
-//	link.go        links between pages
-//	resolve.go     digests and images of tags
-//	inspect.go     labels, times and platforms of an image
-//	artifact.go    manifests and blobs of any kind
-//	share.go       one request for all who ask the same
-//	gate.go        the rate of requests, and pauses after 429
-//	pace.go        how often a repository without news is scanned
-//	body.go        bounds on the size and pace of answers
-//	credential.go  credentials from pull Secrets
-//	tls.go         certificates of registries
-//	proxy.go       proxies of the environment
-//	errors.go      errors by what is to be done about them
+//	scanner.go          the Scanner: lists of tags, and what is shared
+//	list.go             reads the pages of a list
+//	link.go             links between pages
+//	resolve.go          digests and images of tags
+//	inspect.go          labels, times and platforms of an image
+//	artifact.go         manifests and blobs of any kind
+//	shared_requests.go  one request for all who ask the same
+//	rate_limits.go      the rate of requests, and pauses after 429
+//	scan_interval.go    how often a repository without news is scanned
+//	body.go             bounds on the size and pace of answers
+//	credential.go       credentials from pull Secrets
+//	tls.go              certificates of registries
+//	proxy.go            proxies of the environment
+//	errors.go           errors by what is to be done about them
 package registry

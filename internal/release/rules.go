@@ -13,9 +13,10 @@ type rule struct {
 }
 
 // rules of a group, in the order in which they apply; next to each the statuses that it
-// changes. A test takes each of them out and expects a history to fail.
+// changes, and before some the file that has them. A test takes each of them out and expects a
+// history to fail.
 var rules = []rule{
-	// What is there.
+	// What is there: recovery.go.
 	{"Rebuild", rebuild},             // none to active, deprecated or pending: the record was lost
 	{"Take in leftovers", leftovers}, // none to deprecated: a route names it
 	{"Note routes", noteRoutes},
@@ -33,7 +34,9 @@ var rules = []rule{
 	// How it gets there.
 	{"Open the gate", openGate},
 	{"Keep the clock", keepClock},
-	{"Fail", fail}, // pending or canary to error, or back to pending for a cause outside of it
+	{"Fail", fail}, // fail.go: pending or canary to error, or back to pending for a cause outside of it
+
+	// The next step, and active: promote.go.
 	{"Edited steps", editedSteps},
 	{"First release", promoteFirst}, // pending to active: nothing else is active
 	{"Roll back", promoteKept},      // deprecated to active: it was active before
@@ -49,138 +52,6 @@ var rules = []rule{
 	{"Forget errors", forgetErrors}, // error to none: it cannot be chosen again
 	{"Let go", letGo},               // deprecated to none: it is drained, and not kept
 	{"Within limits", withinLimits}, // error to none: the group is full
-}
-
-// rebuild makes rows for a group that has children but no record (rule 31), because
-// the rollout state was lost or not written yet: their stamps are ahead of it, or a route
-// names them. Children that a rollout state let go, and that a late write made again, stay
-// without a row. The
-// release that the group's Service selects is active, older ones were, as far as is known
-// (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
-// one that is available. In a group to which the newest domains are still to come none is, and
-// nothing is that hooks have not let through.
-func rebuild(s *scope) {
-	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
-		return
-	}
-	var cs []Child
-	for _, c := range s.sorted {
-		if c.Slug == s.g.Slug && !c.Terminating && !s.isTouched(c.Release) && (c.Stamp > s.o.State.Sequence || s.referenced(c.Release)) {
-			cs = append(cs, c)
-		}
-	}
-	active := -1
-	for i, c := range cs {
-		for _, r := range s.reports {
-			if r.Active == c.Release {
-				active = i
-			}
-		}
-	}
-	for _, sign := range []func(Child) bool{
-		func(c Child) bool { return c.Available > 0 && s.referenced(c.Release) },
-		func(c Child) bool { return c.Available > 0 },
-		func(c Child) bool { return s.referenced(c.Release) },
-		// One that the next write would have recorded was made by a plan that a crash
-		// cut short, and is just starting.
-		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
-	} {
-		if active < 0 {
-			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && c.Reported != Error && sign(c) })
-		}
-	}
-	if len(cs) > 0 {
-		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
-	}
-	if s.arrives() { // What has a part of the newest domains begins its steps again.
-		active, s.arrived[s.g.Slug] = -1, true
-	}
-	cs, active = s.fit(cs, active)
-	for i, c := range cs {
-		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: Rebuilt, Status: Pending}
-		row.Routed = len(s.reports) > 0 && c.Replicas > 0
-		switch {
-		case i == active:
-			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)
-		case i < active && !s.unproven(c, cs[active]):
-			row.Status, row.Promoted = Deprecated, int64(i+1)
-		}
-		if i != active && (c.Replicas > 0 || c.Available > 0 || s.referenced(c.Release)) {
-			row.Zero = &Zero{Revision: s.next, Time: s.now}
-		}
-		s.g.Releases = append(s.g.Releases, row)
-		s.touch(c.Release)
-		s.event(&row, true, Rebuilt, fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
-	}
-	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
-}
-
-// leftovers gives a row to a child without one that a route names: it is drained like
-// any other, from the time at which no route names it.
-func leftovers(s *scope) {
-	for _, c := range s.sorted {
-		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
-			continue
-		}
-		if s.g.Row(c.Release) == nil && s.makeRoom() {
-			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
-		}
-		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {
-			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
-		}
-	}
-}
-
-// noteRoutes remembers which releases ever were in a route (rules 10 and 18).
-func noteRoutes(s *scope) {
-	for i := range s.g.Releases {
-		r := &s.g.Releases[i]
-		r.Routed = r.Routed || s.referenced(r.Release)
-	}
-}
-
-// vanishedActive repairs a group whose active release's object is gone (rule 31).
-func vanishedActive(s *scope) {
-	a := s.g.ActiveRow()
-	if a == nil {
-		return
-	}
-	if _, there := s.child(a.Release); there {
-		return
-	}
-	if _, can := s.offered(a.Release); can {
-		return // made again by size
-	}
-	s.event(a, true, ActiveLost, fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
-	lost := a.Release
-	if next := s.successor(); next != nil {
-		s.endRun()
-		s.promote(next, ActiveLost)
-		s.touch(next.Release)
-	}
-	s.dropRow(lost)
-}
-
-// vanishedOthers drops rows whose object is gone, and that cannot or need not be
-// made again.
-func vanishedOthers(s *scope) {
-	for i := len(s.g.Releases) - 1; i >= 0; i-- {
-		r := s.g.Releases[i]
-		if r.Status == Active {
-			continue
-		}
-		if _, there := s.child(r.Release); there {
-			continue
-		}
-		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
-		if _, can := s.offered(r.Release); can && running {
-			continue // made again by size
-		}
-		if running {
-			s.endRun()
-		}
-		s.dropRow(r.Release)
-	}
 }
 
 // decide applies people's decisions, each id once (rule 21). The stamp keeps a plan
@@ -375,161 +246,6 @@ func keepClock(s *scope) {
 	}
 }
 
-// fail ends a run whose clock passed the deadline; the last active release
-// serves (invariant 7).
-func fail(s *scope) {
-	run, r, c := s.rollout()
-	if run == nil {
-		return
-	}
-	if reason, message := s.condemned(run, r, c); reason != "" {
-		s.failRow(r, reason)
-		s.event(r, true, ReleaseFailed, fmt.Sprintf("%s is rolled back (%s): %s", r.Version, reason, message))
-		return
-	}
-	healthy, cause, _ := s.health(run, r, c)
-	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
-		return
-	}
-	end := s.ends(run)
-	if !s.now.Before(end) && run.Grace.IsZero() && s.began() {
-		run.Grace = stored(s.now.Add(s.moment()))
-		end = s.ends(run)
-	}
-	if s.now.Before(end) {
-		s.requeueAt(end)
-		return
-	}
-	if from, a := s.rival(); a != nil && r.Status == Canary && from.dead(a) && !s.dead(r) {
-		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not rolled back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
-		return
-	}
-	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
-	if outside[cause] != "" {
-		s.giveBack(run, r, cause, message)
-		return
-	}
-	s.failRow(r, cause)
-	s.event(r, true, ReleaseFailed, message)
-}
-
-// editedSteps finds the place of a rollout in steps that were edited (rule 32): the
-// first one with at least the present weight, else the last one, which takes weight away.
-// Without any step it is promoted.
-func editedSteps(s *scope) {
-	run, r, _ := s.rollout()
-	hash := stepsHash(s.steps())
-	if run == nil || run.StepsHash == hash {
-		return
-	}
-	run.StepsHash = hash
-	if run.Gate == ConfirmTrafficIncrease {
-		run.GateTime = s.now // what hooks agreed to is not what comes now
-	}
-	if run.Step == 0 {
-		return
-	}
-	steps := s.steps()
-	next := slices.IndexFunc(steps, func(st Step) bool { return st.Weight >= r.Weight })
-	if next < 0 {
-		next = max(0, len(steps)-1)
-	}
-	s.event(r, false, StepsEdited, fmt.Sprintf("%s continues at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
-	if next < len(steps) && !steps[next].more(*r) {
-		s.enter(run, r, next+1)
-		return
-	}
-	// What is before the next step is passed; that one waits for health and size.
-	run.begin(next, s.now)
-	run.Continued = next
-}
-
-// promoteFirst makes the first release of a group active as soon as it is
-// available, whatever the gateway says (rule 12), but where the newest domains move to
-// it by steps.
-func promoteFirst(s *scope) {
-	run, r, c := s.rollout()
-	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
-		return
-	}
-	if !c.ok() || !c.has(s.full()) {
-		return
-	}
-	_, _, since := s.health(run, r, c)
-	if !s.passGates(run, r, c) {
-		s.idle(run, since)
-		return
-	}
-	s.promote(r, First)
-}
-
-// promoteKept brings back a release that was active: without steps, and with as
-// many replicas as the one that it replaces, unless that one is dead (rule 27).
-func promoteKept(s *scope) {
-	run, r, c := s.rollout()
-	active := s.g.ActiveRow()
-	if run == nil || active == nil || r.Promoted == 0 || s.halted(r) {
-		return
-	}
-	if s.dead(active) {
-		if c.has(1) {
-			s.promote(r, RolledBack)
-		}
-		return
-	}
-	s.raiseFloor(run, active)
-	if c.has(s.full()) {
-		s.promote(r, RolledBack)
-	}
-}
-
-// promoteAdopted makes a release active whose steps a person skipped, once it is
-// available at full size.
-func promoteAdopted(s *scope) {
-	run, r, c := s.rollout()
-	from, active := s.rival()
-	if run == nil || !r.Adopted || active == nil {
-		return
-	}
-	from.raiseFloor(run, active)
-	if c.ok() && c.has(s.full()) && s.stable() {
-		s.promote(r, Adopted)
-	}
-}
-
-// step takes the next step of a canary, when this one has passed.
-func step(s *scope) {
-	run, r, c := s.rollout()
-	from, active := s.rival()
-	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
-		return
-	}
-	healthy, _, since := s.health(run, r, c)
-	if !healthy {
-		return
-	}
-	if ws := s.stepWaits(run, r, c, since); len(ws) > 0 {
-		s.idle(run, since)
-		s.record(ws...)
-		return
-	}
-	from.raiseFloor(run, active)
-	if !c.has(s.nextSize(run)) {
-		run.Continued = run.Step // what waits for pods has waited for all else
-		return
-	}
-	if !s.passGates(run, r, c) {
-		s.idle(run, since)
-		return
-	}
-	if steps := s.steps(); run.Step < len(steps) {
-		s.enter(run, r, run.Step+1)
-		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
-		return
-	}
-	s.promote(r, Promoted)
-}
-
 // settle lets a policy that does not confirm block nothing any more, when
 // nothing was in progress for the deadline (rule 10).
 func settle(s *scope) {
@@ -685,41 +401,6 @@ func (s *scope) turn(r *Row, to Status, reason Reason) {
 	r.Status, r.Reason = to, reason
 }
 
-// failRow turns a release down, and takes its weight away.
-func (s *scope) failRow(r *Row, reason Reason) {
-	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
-		s.endRun()
-	}
-	r.leave()
-	s.turn(r, Error, reason)
-}
-
-// retryRow starts a failed release again, from before the first step.
-func (s *scope) retryRow(r *Row, reason Reason) {
-	r.Attempt++
-	r.RetryTime = noTime
-	s.turn(r, Pending, reason)
-	s.touch(r.Release)
-}
-
-// promote makes a release active, and the previous one deprecated.
-func (s *scope) promote(r *Row, reason Reason) {
-	last := int64(0)
-	for i := range s.g.Releases {
-		x := &s.g.Releases[i]
-		last = max(last, x.Promoted)
-		x.Weight, x.Match, x.Mirror = 0, false, 0
-		if x.Status == Active && x != r {
-			x.Available = false
-			s.turn(x, Deprecated, Replaced)
-		}
-	}
-	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
-	s.turn(r, Active, reason)
-	s.g.Rollout, s.g.Superseded = nil, 0
-	s.event(r, false, Promoted, fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
-}
-
 // endRun breaks the rollout off, and gives its weight back.
 func (s *scope) endRun() {
 	if s.g.Rollout == nil {
@@ -732,11 +413,4 @@ func (s *scope) endRun() {
 		a.Weight = 100
 	}
 	s.g.Rollout = nil
-}
-
-func (s *scope) dropRow(release string) {
-	if r := s.g.Row(release); r.Decision != nil {
-		s.handled[release] = r.Decision
-	}
-	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
 }

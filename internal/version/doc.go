@@ -29,11 +29,11 @@
 //
 //	rules.go       Rules: what an ImagePolicy asks for
 //	scheme.go      how a version is read from a text
-//	parse.go       parses versions
+//	semver.go      parses and compares semantic versions
 //	constraint.go  ranges
 //	group.go       which versions replace each other
 //	filter.go      the filters, and the verdict of a tag
 //	select.go      what is offered of all tags
-//	timed.go       versions that are push times
+//	push_times.go  versions that are push times
 //	withdraw.go    versions that are no longer offered, and why
 package version

@@ -1,6 +1,6 @@
 // Package providers defines what it takes to route the traffic of a policy: which
 // objects carry a decided route, what live objects carry, and how far a gateway is
-// with them. Each provider is a package below this one; docs/guides/add-a-provider.md
+// with them. Each provider is a package below this one; docs/how-to/add-a-provider.md
 // shows how to write one. Its files, each of which refers only to those after it:
 //
 //	services.go   the provider of policies that name none

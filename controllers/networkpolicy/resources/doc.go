@@ -2,10 +2,10 @@
 // annotations of all that it owns. It is pure: the same input gives the same objects.
 // Its files, each of which refers only to those after it:
 //
-//	doc.go      this comment
-//	adopted.go  Services of users that a policy adopts
-//	service.go  Services of a policy
-//	names.go    names
-//	taken.go    what a policy has in a user-managed route
-//	stamp.go    from which rollout state an object was written
+//	doc.go            this comment
+//	adopted.go        Services of users that a policy adopts
+//	service.go        Services of a policy
+//	names.go          names
+//	managed_rules.go  what a policy has in a user-managed route
+//	stamp.go          from which rollout state an object was written
 package resources

@@ -7,7 +7,7 @@
 //	conditions.go      its conditions
 //	status_groups.go   what it reports of release groups
 //	status_domains.go  what it reports of domains, listeners and user-managed routes
-//	verdict.go         how far objects are that were written, and what the last status reported
+//	programmed.go      how far objects are that were written, and what the last status reported
 //	plan.go            Plan: the whole decision
 //	garbage.go         which objects go, and when
 //	providerswitch.go  routes of a provider that the policy has left

@@ -1,19 +1,20 @@
 // Package gateway routes by the routes of the Gateway API. Its files, each of which refers
 // only to those after it:
 //
-//	gateway.go    the provider of spec.provider.gateway
-//	routeref.go   the provider of spec.provider.routeRef
-//	taken.go      rules in user-managed routes
-//	carry.go      live routes that get other weights alone
-//	settings.go   what a route, or the API server, cannot express
-//	build.go      routes as they are applied
-//	rules.go      their rules, filters and backends
-//	verdict.go    how far a route is
-//	probe.go      the rule that answers probes, and what is asked of which address
-//	accept.go     what Gateways report of routes and listeners
-//	listeners.go  ListenerSets
-//	view.go       the view of one reconcile, with its Gateways
-//	kinds.go      routes of any kind, through their parts
+//	gateway.go        the provider of spec.provider.gateway
+//	routeref.go       the provider of spec.provider.routeRef
+//	managed_rules.go  rules in user-managed routes, and what they had before
+//	backendrefs.go    the backendRefs of rules, and patches of them
+//	weights.go        live routes that get other weights alone
+//	unsupported.go    what a route, or the API server, cannot express
+//	build.go          routes as they are applied
+//	rules.go          their rules, filters and backends
+//	verdict.go        how far a route is
+//	probe.go          the rule that answers probes, and what is asked of which address
+//	acceptance.go     what Gateways report of routes and listeners
+//	listeners.go      ListenerSets
+//	view.go           the view of one reconcile, with its Gateways
+//	kinds.go          routes of any kind, through their parts
 package gateway
 
 import (

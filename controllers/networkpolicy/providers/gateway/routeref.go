@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// RouteRef routes rules of a route that another user writes (taken.go).
+// RouteRef routes rules of a route that another user writes (managed_rules.go).
 type RouteRef struct{}
 
 var (

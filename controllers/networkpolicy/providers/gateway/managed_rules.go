@@ -2,15 +2,12 @@ package gateway
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -24,57 +21,6 @@ import (
 // maxBefore bounds what is kept of the backendRefs of one rule, in bytes: the
 // annotations of an object must not exceed 256 KiB, and a route has 16 rules.
 const maxBefore = 12 << 10
-
-// rulesOf a route, as they are in it.
-func rulesOf(u *unstructured.Unstructured) []map[string]any {
-	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "rules")
-	items, _ := list.([]any)
-	out := make([]map[string]any, 0, len(items))
-	for _, item := range items {
-		rule, _ := item.(map[string]any)
-		out = append(out, rule)
-	}
-	return out
-}
-
-// ruleNamed is the index of the rule of a name; -1: there is none, or more than one,
-// which only the experimental channel refuses. "" is the only rule, or the only one
-// without a name.
-func ruleNamed(rules []map[string]any, name string) int {
-	if name == "" && len(rules) == 1 {
-		return 0
-	}
-	found := -1
-	for i, rule := range rules {
-		if has, _ := rule["name"].(string); has != name {
-			continue
-		}
-		if found >= 0 {
-			return -1
-		}
-		found = i
-	}
-	return found
-}
-
-// backendRefsOf a rule as JSON: "null" where there are none.
-func backendRefsOf(rule map[string]any) json.RawMessage {
-	text, err := json.Marshal(rule["backendRefs"])
-	if err != nil {
-		panic(err) // It was read as JSON.
-	}
-	return text
-}
-
-// setBackendRefs of a rule to what backendRefsOf gave.
-func setBackendRefs(rule map[string]any, text json.RawMessage) {
-	var refs []any
-	if err := utiljson.Unmarshal(text, &refs); err != nil || len(refs) == 0 {
-		delete(rule, "backendRefs")
-		return
-	}
-	rule["backendRefs"] = refs
-}
 
 // others are what other policies have in a route, by annotation.
 func others(u *unstructured.Unstructured, policy string) map[string]*resources.Taken {
@@ -124,26 +70,6 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 		}
 	}
 	return out
-}
-
-func nameOf(rule map[string]any) string {
-	name, _ := rule["name"].(string)
-	return name
-}
-
-// splits reports whether a rule has backendRefs as a policy writes them: Services of its
-// releases alone, whose weights add up to 100.
-func splits(rule map[string]any, releases map[string]bool) bool {
-	refs, _ := rule["backendRefs"].([]any)
-	sum := int64(0)
-	for _, ref := range refs {
-		ref, _ := ref.(map[string]any)
-		weight, _ := ref["weight"].(int64)
-		if sum += weight; !releases[fmt.Sprint(ref["name"])] {
-			return false
-		}
-	}
-	return sum == 100
 }
 
 // take routes rules of a route, by index with the name under which each is had, to backends,
@@ -202,26 +128,6 @@ func previous(rule map[string]any, index int, own *resources.Taken, had map[int]
 	return now
 }
 
-// nothing is what backendRefsOf gives for a rule without any.
-const nothing = "null"
-
-// ofOthers are those backendRefs of a rule that are not the policy's own, which stay when
-// a user takes the mark off.
-func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
-	refs, _ := rule["backendRefs"].([]any)
-	var kept []any
-	for _, ref := range refs {
-		if ref, _ := ref.(map[string]any); services[fmt.Sprint(ref["name"])] {
-			continue
-		}
-		kept = append(kept, ref)
-	}
-	if len(kept) == 0 {
-		return json.RawMessage(nothing)
-	}
-	return backendRefsOf(map[string]any{"backendRefs": kept})
-}
-
 // Restore is a route with the rules of a policy as they were before it took them, and
 // the names of those that are not there any more.
 func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
@@ -277,84 +183,4 @@ func Previous(u *unstructured.Unstructured, policy string) (services []string) {
 	}
 	slices.Sort(services)
 	return slices.Compact(services)
-}
-
-// operation is one of a JSON patch (RFC 6902).
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// Patch is the JSON patch that makes a route that was read what it is to be: the
-// backendRefs of rules, and annotations of ours, and nothing else. The server takes it
-// for the state only that was read, so that a rule's index is that of the same rule.
-// Nil: nothing differs.
-func Patch(read, next *unstructured.Unstructured) []byte {
-	var ops []operation
-	had, has := rulesOf(read), rulesOf(next)
-	for i := range has {
-		ops = append(ops, change(fmt.Sprintf("/spec/rules/%d/backendRefs", i), had[i]["backendRefs"], has[i]["backendRefs"])...)
-	}
-	old, now := read.GetAnnotations(), next.GetAnnotations()
-	if old == nil && len(now) > 0 {
-		ops = append(ops, operation{"add", "/metadata/annotations", now})
-	} else {
-		both := maps.Clone(old)
-		maps.Copy(both, now)
-		for _, key := range providers.Sorted(both) {
-			var a, b any
-			if text, ok := old[key]; ok {
-				a = text
-			}
-			if text, ok := now[key]; ok {
-				b = text
-			}
-			ops = append(ops, change("/metadata/annotations/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), a, b)...)
-		}
-	}
-	if len(ops) == 0 {
-		return nil
-	}
-	text, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", read.GetResourceVersion()}}, ops...))
-	if err != nil {
-		panic(err) // It holds what was read as JSON, and text.
-	}
-	return text
-}
-
-func change(path string, old, now any) []operation {
-	switch {
-	case equality.Semantic.DeepEqual(old, now):
-		return nil
-	case now == nil:
-		return []operation{{Op: "remove", Path: path}}
-	case old == nil:
-		return []operation{{"add", path, now}}
-	}
-	return []operation{{"replace", path, now}}
-}
-
-// typed is a route in the project's types, which are the same in all versions of a
-// kind; nil: the kind is unknown, or its content no route.
-func typed(u *unstructured.Unstructured) resources.Object {
-	var o resources.Object
-	switch u.GetKind() {
-	case httpKind.Kind:
-		o = &gatewayv1.HTTPRoute{}
-	case grpcKind.Kind:
-		o = &gatewayv1.GRPCRoute{}
-	case tlsKind.Kind:
-		o = &gatewayv1.TLSRoute{}
-	case tcpKind.Kind:
-		o = &gatewayv1.TCPRoute{}
-	case udpKind.Kind:
-		o = &gatewayv1.UDPRoute{}
-	default:
-		return nil
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
-		return nil
-	}
-	return o
 }

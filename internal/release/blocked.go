@@ -1,9 +1,6 @@
 package release
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // outside are the causes that are not the release's own, with what it waits for. None of
 // them makes another version the target: that would have them too (rule 29).
@@ -17,13 +14,6 @@ var outside = map[Reason]string{
 	noDomains:              "the domains of its canary, which route to it before hooks of PreRollout are asked",
 	noAnswer:               "a hook that answers",
 }
-
-// Waits before a release that gave its traffic back more than once may have some again:
-// 10, 20, 40 … minutes.
-const (
-	retryFirst = 10 * time.Minute
-	retryMost  = 360 * time.Minute
-)
 
 // obstacle is the cause outside of a release that keeps its rollout from what comes next; "":
 // none, or the wait for one that is given a while. A release that has traffic and lacks what
@@ -92,35 +82,4 @@ func (s *scope) inWords(cause Reason, c Child) string {
 		return string(cause)
 	}
 	return string(cause) + ": " + more
-}
-
-// giveBack takes the traffic of a canary away that lacks something for a cause outside of
-// it. It stays the target, keeps its pods, and begins its steps again: the first time as
-// soon as the cause is gone, later after a wait.
-func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
-	if _, g := s.crossing(); g != nil && cause == notProgrammed {
-		// That one may lack its routes for the same cause: it gets the time to have them.
-		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
-	}
-	adopted := r.Adopted
-	s.endRun()
-	s.turn(r, Pending, cause)
-	r.Adopted, r.RetryTime = adopted, noTime
-	if r.Attempt > 0 {
-		r.RetryTime = stored(s.now.Add(min(retryMost, retryFirst<<min(r.Attempt-1, 8))))
-	}
-	r.Attempt++
-	s.g.Rollout = s.newRollout(r.Release)
-	s.g.Rollout.Floor = run.Floor
-	s.event(r, true, TrafficGivenBack, message+"; it begins its steps again when that is over")
-}
-
-// retryWait is that a release which gave its traffic back is not to have any yet.
-func (s *scope) retryWait(r *Row) *wait {
-	if !s.now.Before(r.RetryTime) {
-		return nil
-	}
-	w := newWait(r, true, Blocked, "%s waits at %d%% until %s: it gave its traffic back %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
-	w.Until = r.RetryTime
-	return w
 }

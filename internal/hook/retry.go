@@ -1,0 +1,97 @@
+package hook
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The defaults of hooks.
+const (
+	defaultTimeout  = 10 * time.Second
+	defaultInterval = 10 * time.Second
+	defaultRetries  = 3 // of notifications; checks are not repeated
+)
+
+func timeout(h *v1alpha1.Hook) time.Duration { return min(h.Timeout.Std(defaultTimeout), maxTimeout) }
+
+func interval(h *v1alpha1.Hook) time.Duration {
+	return max(time.Second, cmp.Or(h.Interval.Std(0), defaultInterval))
+}
+
+func retries(h *v1alpha1.Hook) int {
+	switch {
+	case polled(h.Type):
+		return 0
+	case h.Retries != nil:
+		return int(*h.Retries)
+	case message(h.Type):
+		return defaultRetries
+	}
+	return 0
+}
+
+// backOff doubles from a second on, and adds up to a quarter, so that what failed
+// together does not come back together.
+func backOff(retry int) time.Duration {
+	d := time.Second << min(max(retry-1, 0), 4)
+	return d + rand.N(d/4)
+}
+
+// try calls until yes, or until the retries are used up; false: it was given up.
+func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
+	if before != nil {
+		<-before // even if given up: whoever comes next waits for all that came before
+	}
+	for retry := 0; ; retry++ {
+		if retry > 0 && !sleep(ctx, p.wait(retry)) {
+			return Outcome{}, false
+		}
+		leave, ok := p.places.Enter(ctx, namespace, q.Hook.URL)
+		if !ok {
+			return Outcome{}, false
+		}
+		began := time.Now()
+		answer := p.attempt(ctx, namespace, &q)
+		leave()
+		if ctx.Err() != nil {
+			return Outcome{}, false
+		}
+		attempts++
+		p.observe(q.Hook.Type, answer.yes, time.Since(began))
+		if answer.yes || retry >= retries(&q.Hook) {
+			refused := answer.refused && refuses(q.Hook.Type)
+			return Outcome{Yes: answer.yes, Refused: refused, Unanswered: answer.unanswered, Attempts: attempts, Message: answer.message, Time: p.now()}, true
+		}
+	}
+}
+
+// attempt reads the credentials anew, so that a Secret that was mended helps, and
+// calls once.
+func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
+	var credentials Credentials
+	if q.Hook.SecretRef != nil || q.Hook.CASecretRef != nil {
+		read, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
+		defer cancel()
+		var err error
+		if credentials, err = p.credentials(read, namespace, &q.Hook); err != nil {
+			return reply{unanswered: true, message: line(err.Error())}
+		}
+	}
+	return p.call(ctx, q, credentials)
+}
+
+// sleep says false when ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,207 @@
+package release
+
+import (
+	"fmt"
+	"time"
+)
+
+// health reports whether a run is healthy: available and, within the steps, its
+// weight programmed; since is when the present wait began.
+func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reason, since time.Time) {
+	if run.Step == 0 {
+		switch {
+		case run.Gate == ConfirmRollout:
+			return true, "", s.now // it is not to have pods yet
+		case !s.available(*r, c):
+			return false, or(c.Failure, progressDeadlineExceeded), noTime
+		case r.Promoted == 0 && !s.stable():
+			return false, notProgrammed, noTime
+		case s.untried(run, r):
+			return false, noDomains, noTime
+		case s.unheard(run, r, c):
+			return false, noAnswer, noTime
+		case run.WaitingSince.IsZero():
+			return true, "", s.now
+		}
+		return true, "", run.WaitingSince
+	}
+	switch {
+	case !s.available(*r, c):
+		return false, or(c.Failure, availabilityLost), noTime
+	case r.Routed && len(s.reports) == 0:
+		return false, TrafficLost, noTime
+	case !s.carried(run.StepRevision):
+		return false, notProgrammed, noTime
+	case s.masked(r.Release):
+		return false, availabilityLost, noTime
+	case run.Continued == run.Step && !c.has(s.nextSize(run)):
+		return false, or(c.Failure, progressDeadlineExceeded), noTime // nothing but pods is missing
+	case run.Interrupted:
+		return true, "", s.now
+	case !run.WaitingSince.IsZero():
+		return true, "", run.WaitingSince
+	}
+	return true, "", s.confirmedTime(run.Started)
+}
+
+// stable reports whether no change of traffic is in progress. One that cannot be confirmed
+// because the active release is dead holds up nothing: what runs may be the fix.
+func (s *scope) stable() bool {
+	from, active := s.rival()
+	if active == nil || from.dead(active) {
+		return true
+	}
+	_, r, _ := s.rollout()
+	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) // from what it gave back
+	return gone && from.confirmed(from.g.TrafficRevision)
+}
+
+// dead reports whether a release has nothing that could answer.
+func (s *scope) dead(r *Row) bool {
+	c, _ := s.child(r.Release)
+	return c.Available == 0 || s.masked(r.Release)
+}
+
+// ends is when the clock of a step passes the deadline, if it runs from now on.
+func (s *scope) ends(run *Rollout) time.Time {
+	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	if run.Grace.After(end) {
+		return run.Grace
+	}
+	return end
+}
+
+// moment is how long a manager that has just begun gives what it finds to report.
+// One that was away for longer than a deadline has seen nothing of it, and nothing
+// could get on. A step gets it once (Run.Grace): a manager that is ended over and
+// over must not put its deadlines off for ever.
+func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
+
+// began reports that this manager has just begun.
+func (s *scope) began() bool {
+	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
+}
+
+// deadline of traffic that was to be confirmed since, while stable.
+func (s *scope) deadline(since time.Time) time.Time {
+	end := since.Add(s.o.Spec.Deadline)
+	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {
+		return first
+	}
+	return end
+}
+
+// condemned gives the reason for which measurements or hooks end a rollout, whatever
+// else it waits for.
+func (s *scope) condemned(run *Rollout, r *Row, c Child) (reason Reason, message string) {
+	judged := s.judged(r)
+	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
+		return HookFailed, or(f.Message, fmt.Sprintf("a hook of %s failed, or refused for good", run.Gate))
+	}
+	if !judged {
+		return "", ""
+	}
+	if v := c.Analysis; v != nil && v.Rollout == run.Sequence && v.Phase == VerdictFailed {
+		return AnalysisFailed, or(v.Message, "the measurements failed")
+	}
+	if b := c.Rollback; b != nil && b.Rollout == run.Sequence {
+		return RollbackRequested, or(b.Message, "a hook asked to go back")
+	}
+	if message := s.brokenTogether(r.Version); message != "" {
+		return togetherFailed, message
+	}
+	return "", ""
+}
+
+// Waits before a release that gave its traffic back more than once may have some again:
+// 10, 20, 40 … minutes.
+const (
+	retryFirst = 10 * time.Minute
+	retryMost  = 360 * time.Minute
+)
+
+// giveBack takes the traffic of a canary away that lacks something for a cause outside of
+// it. It stays the target, keeps its pods, and begins its steps again: the first time as
+// soon as the cause is gone, later after a wait.
+func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
+	if _, g := s.crossing(); g != nil && cause == notProgrammed {
+		// That one may lack its routes for the same cause: it gets the time to have them.
+		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
+	}
+	adopted := r.Adopted
+	s.endRun()
+	s.turn(r, Pending, cause)
+	r.Adopted, r.RetryTime = adopted, noTime
+	if r.Attempt > 0 {
+		r.RetryTime = stored(s.now.Add(min(retryMost, retryFirst<<min(r.Attempt-1, 8))))
+	}
+	r.Attempt++
+	s.g.Rollout = s.newRollout(r.Release)
+	s.g.Rollout.Floor = run.Floor
+	s.event(r, true, TrafficGivenBack, message+"; it begins its steps again when that is over")
+}
+
+// retryWait is that a release which gave its traffic back is not to have any yet.
+func (s *scope) retryWait(r *Row) *wait {
+	if !s.now.Before(r.RetryTime) {
+		return nil
+	}
+	w := newWait(r, true, Blocked, "%s waits at %d%% until %s: it gave its traffic back %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
+	w.Until = r.RetryTime
+	return w
+}
+
+// fail ends a run whose clock passed the deadline; the last active release
+// serves (invariant 7).
+func fail(s *scope) {
+	run, r, c := s.rollout()
+	if run == nil {
+		return
+	}
+	if reason, message := s.condemned(run, r, c); reason != "" {
+		s.failRow(r, reason)
+		s.event(r, true, ReleaseFailed, fmt.Sprintf("%s is rolled back (%s): %s", r.Version, reason, message))
+		return
+	}
+	healthy, cause, _ := s.health(run, r, c)
+	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
+		return
+	}
+	end := s.ends(run)
+	if !s.now.Before(end) && run.Grace.IsZero() && s.began() {
+		run.Grace = stored(s.now.Add(s.moment()))
+		end = s.ends(run)
+	}
+	if s.now.Before(end) {
+		s.requeueAt(end)
+		return
+	}
+	if from, a := s.rival(); a != nil && r.Status == Canary && from.dead(a) && !s.dead(r) {
+		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not rolled back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
+		return
+	}
+	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
+	if outside[cause] != "" {
+		s.giveBack(run, r, cause, message)
+		return
+	}
+	s.failRow(r, cause)
+	s.event(r, true, ReleaseFailed, message)
+}
+
+// failRow turns a release down, and takes its weight away.
+func (s *scope) failRow(r *Row, reason Reason) {
+	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
+		s.endRun()
+	}
+	r.leave()
+	s.turn(r, Error, reason)
+}
+
+// retryRow starts a failed release again, from before the first step.
+func (s *scope) retryRow(r *Row, reason Reason) {
+	r.Attempt++
+	r.RetryTime = noTime
+	s.turn(r, Pending, reason)
+	s.touch(r.Release)
+}

@@ -1,0 +1,218 @@
+package release
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// rollout gives the row and object of the release that is being rolled out.
+func (s *scope) rollout() (*Rollout, *Row, Child) {
+	if s.g.Rollout == nil || s.g.Phase != Live {
+		return nil, nil, Child{}
+	}
+	r := s.g.Row(s.g.Rollout.Release)
+	if r == nil {
+		return nil, nil, Child{}
+	}
+	c, _ := s.child(r.Release)
+	return s.g.Rollout, r, c
+}
+
+// newRollout of a release, from before its first step.
+func (s *scope) newRollout(release string) *Rollout {
+	return &Rollout{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
+}
+
+// begin sets the clock of a step, from 1.
+func (run *Rollout) begin(step int, now time.Time) {
+	run.Step, run.Started = step, now
+	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Grace = 0, noTime, false, 0, noTime
+	run.Gate, run.GateTime = "", noTime
+}
+
+// enter begins a step, from 1, and gives the canary its traffic.
+func (s *scope) enter(run *Rollout, r *Row, step int) {
+	run.begin(step, s.now)
+	s.stepped = true
+	s.turn(r, Canary, StepBegan)
+	r.RetryTime = noTime
+	st := s.steps()[step-1]
+	r.Weight, r.Match, r.Mirror = st.Weight, st.Match, st.Mirror
+	if a := s.g.ActiveRow(); a != nil {
+		a.Weight = 100 - r.Weight
+	}
+}
+
+// idle notes since when a healthy release waits, so that the wait is no part of the
+// deadline when it breaks off.
+func (s *scope) idle(run *Rollout, since time.Time) {
+	if run.WaitingSince.IsZero() {
+		run.WaitingSince = since
+	}
+}
+
+// steps of a canary in this group.
+func (s *scope) steps() []Step {
+	if s.g.Level == preview {
+		return nil
+	}
+	return s.o.Spec.Steps
+}
+
+// stepName is the name of a step, from 1.
+func (s *scope) stepName(step int) string {
+	if step >= 1 && step <= len(s.steps()) && s.steps()[step-1].Name != "" {
+		return s.steps()[step-1].Name
+	}
+	return strconv.Itoa(step)
+}
+
+// stepsHash identifies a list of steps.
+func stepsHash(steps []Step) string {
+	h := fnv.New64a()
+	for _, st := range steps {
+		fmt.Fprintf(h, "%q %d %d %t;", st.Name, st.Weight, st.Pause, st.Approval)
+		if st.Match || st.Mirror > 0 {
+			fmt.Fprintf(h, "%t %d;", st.Match, st.Mirror)
+		}
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// editedSteps finds the place of a rollout in steps that were edited (rule 32): the
+// first one with at least the present weight, else the last one, which takes weight away.
+// Without any step it is promoted.
+func editedSteps(s *scope) {
+	run, r, _ := s.rollout()
+	hash := stepsHash(s.steps())
+	if run == nil || run.StepsHash == hash {
+		return
+	}
+	run.StepsHash = hash
+	if run.Gate == ConfirmTrafficIncrease {
+		run.GateTime = s.now // what hooks agreed to is not what comes now
+	}
+	if run.Step == 0 {
+		return
+	}
+	steps := s.steps()
+	next := slices.IndexFunc(steps, func(st Step) bool { return st.Weight >= r.Weight })
+	if next < 0 {
+		next = max(0, len(steps)-1)
+	}
+	s.event(r, false, StepsEdited, fmt.Sprintf("%s continues at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
+	if next < len(steps) && !steps[next].more(*r) {
+		s.enter(run, r, next+1)
+		return
+	}
+	// What is before the next step is passed; that one waits for health and size.
+	run.begin(next, s.now)
+	run.Continued = next
+}
+
+// promoteFirst makes the first release of a group active as soon as it is
+// available, whatever the gateway says (rule 12), but where the newest domains move to
+// it by steps.
+func promoteFirst(s *scope) {
+	run, r, c := s.rollout()
+	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
+		return
+	}
+	if !c.ok() || !c.has(s.full()) {
+		return
+	}
+	_, _, since := s.health(run, r, c)
+	if !s.passGates(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	s.promote(r, First)
+}
+
+// promoteKept brings back a release that was active: without steps, and with as
+// many replicas as the one that it replaces, unless that one is dead (rule 27).
+func promoteKept(s *scope) {
+	run, r, c := s.rollout()
+	active := s.g.ActiveRow()
+	if run == nil || active == nil || r.Promoted == 0 || s.halted(r) {
+		return
+	}
+	if s.dead(active) {
+		if c.has(1) {
+			s.promote(r, RolledBack)
+		}
+		return
+	}
+	s.raiseFloor(run, active)
+	if c.has(s.full()) {
+		s.promote(r, RolledBack)
+	}
+}
+
+// promoteAdopted makes a release active whose steps a person skipped, once it is
+// available at full size.
+func promoteAdopted(s *scope) {
+	run, r, c := s.rollout()
+	from, active := s.rival()
+	if run == nil || !r.Adopted || active == nil {
+		return
+	}
+	from.raiseFloor(run, active)
+	if c.ok() && c.has(s.full()) && s.stable() {
+		s.promote(r, Adopted)
+	}
+}
+
+// step takes the next step of a canary, when this one has passed.
+func step(s *scope) {
+	run, r, c := s.rollout()
+	from, active := s.rival()
+	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
+		return
+	}
+	healthy, _, since := s.health(run, r, c)
+	if !healthy {
+		return
+	}
+	if ws := s.stepWaits(run, r, c, since); len(ws) > 0 {
+		s.idle(run, since)
+		s.record(ws...)
+		return
+	}
+	from.raiseFloor(run, active)
+	if !c.has(s.nextSize(run)) {
+		run.Continued = run.Step // what waits for pods has waited for all else
+		return
+	}
+	if !s.passGates(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	if steps := s.steps(); run.Step < len(steps) {
+		s.enter(run, r, run.Step+1)
+		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
+		return
+	}
+	s.promote(r, Promoted)
+}
+
+// promote makes a release active, and the previous one deprecated.
+func (s *scope) promote(r *Row, reason Reason) {
+	last := int64(0)
+	for i := range s.g.Releases {
+		x := &s.g.Releases[i]
+		last = max(last, x.Promoted)
+		x.Weight, x.Match, x.Mirror = 0, false, 0
+		if x.Status == Active && x != r {
+			x.Available = false
+			s.turn(x, Deprecated, Replaced)
+		}
+	}
+	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
+	s.turn(r, Active, reason)
+	s.g.Rollout, s.g.Superseded = nil, 0
+	s.event(r, false, Promoted, fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
+}

@@ -1,0 +1,211 @@
+package release
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// recorded reports whether the rollout state has the group.
+func (s *scope) recorded() bool {
+	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
+}
+
+// unproven reports whether a release that is rebuilt next to an active one takes its steps again,
+// because it was never active, or failed, as far as is known: its object says so, or its
+// version is above the active one's. The commits of a pull request have no order.
+func (s *scope) unproven(c, active Child) bool {
+	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
+		s.g.Level != preview && compare(c.Version, active.Version) > 0
+}
+
+// successor of an active release that is lost: of those that were active, what a pin
+// wants, else the last one; else the canary, which alone has traffic. What is denied serves
+// only where no other release has an object.
+func (s *scope) successor() *Row {
+	var next *Row
+	waits := false
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
+		kept := r.Promoted > 0 && r.Status == Deprecated
+		switch c, there := s.child(r.Release); {
+		case !there || c.Terminating:
+		case kept, running && r.Status == Canary:
+			if next == nil || s.precedes(*r, *next) {
+				next = r
+			}
+		case running:
+			waits = waits || !s.denied(r.Version)
+		}
+	}
+	if next != nil && s.denied(next.Version) && waits {
+		return nil // for what is in progress
+	}
+	return next
+}
+
+// precedes reports that x rather than y follows an active release that is lost.
+func (s *scope) precedes(x, y Row) bool {
+	return cmp.Or(
+		last(s.denied(x.Version), s.denied(y.Version)),
+		last(x.Promoted == 0 || !s.pinned(x), y.Promoted == 0 || !s.pinned(y)),
+		cmp.Compare(y.Promoted, x.Promoted),
+	) < 0
+}
+
+// fit leaves out of what a lost record is rebuilt from what there is no room for:
+// the oldest that are in no route, then the oldest, and never the active one.
+func (s *scope) fit(cs []Child, active int) ([]Child, int) {
+	for _, routed := range []bool{false, true} {
+		for i := 0; i < len(cs) && len(cs) > s.quota(); {
+			if i == active || s.referenced(cs[i].Release) && !routed {
+				i++
+				continue
+			}
+			if cs = slices.Delete(cs, i, i+1); i < active {
+				active--
+			}
+		}
+	}
+	return cs, active
+}
+
+// rebuild makes rows for a group that has children but no record (rule 31), because
+// the rollout state was lost or not written yet: their stamps are ahead of it, or a route
+// names them. Children that a rollout state let go, and that a late write made again, stay
+// without a row. The
+// release that the group's Service selects is active, older ones were, as far as is known
+// (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
+// one that is available. In a group to which the newest domains are still to come none is, and
+// nothing is that hooks have not let through.
+func rebuild(s *scope) {
+	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
+		return
+	}
+	var cs []Child
+	for _, c := range s.sorted {
+		if c.Slug == s.g.Slug && !c.Terminating && !s.isTouched(c.Release) && (c.Stamp > s.o.State.Sequence || s.referenced(c.Release)) {
+			cs = append(cs, c)
+		}
+	}
+	active := -1
+	for i, c := range cs {
+		for _, r := range s.reports {
+			if r.Active == c.Release {
+				active = i
+			}
+		}
+	}
+	for _, sign := range []func(Child) bool{
+		func(c Child) bool { return c.Available > 0 && s.referenced(c.Release) },
+		func(c Child) bool { return c.Available > 0 },
+		func(c Child) bool { return s.referenced(c.Release) },
+		// One that the next write would have recorded was made by a plan that a crash
+		// cut short, and is just starting.
+		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
+	} {
+		if active < 0 {
+			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && c.Reported != Error && sign(c) })
+		}
+	}
+	if len(cs) > 0 {
+		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
+	}
+	if s.arrives() { // What has a part of the newest domains begins its steps again.
+		active, s.arrived[s.g.Slug] = -1, true
+	}
+	cs, active = s.fit(cs, active)
+	for i, c := range cs {
+		row := Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Since: s.now, Reason: Rebuilt, Status: Pending}
+		row.Routed = len(s.reports) > 0 && c.Replicas > 0
+		switch {
+		case i == active:
+			row.Status, row.Weight, row.Promoted = Active, 100, int64(i+1)
+		case i < active && !s.unproven(c, cs[active]):
+			row.Status, row.Promoted = Deprecated, int64(i+1)
+		}
+		if i != active && (c.Replicas > 0 || c.Available > 0 || s.referenced(c.Release)) {
+			row.Zero = &Zero{Revision: s.next, Time: s.now}
+		}
+		s.g.Releases = append(s.g.Releases, row)
+		s.touch(c.Release)
+		s.event(&row, true, Rebuilt, fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
+	}
+	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
+}
+
+// leftovers gives a row to a child without one that a route names: it is drained like
+// any other, from the time at which no route names it.
+func leftovers(s *scope) {
+	for _, c := range s.sorted {
+		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
+			continue
+		}
+		if s.g.Row(c.Release) == nil && s.makeRoom() {
+			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
+		}
+		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {
+			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
+		}
+	}
+}
+
+// noteRoutes remembers which releases ever were in a route (rules 10 and 18).
+func noteRoutes(s *scope) {
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		r.Routed = r.Routed || s.referenced(r.Release)
+	}
+}
+
+// vanishedActive repairs a group whose active release's object is gone (rule 31).
+func vanishedActive(s *scope) {
+	a := s.g.ActiveRow()
+	if a == nil {
+		return
+	}
+	if _, there := s.child(a.Release); there {
+		return
+	}
+	if _, can := s.offered(a.Release); can {
+		return // made again by size
+	}
+	s.event(a, true, ActiveLost, fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
+	lost := a.Release
+	if next := s.successor(); next != nil {
+		s.endRun()
+		s.promote(next, ActiveLost)
+		s.touch(next.Release)
+	}
+	s.dropRow(lost)
+}
+
+// vanishedOthers drops rows whose object is gone, and that cannot or need not be
+// made again.
+func vanishedOthers(s *scope) {
+	for i := len(s.g.Releases) - 1; i >= 0; i-- {
+		r := s.g.Releases[i]
+		if r.Status == Active {
+			continue
+		}
+		if _, there := s.child(r.Release); there {
+			continue
+		}
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
+		if _, can := s.offered(r.Release); can && running {
+			continue // made again by size
+		}
+		if running {
+			s.endRun()
+		}
+		s.dropRow(r.Release)
+	}
+}
+
+func (s *scope) dropRow(release string) {
+	if r := s.g.Row(release); r.Decision != nil {
+		s.handled[release] = r.Decision
+	}
+	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
+}

@@ -1,0 +1,139 @@
+package release
+
+import (
+	"fmt"
+	"time"
+)
+
+// judged reports whether a release has to prove itself next to an active one: hooks and
+// measurements have a say in it, as they have not in previews, in the first release
+// of a group, and in one that was active.
+func (s *scope) judged(r *Row) bool {
+	_, active := s.rivalOf(*r)
+	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
+}
+
+// startWaits is what the target, which may have no row yet, waits for before it starts.
+func (s *scope) startWaits(target string, r *Row) *wait {
+	if s.halted(r) {
+		return newWait(r, false, Paused, "%s waits: spec.paused is set", s.versionOf(target))
+	}
+	if w := s.turnWaits(s.versionOf(target)); w != nil {
+		return w
+	}
+	c, there := s.child(target)
+	if there && c.Terminating {
+		return newWait(r, false, Terminating, "the previous object of %s is still going", s.versionOf(target))
+	}
+	if there && c.Refused {
+		return newWait(r, true, Blocked, "%s waits: the server refuses that its object is changed", s.versionOf(target))
+	}
+	return nil
+}
+
+// halted reports that spec.paused keeps a release, which may have no row yet, from what comes
+// next. One that was active comes back at a person's word: a pin, or that the active one is
+// denied.
+func (s *scope) halted(r *Row) bool {
+	return s.o.Spec.Paused && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
+}
+
+// stepWaits is what a healthy canary waits for before it needs pods or hooks for what comes
+// next; none: nothing.
+func (s *scope) stepWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
+	if s.o.Spec.Paused {
+		return []*wait{newWait(r, false, Paused, "%s waits at %d%%: spec.paused is set", r.Version, r.Weight)}
+	}
+	if run.Step == 0 {
+		if w := s.firstStepWait(r); w != nil {
+			return []*wait{w}
+		}
+	}
+	if run.Step > 0 && run.Continued != run.Step {
+		if ws := s.passageWaits(run, r, c, since); len(ws) > 0 {
+			return ws
+		}
+	}
+	if w := s.windowWait(run, r); w != nil {
+		return []*wait{w}
+	}
+	return nil
+}
+
+// firstStepWait is what a release waits for before its first traffic, in addition to what every step
+// waits for.
+func (s *scope) firstStepWait(r *Row) *wait {
+	if w := s.retryWait(r); w != nil {
+		return w
+	}
+	if w := s.crossedWait(r); w != nil {
+		return w
+	}
+	if from, _ := s.rival(); from.g != s.g {
+		return s.queueWait(r)
+	}
+	return nil
+}
+
+// passageWaits are what the present step waits for automatically: a person, time, or the
+// verdict of the measurements.
+func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
+	steps := s.steps()
+	if run.Step > len(steps) {
+		return nil
+	}
+	st := steps[run.Step-1]
+	var ws []*wait
+	switch waited := run.Waited + s.now.Sub(since); {
+	case st.Approval:
+		ws = append(ws, newWait(r, false, AwaitingApproval, "%s waits at %d%% for decision Continue of step %q on %s", r.Version, r.Weight, s.stepName(run.Step), r.Release))
+	case waited < st.Pause:
+		w := newWait(r, false, Waiting, "%s waits at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
+		w.Until = s.now.Add(st.Pause - waited)
+		ws = append(ws, w)
+	}
+	if s.o.Spec.Analysis && st.traffic() {
+		if w := s.verdictWait(run, r, c); w != nil {
+			ws = append(ws, w)
+		}
+	}
+	return ws
+}
+
+// verdictWait is that the measurements of the present step have not passed.
+func (s *scope) verdictWait(run *Rollout, r *Row, c Child) *wait {
+	v := Verdict{Phase: VerdictRunning, Message: "no verdict yet"}
+	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
+		v = *a
+	}
+	word := fmt.Sprintf("decision Continue of step %q on %s continues the rollout, Deprecate aborts it", s.stepName(run.Step), r.Release)
+	switch v.Phase {
+	case VerdictPassed:
+		return nil
+	case VerdictInconclusive:
+		return newWait(r, true, AnalysisInconclusive, "%s waits at %d%%, its measurements prove nothing: %s; %s", r.Version, r.Weight, or(v.Message, "inconclusive"), word)
+	case VerdictNoTraffic:
+		return newWait(r, true, AnalysisNoTraffic, "%s waits at %d%% for requests to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no traffic"), word)
+	}
+	return newWait(r, false, AnalysisRunning, "%s waits at %d%% for the verdict of its measurements: %s", r.Version, r.Weight, or(v.Message, "running"))
+}
+
+// windowWait is that traffic may not move now: a step begins in its window, and
+// the release becomes active in the window of the last one.
+func (s *scope) windowWait(run *Rollout, r *Row) *wait {
+	steps := s.steps()
+	if len(steps) == 0 {
+		return nil
+	}
+	window := steps[min(run.Step, len(steps)-1)].Window
+	if window == nil || window.Open {
+		return nil
+	}
+	until := "it opens"
+	if !window.Next.IsZero() {
+		until = window.Next.UTC().Format(time.RFC3339)
+	}
+	w := newWait(r, false, AwaitingWindow, "%s waits at %d%% for its window until %s", r.Version, r.Weight, until)
+	w.Until = window.Next
+	return w
+}
