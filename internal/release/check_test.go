@@ -486,8 +486,8 @@ func sortedOffers(o Observed) []Candidate {
 // checkCapacity holds a rise of weight against rule 6: the pods come first.
 func (w *world) checkCapacity(o Observed, g, h *Group) {
 	a := g.ActiveRow()
-	for i := range o.State.Groups { // the newest domains move from the newest group that serves, and does not end in the same write
-		if x := &o.State.Groups[i]; a == nil && g.Rollout != nil && g.Rollout.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
+	for i := range o.State.Groups { // the newest domains, if there are any, move from the newest group that serves, and does not end in the same write
+		if x := &o.State.Groups[i]; a == nil && mayMove(o) && g.Rollout != nil && g.Rollout.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
 			if y := w.next.group(x.Slug); y != nil && y.ActiveRow() != nil {
 				a = x.ActiveRow()
 			}
@@ -514,6 +514,19 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 			w.fail("rule 6: %s gets %d%% with %d of %d replicas", r.Release, r.Weight, c.Available, need)
 		}
 	}
+}
+
+// mayMove reports whether some policy has newest domains, or none says whether it has.
+func mayMove(o Observed) bool {
+	silent := true
+	for _, p := range o.Policies {
+		for _, r := range p.Groups {
+			if silent = false; r.Newest {
+				return true
+			}
+		}
+	}
+	return silent
 }
 
 func maskedIn(o Observed, release string) bool {

@@ -276,6 +276,8 @@ type Live struct {
 	Deleting bool
 	// Taken reports that what serves it has taken it over as it is, as far as that is reported.
 	Taken bool
+	// Acknowledged reports that a controller has reported so, in the status of the objects.
+	Acknowledged bool
 	// Provider that it is of, by name. The controller fills it in.
 	Provider string
 	// User reports that another user wrote the route, in which the policy has rules, or is

@@ -68,6 +68,7 @@ type answering struct {
 	releases map[string]int // and their weights; 0: for chosen requests
 	pinned   bool
 	deleted  bool // the route was deleted since
+	gone     bool // and a pass has found none in its place: nothing shows that a gateway still serves it
 }
 
 func newPair() *pair {
@@ -460,6 +461,7 @@ func (p *pair) pass(name string, lag int) (did bool) {
 	live := n.facts().Live
 	for route, was := range n.serves {
 		if was.deleted = was.deleted || live[route] == nil; was.deleted {
+			was.gone = was.gone || !n.untaken(newPlanner(n.facts()), was.hosts)
 			n.serves[route] = was
 		}
 	}
@@ -478,9 +480,16 @@ func (p *pair) accept(name string) bool {
 	}
 	before := mustJSON(n.routes) + mustJSON(n.others)
 	n.accept()
+	served := n.serves
 	n.serves = map[string]answering{}
 	d := newPlanner(n.facts())
 	for route, live := range d.Live {
+		if !live.Taken { // What it has not accepted it does not serve: it serves what it did.
+			if was, ok := served[route]; ok {
+				n.serves[route] = was
+			}
+			continue
+		}
 		now := answering{hosts: live.Hostnames, releases: map[string]int{}, pinned: live.Pinned()}
 		for _, s := range live.Services {
 			if r := d.releases[s]; r != "" {
@@ -515,7 +524,7 @@ func (n *front) names() map[string]string {
 		}
 	}
 	for name, was := range n.serves {
-		if !was.deleted || was.pinned || !n.untaken(d, was.hosts) {
+		if !was.deleted || was.gone || was.pinned || !n.untaken(d, was.hosts) {
 			continue
 		}
 		for r := range was.releases {

@@ -12,10 +12,20 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// carries is what the route of a row routed to when it was programmed last, as far as is known. A
-// row that the last report does not have, in a route that was there, may have been another one
-// before it was edited: then it is what the rows did that are there no more.
+// carries is what the route of a row routes to, as far as is known: what is live where a gateway has
+// accepted that as it is, although its Gateway has gone since, and what it was when it was programmed
+// last otherwise. A row that the last report does not have, in a route that was there, may have been
+// another one before it was edited: then it is what the rows did that are there no more.
 func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
+	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
+		var out []v1alpha1.DomainBackend
+		for _, service := range SortedKeys(live.Weights) {
+			if release := r.releases[service]; release != "" {
+				out = append(out, v1alpha1.DomainBackend{Release: release, Version: r.rollout.versionOf(release), Weight: int32(live.Weights[service])})
+			}
+		}
+		return out
+	}
 	if prev := r.before(of); prev != nil {
 		return prev.Backends
 	}

@@ -400,3 +400,41 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	want(t, "it is replaced", strings.Join(of("try.example.com"), ", "), "1.1.0=100")
 	want(t, "the group's domain", w.split(newestHost), "1.0.0=90 1.1.0=10")
 }
+
+// A gateway accepts a route, and its Gateway is deleted before the policy has seen that: the gateway may serve the
+// route all the same. A release that it routes to stays referenced until what replaces it there is accepted.
+func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"], w.ready["b"] = 1, 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com"}}
+	for range 3 {
+		w.pass()
+	}
+	w.accept()
+	delete(w.gateways, "infra/public")
+	w.pass()
+	d := w.policy.Status.Domains[0]
+	want(t, "programmed", d.Programmed, false)
+	want(t, "reason", d.Reason, reasonParentNotFound)
+	if len(d.Backends) != 1 || d.Backends[0].Release != "a" {
+		t.Fatalf("backends %v, want a, which the gateway has accepted", d.Backends)
+	}
+	w.rollout(group("2-x", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+	for range 3 {
+		w.pass()
+	}
+	closing := group("1-x", 2)
+	closing.Phase = v1alpha1.GroupClosing
+	w.rollout(group("2-x", 1, "b 2.0.0 active 100"), closing)
+	for range 3 {
+		w.pass()
+	}
+	want(t, "split", w.split("shop.example.com"), "2.0.0=100")
+	if g := w.groupTraffic("1-x"); g.Revision == 2 || !slices.Contains(g.References, "a") {
+		t.Errorf("revision %d, references %v: nothing has accepted the route that replaces that of a", g.Revision, g.References)
+	}
+	w.gateways["infra/public"] = gateway(80, "HTTP", "")
+	w.settle()
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+	want(t, "references", len(w.groupTraffic("1-x").References), 0)
+}

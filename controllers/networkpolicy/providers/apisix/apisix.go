@@ -97,6 +97,7 @@ func read(r *ApisixRoute) *providers.Live {
 		Name: r.Name, Objects: []resources.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
 	}
 	_, out.Taken = answer(r)
+	out.Acknowledged = out.Taken
 	services := map[string]bool{}
 	for i, rule := range r.Spec.HTTP {
 		last := i == len(r.Spec.HTTP)-1

@@ -102,7 +102,7 @@ func (Provider) See(s providers.Scene) providers.View {
 		v.live[o.GetName()] = &providers.Live{
 			Name: o.GetName(), Objects: []resources.Object{o}, Deleting: o.GetDeletionTimestamp() != nil,
 			Hostnames: p.hostnames(), Path: p.path, Weights: p.weights(), Services: providers.Sorted(p.services),
-			Taken: taken(o, p),
+			Taken: taken(o, p), Acknowledged: len(p.parents) > 0 && taken(o, p),
 		}
 	}
 	return v
