@@ -79,7 +79,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 		}
 	}
 	if late {
-		r.Events.Record(policy, deletionPolicyNotDoneEvent(policy.Spec.DeletionPolicy))
+		r.Events.Record(policy, deletionPolicyNotDoneEvent(policy.Spec.DeletionPolicy, deletionDeadline))
 	}
 	_, err = apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, false)
 	return status.Again(ctx, err)
@@ -132,7 +132,7 @@ func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Dura
 	case r.Now().Sub(f.Policy.DeletionTimestamp.Time) < orphanDeadline:
 		return podInterval, err
 	}
-	r.Events.Record(f.Policy, orphanedUnconfirmedEvent(waits))
+	r.Events.Record(f.Policy, orphanedUnconfirmedEvent(orphanDeadline, waits))
 	return 0, nil
 }
 

@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,12 +50,12 @@ func serviceNotRestoredEvent(err error) status.Event {
 	return status.WarningEvent(traffic.ReasonAdoptedUnsuitable, actionDelete, err.Error())
 }
 
-func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy) status.Event {
-	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s did not complete within %s: the policy is deleted without it", policy, deletionDeadline))
+func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy, limit time.Duration) status.Event {
+	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s did not complete within %s: the policy is deleted without it", policy, limit))
 }
 
-func orphanedUnconfirmedEvent(waits string) status.Event {
-	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("after %s it is not confirmed that the remaining objects route to active releases only: %s", orphanDeadline, waits))
+func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
+	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("after %s it is not confirmed that the remaining objects route to active releases only: %s", limit, waits))
 }
 
 // stepwise reports that what a domain routes to had a part of it before.
