@@ -44,14 +44,14 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 			continue
 		}
 		if d.previous(route) {
-			if r := d.stuck(out.rows, route); r != nil {
+			if r := d.stuck(out, route); r != nil {
 				out.held[name] = r
 			} else if !stays[name] {
 				out.DeleteRoutes = append(out.DeleteRoutes, name)
 			}
 			continue
 		}
-		if r := d.stuck(out.rows, route); r != nil {
+		if r := d.stuck(out, route); r != nil {
 			out.held[name] = r
 		} else if d.replaced(route, out) {
 			out.DeleteRoutes = append(out.DeleteRoutes, name)
@@ -118,13 +118,16 @@ func (d *planner) obsoleteServices(out *Decision) {
 }
 
 // stuck is a row that asks for a host of a live route in a way that the provider cannot
-// route; nil: none. What is live stays then, as long as its group does: bad input takes
-// nothing away.
-func (d *planner) stuck(rows []*Row, route *providers.Live) *Row {
+// route; nil: none. What is live stays then, as long as something of its group is to be
+// reached: bad input takes nothing away.
+func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
 	}
-	for _, r := range rows {
+	if slices.ContainsFunc(out.groups, func(g *groupDecision) bool { return g.slug == route.Group() && g.absent }) {
+		return nil
+	}
+	for _, r := range out.rows {
 		if r.user != "" && r.reason != "" && !r.kept {
 			return r
 		}
@@ -134,7 +137,7 @@ func (d *planner) stuck(rows []*Row, route *providers.Live) *Row {
 				return r
 			}
 		case reasonDomainConflict:
-			if slices.Contains(route.Hostnames, r.host) && !d.taken(rows, r.host, route.Path) {
+			if slices.Contains(route.Hostnames, r.host) && !d.taken(out.rows, r.host, route.Path) {
 				return r
 			}
 		}

@@ -77,6 +77,31 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
+// A first release that gave its traffic back, with nothing else of its group, is in no route of the previous provider
+// either, whether the next one has answered or not: nothing would ever replace that route.
+func TestPreviousOfARejectedGroupGoes(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
+			w := newWorld(t, group("2-x", 1, "b 2.0.0 canary 100"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.ready["b"] = 2, 2
+			w.settle()
+			want(t, "split", splitOfEntry(w.facts(), "2-x.shop.example.com", "gateway"), "2.0.0=100")
+			w.goTo(&byNginx)
+			w.pass()
+			if answered {
+				w.settle()
+			}
+			w.rollout(group("2-x", 2, "b 2.0.0 pending 0"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.settle()
+			for name, route := range newPlanner(w.facts()).Live {
+				want(t, "group of route "+name, route.Group(), "1-x")
+			}
+			want(t, "references", len(w.groupTraffic("2-x").References), 0)
+			want(t, "revision", w.groupTraffic("2-x").Revision, 2)
+		})
+	}
+}
+
 // A release that the previous route still names is kept.
 func TestPreviousRetainsReleases(t *testing.T) {
 	w := routedBy(t, byGateway)

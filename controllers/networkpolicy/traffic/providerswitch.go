@@ -55,6 +55,9 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
 			continue // It goes with its group, and is routed to no other.
 		}
+		if g := groups[old.Group()]; g != nil && g.absent && len(carried.Backends) == 0 {
+			continue // Nothing of its group is to be reached any more.
+		}
 		for _, r := range rows {
 			route := routeOf[r]
 			if route == nil {
