@@ -66,7 +66,7 @@ build: ## Build the manager as a static binary, and what the Dockerfile copies
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
 
 .PHONY: hlnr bin/hlnr
-hlnr: bin/hlnr ## Build bin/hlnr, which explains an ImagePolicy from a terminal
+hlnr: bin/hlnr ## Build bin/hlnr, the command for people
 bin/hlnr:
 	@echo "building hlnr (the first time this takes minutes)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/hlnr

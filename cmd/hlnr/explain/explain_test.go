@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"bytes"
@@ -9,18 +9,18 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
@@ -28,10 +28,11 @@ import (
 var update = flag.Bool("update", false, "write the outputs of testdata anew")
 
 // hlnr runs the command.
-func hlnr(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+func hlnr(t *testing.T, stdin string, args ...string) (code cli.Code, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = run(t.Context(), args, strings.NewReader(stdin), &out, &err)
+	f := cli.New("hlnr", "dev", genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &err})
+	code = cli.Run(t.Context(), f, args, NewCommand)
 	return code, out.String(), err.String()
 }
 
@@ -149,8 +150,8 @@ func TestExplainRefuses(t *testing.T) {
 				args[i] = file(t, `{"auths":{"registry.example.org":{"auth":"YTpi"}}}`)
 			}
 			code, stdout, stderr := hlnr(t, test.stdin, args...)
-			if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "hlnr: ") || !strings.Contains(stderr, test.want) {
-				t.Errorf("exit code %d, output %q, error %q; want code %d and an error with %q", code, stdout, stderr, exitUsage, test.want)
+			if code != cli.ExitUsage || stdout != "" || !strings.HasPrefix(stderr, "hlnr: ") || !strings.Contains(stderr, test.want) {
+				t.Errorf("exit code %d, output %q, error %q; want code %d and an error with %q", code, stdout, stderr, cli.ExitUsage, test.want)
 			}
 		})
 	}
@@ -164,7 +165,7 @@ func TestExplainFindsThePolicy(t *testing.T) {
   annotations: {a: b}, managedFields: [{manager: kubectl, operation: Apply, apiVersion: hlnr.io/v1alpha1, time: "2026-01-02T03:04:05Z", fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:image": {}}}}]}`, 1)
 	stream := "kind: ConfigMap\napiVersion: v1\n---\n---\n" + found + "status: {latest: 1.0.0, ofAnotherVersion: true}\n---\n" + other
 	code, stdout, stderr := hlnr(t, stream, "explain", "-f", "-", "--name", "shop", "--tags", file(t, "# two\n1.0.0\r\n\n 1.1.0 \n"), "-o", "json")
-	if code != exitYes || stderr != "" {
+	if code != cli.ExitYes || stderr != "" {
 		t.Fatalf("exit code %d, error %q", code, stderr)
 	}
 	var got report
@@ -203,7 +204,7 @@ func TestExplainHides(t *testing.T) {
 			t.Parallel()
 			code, stdout, _ := hlnr(t, smallPolicy, append([]string{"explain", "-f", "-", "--tags", input, "-o", "yaml"}, test.args...)...)
 			var got report
-			if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != exitYes {
+			if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != cli.ExitYes {
 				t.Fatalf("exit code %d, %v", code, err)
 			}
 			if len(got.Candidates) != test.rows || got.Hidden != test.hidden || got.Tags != 101 || got.Offered != 1 {
@@ -230,7 +231,7 @@ func TestExplainRegistry(t *testing.T) {
 	}
 
 	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("secret"), "--platform", "linux/amd64", "-o", "json")
-	if code != exitYes || stderr != "" {
+	if code != cli.ExitYes || stderr != "" {
 		t.Fatalf("exit code %d, error %q", code, stderr)
 	}
 	var got report
@@ -253,15 +254,15 @@ func TestExplainRegistry(t *testing.T) {
 	}
 
 	code, stdout, stderr = hlnr(t, manifest, "explain", "-f", "-")
-	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "401") {
+	if code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, "401") {
 		t.Errorf("as nobody: exit code %d, output %q, error %q", code, stdout, stderr)
 	}
 	code, stdout, stderr = hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("wrong"))
-	if code != exitFailed || stdout != "" || strings.Contains(stderr, "wrong") {
+	if code != cli.ExitFailed || stdout != "" || strings.Contains(stderr, "wrong") {
 		t.Errorf("with a wrong password: exit code %d, output %q, error %q", code, stdout, stderr)
 	}
 	code, stdout, _ = hlnr(t, manifest, "explain", "-f", "-", "--docker-config", config("secret"), "--platform", "linux/riscv64")
-	if code != exitNo || !strings.Contains(stdout, "5 tags: none offered; 5 rejected (1 Level, 1 Exists, 3 Platform)") {
+	if code != cli.ExitNo || !strings.Contains(stdout, "5 tags: none offered; 5 rejected (1 Level, 1 Exists, 3 Platform)") {
 		t.Errorf("for another platform: exit code %d, output:\n%s", code, stdout)
 	}
 }
@@ -278,17 +279,17 @@ func TestExplainCertificates(t *testing.T) {
 	ca, cert, private := file(t, string(authority.PEM())), file(t, string(certificate)), file(t, string(key))
 	for name, test := range map[string]struct {
 		flags []string
-		code  int
+		code  cli.Code
 	}{
-		"none":      {nil, exitFailed},
-		"authority": {[]string{"--ca-file", ca}, exitFailed},
-		"client":    {[]string{"--cert-file", cert, "--key-file", private}, exitFailed},
-		"all":       {[]string{"--ca-file", ca, "--cert-file", cert, "--key-file", private}, exitYes},
+		"none":      {nil, cli.ExitFailed},
+		"authority": {[]string{"--ca-file", ca}, cli.ExitFailed},
+		"client":    {[]string{"--cert-file", cert, "--key-file", private}, cli.ExitFailed},
+		"all":       {[]string{"--ca-file", ca, "--cert-file", cert, "--key-file", private}, cli.ExitYes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := hlnr(t, manifest, append([]string{"explain", "-f", "-"}, test.flags...)...)
-			if code != test.code || (code == exitYes) != strings.Contains(stdout, "1 offered in 1 group, latest 1.0.0") {
+			if code != test.code || (code == cli.ExitYes) != strings.Contains(stdout, "1 offered in 1 group, latest 1.0.0") {
 				t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
 			}
 		})
@@ -304,7 +305,7 @@ func TestExplainNotes(t *testing.T) {
 `
 	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-", "--tags", file(t, "1.0.0\n2.0.0\n"), "-o", "yaml")
 	var got report
-	if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != exitYes {
+	if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != cli.ExitYes {
 		t.Fatalf("exit code %d, %v, %s", code, err, stderr)
 	}
 	want := []string{
@@ -331,85 +332,16 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	server.Fail(registrytest.Get, -1, registrytest.Status(403, "DENIED"))
 	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop"), 1)
 	code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-")
-	if code != exitFailed || !strings.Contains(stdout, "1 tag: none offered; 1 rejected (1 Exists)") || !strings.Contains(stderr, "403") {
+	if code != cli.ExitFailed || !strings.Contains(stdout, "1 tag: none offered; 1 rejected (1 Exists)") || !strings.Contains(stderr, "403") {
 		t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
 	}
-}
-
-func TestUnknownCommand(t *testing.T) {
-	t.Parallel()
-	if code, stdout, stderr := hlnr(t, "", "nonsense"); code != exitUsage || stdout != "" || !strings.Contains(stderr, `unknown command "nonsense"`) {
-		t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
-	}
-}
-
-func TestVersionAndHelp(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"version":         {[]string{"version"}, "hlnr dev\n"},
-		"--version":       {[]string{"--version"}, "hlnr version dev\n"},
-		"--help":          {[]string{"--help"}, "Available Commands"},
-		"no command":      {[]string{}, "Available Commands"},
-		"explain, --help": {[]string{"explain", "--help"}, "hlnr explain -f policy.yaml --docker-config"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if code, stdout, stderr := hlnr(t, "", test.args...); code != exitYes || stderr != "" || !strings.Contains(stdout, test.want) {
-				t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
-			}
-		})
-	}
-}
-
-// The binary itself gives the exit codes, and knows its version.
-func TestBinary(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a binary")
-	}
-	binary := filepath.Join(t.TempDir(), "hlnr")
-	args := []string{"build", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
-	if raceDetector() {
-		args = append(args, "-race") // The packages are compiled that way already; to compile all of them again takes minutes.
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	for name, test := range map[string]struct {
-		args []string
-		code int
-		want string
-	}{
-		"version": {[]string{"version"}, exitYes, "hlnr v1.2.3\n"},
-		"yes":     {[]string{"explain", "-f", "testdata/explain/deny/policy.yaml", "--tags", "testdata/explain/deny/tags"}, exitYes, "1.3.0 "},
-		"no":      {[]string{"explain", "-f", "testdata/explain/nothing/policy.yaml", "--tags", "testdata/explain/nothing/tags"}, exitNo, "none offered"},
-		"usage":   {[]string{"explain"}, exitUsage, "hlnr: --file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), binary, test.args...)
-			out, _ := cmd.CombinedOutput()
-			if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(string(out), test.want) {
-				t.Errorf("exit code %d, output %q; want %d and %q", code, out, test.code, test.want)
-			}
-		})
-	}
-}
-
-// raceDetector reports whether this test runs with the race detector.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 // What the guide on streams shows is what happens: its first policy with its tags, and
 // its table of ranges.
 func TestGuide(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/how-to/version-groups.md")
+	text, err := os.ReadFile("../../../docs/how-to/version-groups.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +394,7 @@ func TestExplainTakesDocuments(t *testing.T) {
 	t.Parallel()
 	whole := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
 	taken := 0
-	err := filepath.WalkDir("../../docs", func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../../docs", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".md" {
 			return err
 		}
@@ -476,8 +408,8 @@ func TestExplainTakesDocuments(t *testing.T) {
 			}
 			code, _, stderr := hlnr(t, block[1], "explain", "-f", "-", "--tags", "testdata/explain/deny/tags")
 			switch {
-			case code == exitUsage && (strings.Contains(stderr, "spec.source.github: GitHub sources can be explained only in a cluster") || strings.Contains(stderr, "a list of tags does not contain the build times")):
-			case code == exitUsage:
+			case code == cli.ExitUsage && (strings.Contains(stderr, "spec.source.github: GitHub sources can be explained only in a cluster") || strings.Contains(stderr, "a list of tags does not contain the build times")):
+			case code == cli.ExitUsage:
 				t.Errorf("%s: %s%s", path, block[1], stderr)
 			}
 			taken++
@@ -493,15 +425,15 @@ func TestExplainTakesDocuments(t *testing.T) {
 func TestExplainNamesFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		options explainOptions
+		options options
 		kind    registry.Kind
 		want    string
 	}{
-		"unknown authority":  {explainOptions{}, registry.Untrusted, "set --ca-file to the certificate authority"},
-		"another authority":  {explainOptions{ca: "ca.crt"}, registry.Untrusted, "check --ca-file"},
-		"no credential":      {explainOptions{}, registry.Unauthorized, "set --docker-config"},
-		"another credential": {explainOptions{dockerConfig: "config.json"}, registry.Unauthorized, ""},
-		"no answer":          {explainOptions{}, registry.Unreachable, ""},
+		"unknown authority":  {options{}, registry.Untrusted, "set --ca-file to the certificate authority"},
+		"another authority":  {options{ca: "ca.crt"}, registry.Untrusted, "check --ca-file"},
+		"no credential":      {options{}, registry.Unauthorized, "set --docker-config"},
+		"another credential": {options{dockerConfig: "config.json"}, registry.Unauthorized, ""},
+		"no answer":          {options{}, registry.Unreachable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := &registry.Error{Kind: test.kind, Op: "list tags of", Object: "shop"}
@@ -511,7 +443,7 @@ func TestExplainNamesFlags(t *testing.T) {
 			}
 		})
 	}
-	if err := (explainOptions{}).withFix(nil); err != nil {
+	if err := (options{}).withFix(nil); err != nil {
 		t.Errorf("no error becomes %v", err)
 	}
 }

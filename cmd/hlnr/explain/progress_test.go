@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
@@ -46,7 +47,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		server.PushImage(t, "shop", fmt.Sprintf("t%d", i), registrytest.Image(t, "shop", "linux/amd64", time.Now().Add(-time.Duration(i+1)*time.Minute)))
 	}
 	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop")+", versioning: {scheme: PushTime}", 1)
-	options := explainOptions{file: "-", platform: "linux/amd64", output: outputTable, refused: 10, timeout: time.Minute}
+	options := options{file: "-", platform: "linux/amd64", output: outputTable, refused: 10, timeout: time.Minute}
 	var stdout bytes.Buffer
 	err := options.run(t.Context(), strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { told = append(told, p) })
 	if want := (imagepolicy.Progress{Timed: 3, Times: 3, Images: 3}); err != nil || told[len(told)-1] != want || !strings.Contains(stdout.String(), "3 tags: 3 offered") {
@@ -54,7 +55,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 	}
 
 	code, out, stderr := hlnr(t, manifest, "explain", "-f", "-", "--timeout", "1ns")
-	if code != exitFailed || out != "" || !strings.Contains(stderr, "not complete after 1ns: select fewer tags with spec.tagFilter, or increase --timeout") {
+	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "not complete after 1ns: select fewer tags with spec.tagFilter, or increase --timeout") {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
@@ -67,7 +68,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		return heads > 1
 	}, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
-	if code != exitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are not known, and all are needed") || !strings.Contains(stderr, "403") {
+	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are not known, and all are needed") || !strings.Contains(stderr, "403") {
 		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
 	}
 }

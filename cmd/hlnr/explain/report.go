@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"bytes"
@@ -70,7 +70,7 @@ type judged struct {
 	Image string `json:"image,omitempty"`
 }
 
-func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOptions) report {
+func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) report {
 	r := report{
 		Policy: policy.Name, Image: policy.Spec.Image, Tags: len(e.Offered) + len(e.Rejected), Offered: len(e.Offered),
 		Notes: notes(policy, e, o),
@@ -118,7 +118,7 @@ func merge(offered, rejected []judged) []judged {
 }
 
 // notes report what this run did not check, and a cluster would.
-func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o explainOptions) (notes []string) {
+func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {
 		notes = append(notes, "the registry was not used: each tag counts as an image for all platforms")

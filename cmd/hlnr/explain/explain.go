@@ -1,4 +1,10 @@
-package main
+// Package explain is the command "hlnr explain": which tags an ImagePolicy offers, without a cluster.
+//
+//	explain.go   the command and its flags
+//	policy.go    reads an ImagePolicy as an API server does
+//	progress.go  lines about progress
+//	report.go    the result as a table or JSON
+package explain
 
 import (
 	"bytes"
@@ -15,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -24,8 +31,8 @@ import (
 // maxInput is how many bytes of a file are read.
 const maxInput = 32 << 20
 
-// explainOptions are the flags of explain.
-type explainOptions struct {
+// options are the flags of explain.
+type options struct {
 	file, name   string
 	tags         string
 	dockerConfig string
@@ -36,13 +43,16 @@ type explainOptions struct {
 	all          bool
 	refused      int
 	timeout      time.Duration
+	version      string
 }
 
-func explainCommand() *cobra.Command {
-	var o explainOptions
+// NewCommand makes the command.
+func NewCommand(f *cli.Factory) *cobra.Command {
+	o := options{version: f.Version}
 	cmd := &cobra.Command{
-		Use:   "explain -f POLICY [--tags FILE]",
-		Short: "Show which tags an ImagePolicy offers, and why it rejects the others",
+		GroupID: cli.GroupCheck,
+		Use:     "explain -f POLICY [--tags FILE]",
+		Short:   "Show which tags an ImagePolicy offers, and why it rejects the others",
 		Long: `explain runs the first scan of an ImagePolicy without a cluster, and prints the
 verdict on each tag in the order of selection: the newest version first, and tags
 that are not versions last.
@@ -64,60 +74,60 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
   # Try a policy with your own list of tags
   printf '%s\n' 1.0.0 1.1.0-rc.1 latest | hlnr explain -f policy.yaml --tags -
 
- # Why does the policy of the cluster reject 1.4.2?
+  # Why does the policy of the cluster reject 1.4.2?
   kubectl get imgp shop -n shop -o yaml | hlnr explain -f - --all | grep 1.4.2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: time.Now}).report)
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: f.Now}).report)
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
-	f.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
-	f.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
-	f.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
-	f.StringVar(&o.ca, "ca-file", "", "certificate authorities in PEM, trusted in addition to those of the system, as ca.crt of spec.certSecretRef")
-	f.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; needs --key-file")
-	f.StringVar(&o.key, "key-file", "", "private key of --cert-file in PEM")
-	f.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
-	f.BoolVar(&o.all, "all", false, "print every tag")
-	f.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes 20 requests per second, and up to three requests for each image whose build time is needed")
-	f.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputs, ", "))
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
+	flags.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
+	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
+	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
+	flags.StringVar(&o.ca, "ca-file", "", "certificate authorities in PEM, trusted in addition to those of the system, as ca.crt of spec.certSecretRef")
+	flags.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; needs --key-file")
+	flags.StringVar(&o.key, "key-file", "", "private key of --cert-file in PEM")
+	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
+	flags.BoolVar(&o.all, "all", false, "print every tag")
+	flags.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes 20 requests per second, and up to three requests for each image whose build time is needed")
+	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputs, ", "))
 	return cmd
 }
 
-func (o explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer, progress func(imagepolicy.Progress)) error {
+func (o options) run(ctx context.Context, stdin io.Reader, stdout io.Writer, progress func(imagepolicy.Progress)) error {
 	if err := o.validate(); err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	manifest, err := read(o.file, stdin)
 	if err != nil {
-		return usage(fmt.Errorf("--file: %w", err))
+		return cli.Usage(fmt.Errorf("--file: %w", err))
 	}
 	policy, err := readPolicy(ctx, manifest, o.name)
 	if err != nil {
-		return usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+		return cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
 	if err := explicable(policy); err != nil {
-		return usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+		return cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
 	explanation, problem := o.explain(ctx, policy, stdin, progress)
-	var e *exit
-	if errors.As(problem, &e) && e.code == exitUsage {
+	var e *cli.Exit
+	if errors.As(problem, &e) && e.Code == cli.ExitUsage {
 		return problem
 	}
 	if problem == nil || explanation.Tags > 0 && explanation.Untimed == 0 {
 		if err := newReport(policy, explanation, o).write(stdout, o.output); err != nil {
-			return failed(fmt.Errorf("write output: %w", err))
+			return cli.Failed(fmt.Errorf("write output: %w", err))
 		}
 	}
 	switch {
 	case problem != nil:
-		return failed(problem)
+		return cli.Failed(problem)
 	case len(explanation.Offered) == 0:
-		return &exit{code: exitNo}
+		return &cli.Exit{Code: cli.ExitNo}
 	}
 	return nil
 }
@@ -131,7 +141,7 @@ func explicable(policy *v1alpha1.ImagePolicy) error {
 }
 
 // validate rejects invalid combinations of flags.
-func (o explainOptions) validate() error {
+func (o options) validate() error {
 	switch {
 	case o.file == "":
 		return errors.New("--file is required: set it to a manifest, or to - for standard input")
@@ -150,33 +160,33 @@ func (o explainOptions) validate() error {
 }
 
 // explain uses the file of tags, or the registry.
-func (o explainOptions) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
+func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
 		if err != nil {
-			return imagepolicy.Explanation{}, usage(fmt.Errorf("--tags: %w", err))
+			return imagepolicy.Explanation{}, cli.Usage(fmt.Errorf("--tags: %w", err))
 		}
 		explanation, err := imagepolicy.ExplainTags(policy, lines(text))
 		if err != nil {
-			return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+			return explanation, cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 		}
 		return explanation, nil
 	}
 	auth, err := o.credential(policy)
 	if err != nil {
-		return imagepolicy.Explanation{}, usage(err)
+		return imagepolicy.Explanation{}, cli.Usage(err)
 	}
 	certificates, err := o.certificates()
 	if err != nil {
-		return imagepolicy.Explanation{}, usage(err)
+		return imagepolicy.Explanation{}, cli.Usage(err)
 	}
-	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + version, Outbound: ownMachine})
+	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + o.version, Outbound: ownMachine})
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not complete after %s: select fewer tags with spec.tagFilter, or increase --timeout", o.timeout))
 	defer cancel()
 	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, certificates, o.platform, progress)
 	var s *status.Error
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
-		return explanation, usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+		return explanation, cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
 	}
 	return explanation, o.withFix(err)
 }
@@ -186,7 +196,7 @@ var ownMachine = (*outbound.Policy)(nil).Trusting("127.0.0.1").Trusting("::1").T
 
 // withFix adds the flags that replace fields of the specification, because the command does
 // not read Secrets.
-func (o explainOptions) withFix(err error) error {
+func (o options) withFix(err error) error {
 	switch kind := registry.KindOf(err); {
 	case kind == registry.Untrusted && o.ca == "":
 		return fmt.Errorf("%w; set --ca-file to the certificate authority, or --cert-file and --key-file to a client certificate", err)
@@ -200,7 +210,7 @@ func (o explainOptions) withFix(err error) error {
 
 // credential of the docker configuration. A configuration without an entry for the registry
 // is an error; there is no fallback to anonymous access.
-func (o explainOptions) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
+func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
 	if o.dockerConfig == "" {
 		return registry.Credential{}, nil
 	}
@@ -221,7 +231,7 @@ func (o explainOptions) credential(policy *v1alpha1.ImagePolicy) (registry.Crede
 }
 
 // certificates of the flags.
-func (o explainOptions) certificates() (registry.TLS, error) {
+func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {
 		if file == "" {

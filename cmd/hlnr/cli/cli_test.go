@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// call runs one command line with the given commands.
+func call(ctx context.Context, t *testing.T, argv []string, commands ...NewCommand) (code Code, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	program, args := Program(argv)
+	code = Run(ctx, New(program, "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err}), args, commands...)
+	return code, out.String(), err.String()
+}
+
+// returns is a command that ends with an error.
+func returns(err error) NewCommand {
+	return func(*Factory) *cobra.Command {
+		return &cobra.Command{Use: "ask", Short: "Ask", Example: "  hlnr ask", RunE: func(*cobra.Command, []string) error { return err }}
+	}
+}
+
+// list is a command that lists Microservices.
+func list(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List"}
+	scope := AddScope(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		selector, err := scope.Selector()
+		if err != nil {
+			return err
+		}
+		c, err := f.Client()
+		if err != nil {
+			return err
+		}
+		namespace, err := scope.Namespace(f)
+		if err != nil {
+			return err
+		}
+		return c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+	}
+	return cmd
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the cause")
+	for name, c := range map[string]struct {
+		err    error
+		code   Code
+		stderr string
+	}{
+		"yes":          {nil, ExitYes, ""},
+		"failed":       {cause, ExitFailed, "hlnr: the cause\n"},
+		"usage":        {Usage(cause), ExitUsage, "hlnr: the cause\n"},
+		"no":           {No(cause), ExitNo, "hlnr: the cause\n"},
+		"no, silently": {No(nil), ExitNo, ""},
+		"timed out":    {TimedOut(cause), ExitTimeout, "hlnr: the cause\n"},
+		"waits":        {Waits(cause), ExitWaits, "hlnr: the cause\n"},
+		"wrapped":      {fmt.Errorf("ask: %w", No(cause)), ExitNo, "hlnr: the cause\n"},
+		"closed pipe":  {fmt.Errorf("write output: %w", syscall.EPIPE), ExitFailed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := call(t.Context(), t, []string{"hlnr", "ask"}, returns(c.err))
+			if code != c.code || stdout != "" || stderr != c.stderr {
+				t.Errorf("exit code %d, output %q, error %q; want %d and %q", code, stdout, stderr, c.code, c.stderr)
+			}
+		})
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code, _, stderr := call(ctx, t, []string{"hlnr", "ask"}, returns(fmt.Errorf("list: %w", context.Canceled)))
+	if code != ExitInterrupted || stderr != "hlnr: interrupted\n" {
+		t.Errorf("exit code %d, error %q", code, stderr)
+	}
+}
+
+// Usage texts follow the name by which the command was called.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		argv []string
+		want []string
+	}{
+		"command":                {[]string{"/usr/bin/hlnr", "ask", "--help"}, []string{"Usage:\n  hlnr ask", "Examples:\n  hlnr ask", `"hlnr options"`}},
+		"plugin":                 {[]string{"/usr/bin/kubectl-hlnr", "ask", "--help"}, []string{"Usage:\n  kubectl hlnr ask", "Examples:\n  kubectl hlnr ask", `"kubectl hlnr options"`}},
+		"completion of a plugin": {[]string{"kubectl_complete-hlnr", "as"}, []string{"ask\tAsk\n:"}},
+		"completion":             {[]string{"hlnr", "completion", "bash"}, []string{"# bash completion V2 for hlnr"}},
+		"completion by kubectl":  {[]string{"hlnr", "completion", "kubectl"}, []string{`exec kubectl hlnr __complete "$@"`}},
+		"version":                {[]string{"hlnr", "version"}, []string{"hlnr v1\n"}},
+		"options":                {[]string{"hlnr", "options"}, []string{"--kubeconfig", "--context", "--namespace", "--as ", "--request-timeout"}},
+		"groups":                 {[]string{"hlnr"}, []string{"See and explain:", "Exit codes:\n    0  yes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			see := func(f *Factory) *cobra.Command {
+				cmd := returns(nil)(f)
+				cmd.GroupID = GroupSee
+				return cmd
+			}
+			code, stdout, stderr := call(t.Context(), t, c.argv, see)
+			for _, want := range c.want {
+				if code != ExitYes || !strings.Contains(stdout, want) {
+					t.Errorf("exit code %d, output %q, error %q; want %q", code, stdout, stderr, want)
+				}
+			}
+			if strings.Contains(stdout, "--client-key") != (name == "options") {
+				t.Errorf("the flags about the cluster are in: %s", stdout)
+			}
+		})
+	}
+}
+
+func TestWrongCommandLine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"command":       {[]string{"lits"}, `unknown command "lits" for "hlnr"; did you mean "list"?`},
+		"other command": {[]string{"nonsense"}, `unknown command "nonsense" for "hlnr"; "hlnr --help" lists the commands`},
+		"flag":          {[]string{"list", "--nonsense"}, `unknown flag: --nonsense; "hlnr list --help" lists the flags`},
+		"selector":      {[]string{"list", "-l", "a=b=c"}, "--selector: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := call(t.Context(), t, append([]string{"hlnr"}, c.args...), list)
+			if code != ExitUsage || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d, output %q, error %q; want %q", code, stdout, stderr, c.want)
+			}
+		})
+	}
+}
+
+// kubeconfig writes one with a server in it.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q}}]
+users: [{name: u, user: {}}]
+contexts: [{name: production, context: {cluster: c, user: u, namespace: shop}}]
+current-context: production
+`, server)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answer is a server that gives one answer to all requests.
+func answer(t *testing.T, status int, body string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func status(code int, reason, message, details string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"message":%q,"details":%s,"code":%d}`, reason, message, details, code)
+}
+
+// What the cluster answers ends with a message that says what to do.
+func TestErrorsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	forbidden := func(scope string) string {
+		return status(403, "Forbidden", `microservices.hlnr.io is forbidden: User "ana" cannot list resource "microservices" in API group "hlnr.io" `+scope, `{"group":"hlnr.io","kind":"microservices"}`)
+	}
+	for name, c := range map[string]struct {
+		server string
+		args   []string
+		code   Code
+		want   string
+	}{
+		"yes":                {answer(t, 200, `{"kind":"MicroserviceList","apiVersion":"hlnr.io/v1alpha1","metadata":{},"items":[]}`), nil, ExitYes, ""},
+		"no server":          {"http://" + closed.Addr().String(), nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
+		"no address":         {"http://cluster.invalid", nil, ExitFailed, "there is no address of cluster.invalid"},
+		"no CRDs":            {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or are of another version: install Heighliner with"},
+		"no right":           {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) may not list microservices.hlnr.io in namespace shop: those with the role view, edit or admin in the namespace may; one of them can let you with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"`},
+		"no right anywhere":  {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) may not list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or name one namespace with --namespace"},
+		"no user":            {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "does not know you (401): log in again"},
+		"busy":               {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
+		"context":            {"http://127.0.0.1:1", []string{"--context", "productoin"}, ExitUsage, `there is no context in the kubeconfig with the name "productoin"; did you mean "production"?`},
+		"another context":    {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
+		"file that is none":  {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
+		"file without words": {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "there is no cluster to ask: set --kubeconfig or KUBECONFIG"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"hlnr", "list", "--kubeconfig", kubeconfig(t, c.server)}, c.args...)
+			code, stdout, stderr := call(t.Context(), t, args, list)
+			if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || c.want == "" && stderr != "" {
+				t.Errorf("exit code %d, output %q, error %q; want code %d and %q", code, stdout, stderr, c.code, c.want)
+			}
+		})
+	}
+}
+
+func TestRequestTimeout(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(done) })
+	code, _, stderr := call(t.Context(), t, []string{"hlnr", "list", "--request-timeout", "50ms", "--kubeconfig", kubeconfig(t, server.URL)}, list)
+	if code != ExitFailed || !strings.Contains(stderr, "did not answer in time") {
+		t.Errorf("exit code %d, error %q", code, stderr)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	command := func(*Factory) *cobra.Command {
+		cmd := &cobra.Command{Use: "ask", Short: "Ask"}
+		o := AddOutput(cmd)
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+			return o.Print(cmd.OutOrStdout(), map[string]int{"a": 1}, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, "text, wide:", o.Wide())
+				return err
+			}, func() []string { return []string{"microservice.hlnr.io/a"} })
+		}
+		return cmd
+	}
+	for format, want := range map[string]string{
+		"": "text, wide: false\n", "wide": "text, wide: true\n", "json": "{\n  \"a\": 1\n}\n", "yaml": "a: 1\n", "name": "microservice.hlnr.io/a\n",
+	} {
+		args := []string{"hlnr", "ask"}
+		if format != "" {
+			args = append(args, "-o", format)
+		}
+		if code, stdout, stderr := call(t.Context(), t, args, command); code != ExitYes || stdout != want || stderr != "" {
+			t.Errorf("%q: exit code %d, output %q, error %q; want %q", format, code, stdout, stderr, want)
+		}
+	}
+	code, _, stderr := call(t.Context(), t, []string{"hlnr", "ask", "-o", "xml"}, command)
+	if code != ExitUsage || !strings.Contains(stderr, `unknown format "xml": use one of json, yaml, wide, name`) {
+		t.Errorf("exit code %d, error %q", code, stderr)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"shop", "checkout", "checkout-api", "search", "payments", "web"}
+	for name, want := range map[string][]string{
+		"shpo": {"shop"}, "Shop": {"shop"}, "chekout": {"checkout"}, "api": {"checkout-api"}, "seerch": {"search"}, "zzzz": {}, "": {}, "we": {"web"},
+		strings.Repeat("a", 10_000): {},
+	} {
+		if diff := cmp.Diff(want, Nearest(name, names)); diff != "" {
+			t.Errorf("%.20q: -want +got\n%s", name, diff)
+		}
+	}
+	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are none`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := Unknown("group", "x", []string{"2.x", "1.x", "1.x"}).Error(), `there is no group with the name "x"; there are 1.x, 2.x`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Help reads nothing and connects to nothing.
+func TestHelpWithoutKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	start := time.Now()
+	code, stdout, stderr := call(t.Context(), t, []string{"hlnr", "list", "--help"}, list)
+	if code != ExitYes || !strings.Contains(stdout, "--all-namespaces") || stderr != "" {
+		t.Errorf("exit code %d after %s, output %q, error %q", code, time.Since(start), stdout, stderr)
+	}
+}

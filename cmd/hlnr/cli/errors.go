@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"regexp"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// installHint is how the CRDs that a release of the command needs get into a cluster.
+const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; an administrator of the cluster may do that"
+
+// Explain gives an error of a command the words and the exit code with which it ends the command:
+// what is wrong, and what to do. An [Exit] stays what it is.
+func (f *Factory) Explain(ctx context.Context, err error) error {
+	var e *Exit
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, syscall.EPIPE):
+		return &Exit{Code: ExitFailed} // the reader left, such as head: there is no one to report to
+	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled:
+		return &Exit{ExitInterrupted, errors.New("interrupted")}
+	}
+	for _, explain := range []func(error) error{f.explainKubeconfig, explainConnection, explainKind, f.explainStatus} {
+		if found := explain(err); found != nil {
+			return found
+		}
+	}
+	return Failed(err)
+}
+
+// explainKubeconfig is about which cluster is meant, before any request.
+func (f *Factory) explainKubeconfig(err error) error {
+	switch text := err.Error(); {
+	case clientcmd.IsEmptyConfig(err):
+		return Failed(errors.New("there is no cluster to ask: set --kubeconfig or KUBECONFIG to a kubeconfig, or create ~/.kube/config"))
+	case clientcmd.IsContextNotFound(err) || strings.Contains(text, "context was not found for specified context") || strings.Contains(text, "does not exist") && strings.Contains(text, "context "):
+		name := *f.flags.Context
+		raw, rawErr := f.Kubeconfig().RawConfig()
+		if rawErr != nil {
+			return Usage(err)
+		}
+		if name == "" {
+			name = raw.CurrentContext
+		}
+		var names []string
+		for n := range raw.Contexts {
+			names = append(names, n)
+		}
+		return Unknown("context in the kubeconfig", name, names)
+	case clientcmd.IsConfigurationInvalid(err):
+		return Usage(fmt.Errorf("the kubeconfig is invalid: %w: set --kubeconfig and --context", err))
+	case errors.Is(err, fs.ErrNotExist) && *f.flags.KubeConfig != "" && strings.Contains(text, *f.flags.KubeConfig):
+		return Usage(fmt.Errorf("--kubeconfig: %w", err))
+	}
+	return nil
+}
+
+// explainConnection is about requests without an answer.
+func explainConnection(err error) error {
+	var (
+		lookup  *net.DNSError
+		address *net.OpError
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		plugin  exec.CodeExitError
+	)
+	switch {
+	case errors.As(err, &lookup):
+		return Failed(fmt.Errorf("the cluster cannot be reached: there is no address of %s: check --context and the server in the kubeconfig", lookup.Name))
+	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
+		return Failed(fmt.Errorf("the certificate of the API server is not trusted: %w: check certificate-authority in the kubeconfig", err))
+	case errors.As(err, &plugin):
+		return Failed(fmt.Errorf("the credential plugin of the kubeconfig failed: %w: log in again", err))
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return Failed(fmt.Errorf("the API server did not answer in time: %w: try again, or increase --request-timeout", err))
+	case errors.As(err, &address):
+		return Failed(fmt.Errorf("the cluster cannot be reached: %w: check that it runs, and --context", address))
+	}
+	return nil
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// explainKind is about kinds that the server does not have.
+func explainKind(err error) error {
+	if meta.IsNoMatchError(err) {
+		return Failed(fmt.Errorf("the cluster does not have a kind that is needed: %w; %s", err, installHint))
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonNotFound {
+		return nil
+	}
+	// An object that does not exist has a name; a resource that does not exist has none.
+	if d := status.Status().Details; d == nil || d.Name == "" {
+		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or are of another version: %s", v1alpha1.GroupVersion, installHint))
+	}
+	return nil
+}
+
+// refused is the text of a request without the right.
+var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
+
+// explainStatus is about answers of the API server.
+func (f *Factory) explainStatus(err error) error {
+	var s apierrors.APIStatus
+	if !errors.As(err, &s) {
+		return nil
+	}
+	message := s.Status().Message
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return Failed(errors.New("the API server does not know you (401): log in again, or check the user of the context in the kubeconfig"))
+	case apierrors.IsForbidden(err):
+		m := refused.FindStringSubmatch(message)
+		if m == nil {
+			return Failed(err) // an admission policy, whose message says what to do
+		}
+		return Failed(errors.New(Forbidden(Right{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return Usage(err)
+	case apierrors.IsConflict(err):
+		return Failed(fmt.Errorf("the object was changed in the meantime: run the command again (%s)", message))
+	case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+		return Failed(fmt.Errorf("the API server is busy: try again (%s)", message))
+	}
+	return nil
+}
+
+func resource(plural, group string) string {
+	if group == "" {
+		return plural
+	}
+	return plural + "." + group
+}
+
+// Right is what a user may or may not do.
+type Right struct {
+	// User as the API server knows them; "" for the user of the command.
+	User string
+	// Verb of the request, such as patch.
+	Verb string
+	// Resource with its group, such as microservices.hlnr.io; of a subresource "pods/log".
+	Resource string
+	// Namespace; "" for all.
+	Namespace string
+}
+
+// Forbidden is the sentence about a right that is missing: who lacks which one, and which role has it.
+func Forbidden(r Right) string {
+	user := "you"
+	if r.User != "" {
+		user = fmt.Sprintf("you (%s)", r.User)
+	}
+	scope := "in all namespaces"
+	if r.Namespace != "" {
+		scope = "in namespace " + r.Namespace
+	}
+	return fmt.Sprintf("%s may not %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
+}
+
+// remedy names the role that has the right, and how to get it.
+func (r Right) remedy() string {
+	write := r.Verb == "patch" || r.Verb == "update" || r.Verb == "create" || r.Verb == "delete"
+	var role, who string
+	switch plural, _, _ := strings.Cut(r.Resource, "."); {
+	case !strings.HasSuffix(r.Resource, "."+v1alpha1.GroupVersion.Group):
+		return ": ask an administrator for that right"
+	case write && plural == "versionedmicroservices":
+		role, who = "heighliner-decide", "admins of the namespace"
+	case write:
+		role, who = "heighliner-edit", "those with the role edit or admin in the namespace"
+	default:
+		role, who = "heighliner-view", "those with the role view, edit or admin in the namespace"
+	}
+	if r.Namespace == "" {
+		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or name one namespace with --namespace", role)
+	}
+	return fmt.Sprintf(": %s may; one of them can let you with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"", who, r.Namespace, role)
+}

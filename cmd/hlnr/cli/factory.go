@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the field manager of all writes of the command.
+const FieldManager = "hlnr"
+
+// The limits of requests, those of kubectl.
+const (
+	qps   = 50
+	burst = 300
+)
+
+// Factory gives a command its streams, its clock and its cluster. Nothing is read or connected
+// before a method asks for it, so that help needs no kubeconfig.
+type Factory struct {
+	genericiooptions.IOStreams
+	// Version of the command.
+	Version string
+	// Clock is the only source of time.
+	Clock clock.Clock
+
+	flags   *genericclioptions.ConfigFlags
+	program string
+	once    sync.Once
+	client  client.WithWatch
+	err     error
+}
+
+// New gives a factory for one call. program is how the user called the command, see [Program].
+func New(program, version string, streams genericiooptions.IOStreams) *Factory {
+	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)
+	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
+}
+
+// Program is how the user calls the command: "hlnr", or "kubectl hlnr". Commands in messages begin
+// with it.
+func (f *Factory) Program() string { return f.program }
+
+// addFlags adds the flags about the cluster, those of kubectl.
+func (f *Factory) addFlags(flags *pflag.FlagSet) { f.flags.AddFlags(flags) }
+
+// Config of the cluster, by kubeconfig and flags.
+func (f *Factory) Config() (*rest.Config, error) {
+	config, err := f.flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	// Without any kubeconfig the default is a port of this machine, which is hardly what is meant.
+	raw, err := f.Kubeconfig().RawConfig()
+	if err == nil && len(raw.Clusters) == 0 && *f.flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
+		return nil, clientcmd.ErrEmptyConfig
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.UserAgent = qps, burst, "hlnr/"+f.Version
+	return config, nil
+}
+
+// Kubeconfig is the configuration from files and flags.
+func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
+
+// Client reads, watches and writes without a cache. Its kinds are those of [Scheme]; they need no
+// discovery, which would cost requests before the first answer. Other kinds are discovered.
+func (f *Factory) Client() (client.WithWatch, error) {
+	f.once.Do(func() { f.client, f.err = f.newClient() })
+	return f.client, f.err
+}
+
+func (f *Factory) newClient() (client.WithWatch, error) {
+	config, err := f.Config()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	mapper := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{knownKinds(scheme), meta.NewLazyRESTMapperLoader(f.flags.ToRESTMapper)}}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// Namespace is that of --namespace, else that of the context, else "default".
+func (f *Factory) Namespace() (string, error) {
+	namespace, _, err := f.Kubeconfig().Namespace()
+	return namespace, err
+}
+
+// Now is the time of the clock.
+func (f *Factory) Now() time.Time { return f.Clock.Now() }
+
+// Scope is which objects a command reads: those of one namespace or of all, and all or those that a
+// selector chooses.
+type Scope struct {
+	allNamespaces bool
+	selector      string
+}
+
+// AddScope adds the flags --all-namespaces and --selector.
+func AddScope(cmd *cobra.Command) *Scope {
+	var s Scope
+	cmd.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces, whatever --namespace names")
+	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "read only the Microservices with these labels, such as team=web,tier!=test")
+	return &s
+}
+
+// Namespace is the one to list, "" for all.
+func (s *Scope) Namespace(f *Factory) (string, error) {
+	if s.allNamespaces {
+		return "", nil
+	}
+	return f.Namespace()
+}
+
+// AllNamespaces reports whether the objects of all namespaces are asked for.
+func (s *Scope) AllNamespaces() bool { return s.allNamespaces }
+
+// Selector by labels; an expression that is none ends the command with [ExitUsage].
+func (s *Scope) Selector() (labels.Selector, error) {
+	selector, err := labels.Parse(s.selector)
+	if err != nil {
+		return nil, Usage(fmt.Errorf("--selector: %w: write label=value, label!=value or label, separated by commas", err))
+	}
+	return selector, nil
+}
+
+// completeTimeout bounds what a completion waits for the cluster.
+const completeTimeout = 2 * time.Second
+
+// CompleteNames completes the first n arguments with the names of the objects of a list. Where the
+// cluster does not answer in two seconds there are no suggestions.
+func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		names, err := f.names(ctx, newList())
+		if err != nil {
+			cobra.CompDebugln(err.Error(), false)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// names of the objects of the namespace.
+func (f *Factory) names(ctx context.Context, list client.ObjectList) ([]string, error) {
+	c, err := f.Client()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	return namesOf(list)
+}
+
+func namesOf(list client.ObjectList) ([]string, error) {
+	var names []string
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		if m, ok := o.(metav1.Object); ok {
+			names = append(names, m.GetName())
+		}
+		return nil
+	})
+	slices.SortFunc(names, cmp.Compare[string])
+	return names, err
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// usage is the template of help: the global options, which are those of kubectl, have a command of
+// their own.
+const usage = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]{{end}}{{if gt (len .Aliases) 0}}
+
+Aliases:
+  {{.NameAndAliases}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
+
+Available Commands:{{range $cmds}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if not .AllChildCommandsHaveGroup}}
+
+Available Commands:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if (and .HasParent .HasAvailableLocalFlags)}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
+Use "{{.Root.CommandPath}} options" for the flags about the cluster, which all commands have.
+`
+
+// The groups of commands in help.
+const (
+	// GroupSee: commands that answer questions.
+	GroupSee = "see"
+	// GroupAct: commands that change something.
+	GroupAct = "act"
+	// GroupCheck: commands about manifests and the installation.
+	GroupCheck = "check"
+)
+
+// setHelp sets usage texts, with the program as the user called it.
+func setHelp(root *cobra.Command, f *Factory) {
+	root.SetUsageTemplate(usage)
+	root.AddGroup(
+		&cobra.Group{ID: GroupSee, Title: "See and explain:"},
+		&cobra.Group{ID: GroupAct, Title: "Act:"},
+		&cobra.Group{ID: GroupCheck, Title: "Check:"},
+	)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return Usage(fmt.Errorf("%w; \"%s --help\" lists the flags", err, cmd.CommandPath()))
+	})
+	if f.program != name {
+		called(root, f.program)
+	}
+}
+
+// called writes examples as the user called the command.
+func called(cmd *cobra.Command, program string) {
+	replacer := strings.NewReplacer("  "+name+" ", "  "+program+" ", "| "+name+" ", "| "+program+" ", "\""+name+" ", "\""+program+" ", "& "+name+" ", "& "+program+" ")
+	cmd.Example, cmd.Long = replacer.Replace(cmd.Example), replacer.Replace(cmd.Long)
+	for _, c := range cmd.Commands() {
+		called(c, program)
+	}
+}
+
+func newOptionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "options",
+		Short: "List the flags about the cluster, which all commands have",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return write(cmd.OutOrStdout(), []byte("These flags are those of kubectl, and each command has them:\n\n"+cmd.InheritedFlags().FlagUsages()))
+		},
+	}
+}
+
+// codesText lists the exit codes.
+func codesText() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:")
+	for _, c := range Codes {
+		fmt.Fprintf(&b, "\n  %3d  %s", c.Code, c.Meaning)
+	}
+	return b.String()
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxNamed is how many names a message lists.
+const maxNamed = 8
+
+// maxNear is how many near names are offered.
+const maxNear = 3
+
+// Unknown is the error about a name that does not exist, with the nearest names that do. what is
+// the thing with its place in singular, such as "Microservice in namespace shop". Its exit code
+// is [ExitUsage].
+func Unknown(what, name string, names []string) error {
+	text := fmt.Sprintf("there is no %s with the name %q", what, name)
+	if near := Nearest(name, names); len(near) > 0 {
+		return Usage(fmt.Errorf("%s; did you mean %s?", text, quoted(near, " or ")))
+	}
+	return Usage(fmt.Errorf("%s; %s", text, ThereAre(names)))
+}
+
+// ThereAre lists names for a message, at most eight of them.
+func ThereAre(names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	switch {
+	case len(names) == 0:
+		return "there are none"
+	case len(names) == 1:
+		return "there is " + names[0]
+	case len(names) > maxNamed:
+		return fmt.Sprintf("there are %s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+func quoted(names []string, or string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(out, or)
+}
+
+// Nearest gives the names that are likely to be meant by another one, the nearest first, at most
+// three: those within a few edits, and those that contain it or that it begins with.
+func Nearest(name string, names []string) []string {
+	type near struct {
+		name     string
+		distance int
+	}
+	var found []near
+	low := strings.ToLower(name)
+	for _, n := range names {
+		d, other := 0, strings.ToLower(n)
+		switch d = edits(low, other); {
+		case d <= max(1, min(len(low), len(other))/3):
+		case len(low) >= 3 && strings.Contains(other, low):
+			d = 10
+		default:
+			continue
+		}
+		found = append(found, near{n, d})
+	}
+	slices.SortFunc(found, func(a, b near) int { return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name)) })
+	found = slices.Compact(found)
+	out := make([]string, 0, maxNear)
+	for _, n := range found[:min(len(found), maxNear)] {
+		out = append(out, n.name)
+	}
+	return out
+}
+
+// maxCompared bounds the work on long names.
+const maxCompared = 256
+
+// edits is the number of letters to insert, delete, replace or swap with their neighbor that make b
+// of a.
+func edits(a, b string) int {
+	if len(a) > maxCompared || len(b) > maxCompared {
+		return maxCompared
+	}
+	last, row, next := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], last[j-2]+1)
+			}
+		}
+		if last == nil {
+			last = make([]int, len(b)+1)
+		}
+		last, row, next = row, next, last
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// The formats of --output. Not each command has all of them.
+const (
+	// FormatText is the default: sentences and tables for people. Its name is that of no format.
+	FormatText = ""
+	// FormatTable is the text, by name.
+	FormatTable = "table"
+	// FormatWide is the text with more columns and absolute times.
+	FormatWide = "wide"
+	// FormatJSON is stable within an API version; times are RFC 3339.
+	FormatJSON = "json"
+	// FormatYAML is the same as YAML.
+	FormatYAML = "yaml"
+	// FormatName is one "resource.group/name" a line.
+	FormatName = "name"
+)
+
+// Formats are those that most commands have.
+var Formats = []string{FormatJSON, FormatYAML, FormatWide, FormatName}
+
+// Output is the flag --output of one command.
+type Output struct {
+	// Format that the user chose; [FormatText] without the flag.
+	Format string
+
+	formats []string
+}
+
+// AddOutput adds the flag --output, with the formats that the command has; none: [Formats]. A
+// format that is not one of them ends the command with [ExitUsage].
+func AddOutput(cmd *cobra.Command, formats ...string) *Output {
+	if len(formats) == 0 {
+		formats = Formats
+	}
+	o := &Output{formats: formats}
+	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(formats, ", "))
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		cmd.PrintErrln(err) // the flag was added above
+	}
+	return o
+}
+
+// String is the format.
+func (o *Output) String() string { return o.Format }
+
+// Set chooses the format.
+func (o *Output) Set(format string) error {
+	if !slices.Contains(o.formats, format) {
+		return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(o.formats, ", "))
+	}
+	o.Format = format
+	return nil
+}
+
+// Type names the value in help.
+func (o *Output) Type() string { return "format" }
+
+// Wide reports whether the text has more columns and absolute times.
+func (o *Output) Wide() bool { return o.Format == FormatWide }
+
+// Print writes value as JSON or YAML, the names one a line, or the text. text and names may be nil
+// where the command does not have that format.
+func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, names func() []string) error {
+	switch o.Format {
+	case FormatJSON:
+		raw, err := json.MarshalIndent(value, "", "  ")
+		if err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		return write(out, append(raw, '\n'))
+	case FormatYAML:
+		raw, err := yaml.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		return write(out, raw)
+	case FormatName:
+		var b strings.Builder
+		for _, n := range names() {
+			b.WriteString(n + "\n")
+		}
+		return write(out, []byte(b.String()))
+	}
+	return text(out)
+}
+
+func write(out io.Writer, text []byte) error {
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}

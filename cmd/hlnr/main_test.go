@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// hlnr runs the command.
+func hlnr(t *testing.T, stdin string, args ...string) (code cli.Code, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	f := cli.New("hlnr", version, genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &err})
+	code = cli.Run(t.Context(), f, args, commands...)
+	return code, out.String(), err.String()
+}
+
+func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
+	if code, stdout, stderr := hlnr(t, "", "nonsense"); code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, `unknown command "nonsense"`) {
+		t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"version":         {[]string{"version"}, "hlnr dev\n"},
+		"--version":       {[]string{"--version"}, "hlnr version dev\n"},
+		"--help":          {[]string{"--help"}, "Check:"},
+		"no command":      {[]string{}, "Check:"},
+		"explain, --help": {[]string{"explain", "--help"}, "hlnr explain -f policy.yaml --docker-config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if code, stdout, stderr := hlnr(t, "", test.args...); code != cli.ExitYes || stderr != "" || !strings.Contains(stdout, test.want) {
+				t.Errorf("exit code %d, output %q, error %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// The binary itself gives the exit codes, and knows its version.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a binary")
+	}
+	binary := filepath.Join(t.TempDir(), "hlnr")
+	args := []string{"build", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
+	if raceDetector() {
+		args = append(args, "-race") // The packages are compiled that way already; to compile all of them again takes minutes.
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		code cli.Code
+		want string
+	}{
+		"version": {[]string{"version"}, cli.ExitYes, "hlnr v1.2.3\n"},
+		"yes":     {[]string{"explain", "-f", "explain/testdata/explain/deny/policy.yaml", "--tags", "explain/testdata/explain/deny/tags"}, cli.ExitYes, "1.3.0 "},
+		"no":      {[]string{"explain", "-f", "explain/testdata/explain/nothing/policy.yaml", "--tags", "explain/testdata/explain/nothing/tags"}, cli.ExitNo, "none offered"},
+		"usage":   {[]string{"explain"}, cli.ExitUsage, "hlnr: --file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), binary, test.args...)
+			out, _ := cmd.CombinedOutput()
+			if code := cli.Code(cmd.ProcessState.ExitCode()); code != test.code || !strings.Contains(string(out), test.want) {
+				t.Errorf("exit code %d, output %q; want %d and %q", code, out, test.code, test.want)
+			}
+		})
+	}
+}
+
+// raceDetector reports whether this test runs with the race detector.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
+}
