@@ -54,6 +54,7 @@ type options struct {
 	metricsInsecure bool
 	probeAddress    string
 	webhookAddress  string
+	pprofAddress    string
 	namespaces      []string
 	minDrain        time.Duration
 	workers         int
@@ -92,6 +93,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address that accepts deliveries of GitHub's webhooks over HTTP, behind a Gateway; 0 disables webhooks")
+	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles of net/http/pprof under /debug/pprof/, served over HTTP without authorization, such as 127.0.0.1:6060; 0 disables profiles")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server of analyses that do not name one")
@@ -200,6 +202,7 @@ func managerOptions(o options) ctrl.Options {
 		Scheme:                  newScheme(),
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  o.probeAddress,
+		PprofBindAddress:        o.pprofAddress,
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        "manager.hlnr.io",
 		LeaderElectionNamespace: o.leaderNamespace,

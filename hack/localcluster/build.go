@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,8 +32,9 @@ type binary struct {
 	flags  []string
 	env    []string
 	links  []string
-	// assets are folders of the module of pkg that the program reads: they are copied to its
-	// side.
+	// module of pkg; pkg by default.
+	module string
+	// assets are folders of the module that the program reads: they are copied to its side.
 	assets []string
 	about  string
 }
@@ -74,6 +76,13 @@ var testBinaries = []binary{
 		env:    []string{"CGO_ENABLED=1"}, // SQLite is in C
 		assets: []string{"options", "public", "templates"},
 		about:  "Gitea, whose registry tests of discovery read; about ten minutes, needs gcc",
+	},
+	{
+		name: "kwok", folder: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok",
+		flags:  []string{"-trimpath", "-ldflags=-s -w"},
+		env:    []string{"CGO_ENABLED=0"},
+		assets: []string{"kustomize/stage"},
+		about:  "kwok, which simulates nodes and pods for make bench-scale",
 	},
 }
 
@@ -266,7 +275,7 @@ func (b *builder) copyAssets(ctx context.Context, bin binary, target string) err
 	if len(bin.assets) == 0 {
 		return nil
 	}
-	module, err := b.moduleDir(ctx, bin.folder, bin.pkg)
+	module, err := b.moduleDir(ctx, bin.folder, cmp.Or(bin.module, bin.pkg))
 	if err != nil {
 		return fmt.Errorf("find files of %s: %w", bin.name, err)
 	}

@@ -227,7 +227,7 @@ func (o *options) buildCommand() *cobra.Command {
 func (o *options) programsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "programs NAME...",
-		Short: "Build programs that tests need, no cluster, and print their paths: distribution, gitea; needs no root",
+		Short: "Build programs that tests need, no cluster, and print their paths: distribution, gitea, kwok; needs no root",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			builder, err := newBuilder(o.source, o.say)

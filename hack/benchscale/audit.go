@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// request is one line of the audit log, without what is not counted.
+type request struct {
+	at       time.Time
+	agent    string
+	resource string
+	verb     string
+	dryRun   bool
+	failed   bool // answered with an error
+}
+
+// lease writes are left out: they depend on the time and not on what happens.
+func (r request) lease() bool { return r.resource == "leases.coordination.k8s.io" }
+
+func (r request) writes() bool {
+	switch r.verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// reads reports a get or a list. Watches are not counted, because they last.
+func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
+
+// kind is the request as a row of a table.
+func (r request) kind() string {
+	kind := r.verb + " " + r.resource
+	if r.dryRun {
+		kind += " (dry run)"
+	}
+	return kind
+}
+
+// auditLog reads an audit log bit by bit.
+type auditLog struct {
+	path   string
+	offset int64
+}
+
+// read returns the requests whose lines were written since the last call.
+func (l *auditLog) read() ([]request, error) {
+	file, err := os.Open(l.path)
+	if err != nil {
+		return nil, fmt.Errorf("open audit log: %w", err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(l.offset, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	reader := bufio.NewReaderSize(file, 1<<20)
+	var requests []request
+	for {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) { // what has no end yet is read the next time
+			return requests, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read audit log: %w", err)
+		}
+		l.offset += int64(len(line))
+		r, ok, err := parseRequest(bytes.TrimSpace(line))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			requests = append(requests, r)
+		}
+	}
+}
+
+// parseRequest reads a line; false for requests that concern no object.
+func parseRequest(line []byte) (request, bool, error) {
+	var event auditv1.Event
+	if err := json.Unmarshal(line, &event); err != nil {
+		return request{}, false, fmt.Errorf("read a line of the audit log: %w", err)
+	}
+	if event.ObjectRef == nil {
+		return request{}, false, nil
+	}
+	r := request{at: event.RequestReceivedTimestamp.Time, agent: agentOf(event.UserAgent), verb: event.Verb, resource: event.ObjectRef.Resource}
+	if event.ObjectRef.APIGroup != "" {
+		r.resource += "." + event.ObjectRef.APIGroup
+	}
+	if event.ObjectRef.Subresource != "" {
+		r.resource += "/" + event.ObjectRef.Subresource
+	}
+	if u, err := url.ParseRequestURI(event.RequestURI); err == nil {
+		r.dryRun = u.Query().Has("dryRun")
+	}
+	r.failed = event.ResponseStatus != nil && event.ResponseStatus.Code >= 400
+	return r, true, nil
+}
+
+// agentOf is the program of a user agent, without version and platform.
+func agentOf(userAgent string) string {
+	name, _, _ := strings.Cut(userAgent, " ")
+	name, _, _ = strings.Cut(name, "/")
+	return name
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestParseUsage(t *testing.T) {
+	t.Parallel()
+	const stat = "4711 (a (strange) name) S 1 4711 4711 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 12 0 1000 2000000 300"
+	got, err := parseUsage(stat, "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+	if diff := cmp.Diff(usage{CPU: 3 * time.Second, Resident: 1 << 20, Peak: 2 << 20}, got); err != nil || diff != "" {
+		t.Errorf("%v, -want +got\n%s", err, diff)
+	}
+	for name, broken := range map[string]string{"short": "1 (x) S 1 2 3", "text": strings.ReplaceAll(stat, " 250 ", " many ")} {
+		if _, err := parseUsage(broken, ""); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func line(agent, verb, uri, object string, code int) string {
+	return `{"kind":"Event","stage":"ResponseComplete","requestURI":"` + uri + `","verb":"` + verb + `","userAgent":"` + agent +
+		`","objectRef":{` + object + `},"responseStatus":{"code":` + map[int]string{200: "200", 409: "409"}[code] + `}}`
+}
+
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	lines := []string{
+		line("heighliner/v1 (linux/amd64)", "patch", "/apis/hlnr.io/v1alpha1/x", `"resource":"microservices","apiGroup":"hlnr.io","subresource":"status"`, 409),
+		line("heighliner/v1", "create", "/apis/apps/v1/x?dryRun=All", `"resource":"deployments","apiGroup":"apps"`, 200),
+		line("heighliner/v1", "update", "/apis/coordination.k8s.io/v1/x", `"resource":"leases","apiGroup":"coordination.k8s.io"`, 200),
+		line("heighliner/v1", "get", "/api/v1/x", `"resource":"secrets"`, 200),
+		line("heighliner/v1", "watch", "/api/v1/x", `"resource":"pods"`, 200),
+		line("kube-controller-manager/v1.35.4 (linux/amd64) kubernetes/x/deployment-controller", "update", "/x", `"resource":"deployments","apiGroup":"apps","subresource":"status"`, 200),
+		`{"kind":"Event","stage":"ResponseComplete","requestURI":"/readyz","verb":"get","userAgent":"x"}`,
+	}
+	half := len(lines[0]) / 2
+	if err := os.WriteFile(path, []byte(lines[0][:half]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &auditLog{path: path}
+	if got, err := log.read(); err != nil || len(got) != 0 {
+		t.Fatalf("half a line: %v, %v", got, err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := log.read()
+	if err != nil || len(got) != 6 {
+		t.Fatalf("%d requests, %v, want 6", len(got), err)
+	}
+	if again, err := log.read(); err != nil || len(again) != 0 {
+		t.Errorf("read again: %v, %v", again, err)
+	}
+	result := phaseResult{requests: got}
+	result.finish("heighliner", 1, usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
+	want := phaseResult{
+		Writes: 2, Refused: 1, Reads: 1, Follow: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
+		Kinds: map[string]map[string]int{
+			"heighliner": {
+				"patch microservices.hlnr.io/status": 1, "create deployments.apps (dry run)": 1, "update leases.coordination.k8s.io": 1, "get secrets": 1,
+			},
+			"kube-controller-manager": {"update deployments.apps/status": 1},
+		},
+	}
+	if diff := cmp.Diff(want, result, cmpopts.IgnoreUnexported(phaseResult{})); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestQueueSince(t *testing.T) {
+	t.Parallel()
+	before := queue{Passes: 10, Waited: 1, Worked: 2, buckets: map[float64]float64{0.1: 10, 1: 10, 10: 10}}
+	after := queue{Passes: 110, Waited: 3, Worked: 5, buckets: map[float64]float64{0.1: 60, 1: 109, 10: 110}}
+	want := queue{Passes: 100, Waited: 2, Worked: 3, WaitedP99: 1}
+	if diff := cmp.Diff(want, after.since(before), cmpopts.IgnoreUnexported(queue{})); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got := before.since(before).WaitedP99; got != 0 {
+		t.Errorf("nothing waited, but 99 of 100 below %g s", got)
+	}
+}
+
+// TestFlags: each flag that cannot work is named before anything is started.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{
+		"-n 0":                                  "-n",
+		"-upgrades 0":                           "-upgrades",
+		"-source git":                           "-source",
+		"-assets= ":                             "-assets",
+		"-assets x":                             "-kwok",
+		"-assets x -kwok y -only-peer":          "-peer",
+		"-assets x -kwok y -peer argo-rollouts": "-peer-bin",
+		"-assets x -kwok y -peer argo-rollouts -peer-bin z":                              "-peer-crds",
+		"-assets x -kwok y -peer flagger -peer-bin z -peer-crds c -peer-routing none":    "-peer-routing",
+		"-assets x -kwok y -peer argo-rollouts -peer-bin z -peer-crds c -peer-routing q": "-peer-routing",
+		"-assets x -kwok y": "config/crd", // the tests do not run in the root of the checkout
+	} {
+		var o options
+		f := flag.NewFlagSet("benchscale", flag.ContinueOnError)
+		o.register(f)
+		o.assets = ""
+		if err := f.Parse(strings.Fields(arguments)); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error that names %s", arguments, err, want)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Command benchscale measures what the manager costs a cluster: it starts a control plane with simulated nodes and pods,
+// creates many services, upgrades, aborts and pins all of them, and counts the requests, the processor time and the memory
+// of each phase. "make bench-scale" builds what it needs and runs it; docs/explanation/scale.md explains the results.
+//
+// It needs no root, listens on loopback only, and ends every process that it started, by its process id.
+//
+//	main.go           flags, and the runs of all products
+//	plane.go          etcd, kube-apiserver, kube-controller-manager and kwok
+//	process.go        the processes, their processor time and memory
+//	gateway.go        a stand-in for a gateway, which accepts each route immediately
+//	images.go         a registry with the same image in every repository
+//	audit.go          counts requests in the audit log
+//	metrics.go        times of work queues
+//	tracker.go        waits until all objects reach a goal
+//	story.go          the phases, and what is measured in each
+//	heighliner.go     the manager of this project
+//	argorollouts.go   Argo Rollouts, for comparison
+//	flagger.go        Flagger, for comparison
+//	report.go         tables and JSON
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// options are the flags.
+type options struct {
+	services int
+	upgrades int
+	writers  int
+	source   string
+	rest     time.Duration
+	settle   time.Duration
+	patience time.Duration
+
+	assets, kwok, manager, arguments string
+	output, profiles, comment        string
+	keep                             bool
+
+	peer, peerBinary, peerCRDs, peerRouting, peerArguments string
+	only                                                   bool
+}
+
+func (o *options) register(f *flag.FlagSet) {
+	f.IntVar(&o.services, "n", 200, "number of services")
+	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; from the fourth on an old release is removed with each")
+	f.IntVar(&o.writers, "writers", 8, "number of objects that are written at a time in each phase")
+	f.StringVar(&o.source, "source", "pinned", "where versions come from: pinned (a list in each ImagePolicy) or registry (tags, with a request to scan)")
+	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the phase in which nothing changes")
+	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have not written for this time")
+	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum duration of a phase")
+	f.StringVar(&o.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "folder with etcd, kube-apiserver and kube-controller-manager, as \"bin/localcluster assets\" prints it; defaults to KUBEBUILDER_ASSETS")
+	f.StringVar(&o.kwok, "kwok", "", "binary of kwok, as \"bin/localcluster programs kwok\" prints it")
+	f.StringVar(&o.manager, "manager", "bin/heighliner", "binary of the manager")
+	f.StringVar(&o.arguments, "manager-arguments", "", "additional arguments of the manager, separated by spaces")
+	f.StringVar(&o.output, "o", "", "file to write the results to, as JSON")
+	f.StringVar(&o.profiles, "profiles", "", "folder to write CPU profiles of the manager to, several for each phase, and one heap profile")
+	f.StringVar(&o.comment, "comment", "", "text to write into the results, such as the commit")
+	f.BoolVar(&o.keep, "keep", false, "keep the folder with the logs; it is always kept after a failure")
+	f.StringVar(&o.peer, "peer", "", "product to compare with: argo-rollouts or flagger")
+	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of that product")
+	f.StringVar(&o.peerCRDs, "peer-crds", "", "file or folder with its CustomResourceDefinitions")
+	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "how that product routes traffic: nginx, or none for Argo Rollouts")
+	f.StringVar(&o.peerArguments, "peer-arguments", "", "additional arguments of that product, separated by spaces")
+	f.BoolVar(&o.only, "only-peer", false, "measure that product alone")
+}
+
+// validate rejects flags that cannot work, before anything is started.
+func (o *options) validate() error {
+	switch {
+	case o.services < 1:
+		return fmt.Errorf("check -n: %d services: give at least 1", o.services)
+	case o.upgrades < 1 || o.writers < 1:
+		return fmt.Errorf("check -upgrades and -writers: %d and %d: give at least 1", o.upgrades, o.writers)
+	case o.source != "pinned" && o.source != "registry":
+		return fmt.Errorf("check -source: %q: it is pinned or registry", o.source)
+	case o.assets == "":
+		return errors.New("check -assets: it is not set: give the folder that \"bin/localcluster assets\" prints")
+	case o.kwok == "":
+		return errors.New("check -kwok: it is not set: give the path that \"bin/localcluster programs kwok\" prints")
+	case o.peer == "" && (o.peerBinary != "" || o.only):
+		return errors.New("check -peer: it is not set: give argo-rollouts or flagger with -peer-bin and -only-peer")
+	case o.peer != "" && o.peerBinary == "":
+		return errors.New("check -peer-bin: it is not set: give the binary of the product, which you build or download")
+	case o.peer != "" && o.peerCRDs == "":
+		return errors.New("check -peer-crds: it is not set: give the file or folder with the product's CustomResourceDefinitions")
+	case o.peerRouting != "nginx" && (o.peerRouting != "none" || o.peer == "flagger"):
+		return fmt.Errorf("check -peer-routing: %q: it is nginx, or none for argo-rollouts", o.peerRouting)
+	}
+	if err := validateCheckout(); err != nil {
+		return err
+	}
+	files := []string{o.kwok, filepath.Join(o.assets, "etcd"), filepath.Join(o.assets, "kube-apiserver"), filepath.Join(o.assets, "kube-controller-manager")}
+	if !o.only {
+		files = append(files, o.manager)
+	}
+	if o.peer != "" {
+		files = append(files, o.peerBinary, o.peerCRDs)
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("find a binary or a definition: %w", err)
+		}
+	}
+	return nil
+}
+
+func main() {
+	var o options
+	o.register(flag.CommandLine)
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures the requests, the processor time and the memory of the manager for many services.\n\nUsage: benchscale [flags]\n\n")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctrl.SetLogger(logr.Discard())
+	if err := run(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "benchscale:", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the story with each product, on a control plane of its own.
+func run(ctx context.Context, o *options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	products := []product{&heighliner{options: o}}
+	switch o.peer {
+	case "":
+	case "argo-rollouts":
+		products = append(products, &argoRollouts{options: o})
+	case "flagger":
+		products = append(products, &flagger{options: o})
+	default:
+		return fmt.Errorf("check -peer: %q: it is argo-rollouts or flagger", o.peer)
+	}
+	if o.only {
+		products = products[1:]
+	}
+	began := time.Now()
+	report := &report{Services: o.services, Began: began.UTC(), Comment: o.comment, Source: o.source}
+	for _, p := range products {
+		result, err := play(ctx, o, p, began)
+		if result != nil {
+			report.Products = append(report.Products, *result)
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				err = errors.New("interrupted; all processes are ended")
+			}
+			return errors.Join(report.write(os.Stdout, o.output), err)
+		}
+	}
+	return report.write(os.Stdout, o.output)
+}
+
+// play plays the story with one product. The results of the phases before a failure are returned with the error.
+func play(ctx context.Context, o *options, p product, began time.Time) (_ *productResult, err error) {
+	dir, err := os.MkdirTemp("", "benchscale-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	defer func() {
+		if err != nil && ctx.Err() == nil || o.keep {
+			fmt.Fprintln(os.Stderr, "logs are in", dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	say := func(format string, arguments ...any) {
+		fmt.Fprintf(os.Stderr, "[%6.1fs] %s: %s\n", time.Since(began).Seconds(), p.name(), fmt.Sprintf(format, arguments...))
+	}
+	say("starting the control plane")
+	plane, err := startPlane(ctx, o, dir, p.definitions())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, plane.stop()) }()
+	say("starting the product")
+	process, err := p.start(ctx, plane)
+	if err != nil {
+		return nil, err
+	}
+	plane.started = append(plane.started, process)
+	s := &story{options: o, product: p, plane: plane, process: process, say: say, audit: &auditLog{path: plane.auditPath}}
+	return s.play(ctx)
+}
+
+// fields splits arguments at spaces.
+func fields(arguments string) []string { return strings.Fields(arguments) }

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// controllerManager is the program of kube-controller-manager's user agents.
+const controllerManager = "kube-controller-manager"
+
+// report is what is written as JSON.
+type report struct {
+	Services int             `json:"services"`
+	Source   string          `json:"source"`
+	Comment  string          `json:"comment,omitempty"`
+	Began    time.Time       `json:"began"`
+	Products []productResult `json:"products"`
+}
+
+type productResult struct {
+	Name   string        `json:"name"`
+	Phases []phaseResult `json:"phases"`
+}
+
+// phaseResult is what a phase cost. Counts and times are of all services together.
+type phaseResult struct {
+	Name string `json:"name"`
+	// Reached is the time from the first change until the last service reached the goal, AfterLast from the last change.
+	Reached   float64 `json:"reachedSeconds"`
+	AfterLast float64 `json:"afterLastSeconds"`
+	// Seconds is the time until the goal, or the duration of a phase without changes.
+	Seconds float64 `json:"seconds"`
+	// Settled is false if there were still writes five minutes after the goal.
+	Settled bool `json:"settled"`
+	// Writes and Reads of the product until all was quiet, without those of Leases; Refused of the writes were answered with an
+	// error. Follow are the writes of kube-controller-manager.
+	Writes  int `json:"writes"`
+	Refused int `json:"refused"`
+	Reads   int `json:"reads"`
+	Follow  int `json:"follow"`
+	Leases  int `json:"leases"`
+	// Kinds of requests, by program.
+	Kinds map[string]map[string]int `json:"kinds"`
+	// CPUToGoal and CPU are the processor time of the product in seconds, until the goal and until all was quiet.
+	CPUToGoal float64 `json:"cpuToGoalSeconds"`
+	CPU       float64 `json:"cpuSeconds"`
+	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the most since its start.
+	Resident int64 `json:"residentBytes"`
+	Peak     int64 `json:"peakBytes"`
+	// Queues by name.
+	Queues map[string]queue `json:"queues"`
+	// Registry has the requests to the registry by kind.
+	Registry map[string]int `json:"registry"`
+
+	requests []request
+}
+
+// finish counts the requests.
+func (r *phaseResult) finish(agent string, services int, before, atGoal, after usage) {
+	r.Kinds = map[string]map[string]int{}
+	for _, q := range r.requests {
+		if !q.writes() && !q.reads() {
+			continue
+		}
+		if r.Kinds[q.agent] == nil {
+			r.Kinds[q.agent] = map[string]int{}
+		}
+		r.Kinds[q.agent][q.kind()]++
+		switch {
+		case q.lease():
+			if q.agent == agent {
+				r.Leases++
+			}
+		case q.agent == controllerManager && q.writes():
+			r.Follow++
+		case q.agent != agent:
+		case q.reads():
+			r.Reads++
+		default:
+			r.Writes++
+			if q.failed {
+				r.Refused++
+			}
+		}
+	}
+	r.requests = nil
+	r.CPUToGoal, r.CPU = (atGoal.CPU - before.CPU).Seconds(), (after.CPU - before.CPU).Seconds()
+	r.Resident, r.Peak = after.Resident, after.Peak
+}
+
+// summary is one line about a phase.
+func (r *phaseResult) summary(services int) string {
+	n := float64(services)
+	return fmt.Sprintf("%.1f s, %.1f s after the last change; per service %.1f writes, %.1f that follow, %.1f reads, %.0f ms; %d MiB",
+		r.Seconds, r.AfterLast, float64(r.Writes)/n, float64(r.Follow)/n, float64(r.Reads)/n, 1000*r.CPU/n, r.Resident>>20)
+}
+
+// write prints tables, and writes the file if there is one.
+func (r *report) write(out io.Writer, file string) error {
+	if len(r.Products) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for i := range r.Products {
+		r.table(&b, &r.Products[i])
+	}
+	if len(r.Products) > 1 {
+		r.comparison(&b)
+	}
+	for i := range r.Products {
+		r.kinds(&b, &r.Products[i])
+		r.queues(&b, &r.Products[i])
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("print results: %w", err)
+	}
+	if file == "" {
+		return nil
+	}
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode results: %w", err)
+	}
+	if err := os.WriteFile(file, append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// per prints a number for one service.
+func (r *report) per(n int) string { return fmt.Sprintf("%.1f", float64(n)/float64(r.Services)) }
+
+func (r *report) table(b *strings.Builder, p *productResult) {
+	fmt.Fprintf(b, "\n%s, %d services. Writes, reads and CPU are per service, until all was quiet.\n\n", p.Name, r.Services)
+	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
+	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, x := range p.Phases {
+		ms := 1000 / float64(r.Services)
+		registry := 0
+		for _, n := range x.Registry {
+			registry += n
+		}
+		name := x.Name
+		if !x.Settled {
+			name += " (still writing)"
+		}
+		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %s | %s | %s | %.1f | %.1f | %d | %s |\n", name, x.Seconds, x.AfterLast,
+			r.per(x.Writes), r.per(x.Refused), r.per(x.Follow), r.per(x.Reads), x.CPU*ms, x.CPUToGoal*ms, x.Resident>>20, r.per(registry))
+	}
+}
+
+// comparison prints the phases that all products have, side by side.
+func (r *report) comparison(b *strings.Builder) {
+	fmt.Fprintf(b, "\nSide by side, per service\n\n| phase |")
+	for _, p := range r.Products {
+		fmt.Fprintf(b, " %s: seconds | writes | with what follows | reads | CPU ms | MiB |", p.Name)
+	}
+	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", 6*len(r.Products)))
+	for _, x := range r.Products[0].Phases {
+		row := "| " + x.Name + " |"
+		complete := true
+		for _, p := range r.Products {
+			i := slices.IndexFunc(p.Phases, func(y phaseResult) bool { return y.Name == x.Name })
+			if i < 0 {
+				complete = false
+				break
+			}
+			y := p.Phases[i]
+			row += fmt.Sprintf(" %.1f | %s | %s | %s | %.1f | %d |", y.Seconds, r.per(y.Writes), r.per(y.Writes+y.Follow), r.per(y.Reads), 1000*y.CPU/float64(r.Services), y.Resident>>20)
+		}
+		if complete {
+			fmt.Fprintln(b, row)
+		}
+	}
+}
+
+// kinds prints the writes of each program by kind, the most frequent first, and all reads of the product.
+func (r *report) kinds(b *strings.Builder, p *productResult) {
+	totals := map[[2]string]int{}
+	for _, x := range p.Phases {
+		for agent, kinds := range x.Kinds {
+			for kind, n := range kinds {
+				totals[[2]string{agent, kind}] += n
+			}
+		}
+	}
+	rows := slices.SortedFunc(maps.Keys(totals), func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), -cmp.Compare(totals[a], totals[b]), cmp.Compare(a[1], b[1]))
+	})
+	fmt.Fprintf(b, "\n%s: requests per service by program and kind\n\n| program | request |", p.Name)
+	for _, x := range p.Phases {
+		fmt.Fprintf(b, " %s |", x.Name)
+	}
+	fmt.Fprintf(b, "\n|---|---|%s\n", strings.Repeat("---|", len(p.Phases)))
+	for _, row := range rows {
+		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // what the measurement itself asks, and starts
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s |", row[0], row[1])
+		for _, x := range p.Phases {
+			fmt.Fprintf(b, " %s |", fmt.Sprintf("%.2f", float64(x.Kinds[row[0]][row[1]])/float64(r.Services)))
+		}
+		fmt.Fprintln(b)
+	}
+}
+
+// queues prints the work queues.
+func (r *report) queues(b *strings.Builder, p *productResult) {
+	fmt.Fprintf(b, "\n%s: work queues\n\n| phase | queue | reconciles per service | wait, mean ms | wait, 99 of 100 below s | reconcile, mean ms |\n|---|---|---|---|---|---|\n", p.Name)
+	for _, x := range p.Phases {
+		for _, name := range slices.Sorted(maps.Keys(x.Queues)) {
+			q := x.Queues[name]
+			fmt.Fprintf(b, "| %s | %s | %.1f | %.1f | %g | %.2f |\n", x.Name, name, q.Passes/float64(r.Services), 1000*q.Waited/q.Passes, q.WaitedP99, 1000*q.Worked/q.Passes)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// product is a release platform that is measured.
+type product interface {
+	name() string
+	// agent is the program in the user agent of its requests.
+	agent() string
+	// definitions are files and folders with CustomResourceDefinitions.
+	definitions() []string
+	// start installs what it needs, and starts it.
+	start(ctx context.Context, p *plane) (*process, error)
+	// metrics and profiles are addresses of its metrics and of net/http/pprof; "" for none.
+	metrics() string
+	profiles() string
+	// list is of the kind whose objects reach the goals of phases, one for each service.
+	list() client.ObjectList
+	// phases of the story, in order.
+	phases() []phase
+}
+
+// phase is a change of all services, and the state that follows.
+type phase struct {
+	name string
+	// hidden phases prepare the next one, and are not reported.
+	hidden bool
+	// before is called once, before the first change; it may be nil.
+	before func(ctx context.Context) error
+	// change changes the service with this number. Without it nothing changes for options.rest.
+	change func(ctx context.Context, service int) error
+	// goal reports whether an object has reached the state.
+	goal func(client.Object) bool
+}
+
+// serviceName is the name of a service, and of all its objects.
+func serviceName(service int) string { return fmt.Sprintf("svc-%05d", service) }
+
+// story measures the phases of one product.
+type story struct {
+	*options
+	product product
+	plane   *plane
+	process *process
+	audit   *auditLog
+	say     func(string, ...any)
+
+	tracker *tracker
+}
+
+// play plays all phases. Those that are complete are returned with an error too.
+func (s *story) play(ctx context.Context) (*productResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.tracker = track(ctx, s.plane.client, s.product.list())
+	result := &productResult{Name: s.product.name()}
+	if _, err := s.audit.read(); err != nil { // the start does not count
+		return result, err
+	}
+	for i, p := range s.product.phases() {
+		s.say("%s", p.name)
+		measured, err := s.phase(ctx, fmt.Sprintf("%02d", i+1), p)
+		if err != nil {
+			return result, fmt.Errorf("%s: %s: %w", s.product.name(), p.name, err)
+		}
+		if !p.hidden {
+			result.Phases = append(result.Phases, *measured)
+			s.say("%s: %s", p.name, measured.summary(s.services))
+		}
+	}
+	if s.options.profiles != "" && s.product.profiles() != "" {
+		err := download(ctx, "http://"+s.product.profiles()+"/debug/pprof/heap?gc=1", filepath.Join(s.options.profiles, "end.heap.pb.gz"))
+		if err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// phase changes all services, waits for the goal, and then until all is quiet.
+func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult, error) {
+	if p.before != nil {
+		if err := p.before(ctx); err != nil {
+			return nil, err
+		}
+	}
+	queues, err := scrape(ctx, s.product.metrics())
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.process.usage()
+	if err != nil {
+		return nil, err
+	}
+	s.plane.images.reset()
+	stopProfile := func() {}
+	if !p.hidden {
+		stopProfile = profile(ctx, s.product.profiles(), s.options.profiles, number+"-"+fileName(p.name), s.say)
+	}
+	defer func() { stopProfile() }()
+	result := &phaseResult{Name: p.name}
+	began := time.Now()
+	if p.change == nil {
+		err = s.pause(ctx)
+	} else {
+		err = s.changeAll(ctx, p, result, began)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result.Seconds = time.Since(began).Seconds()
+	atGoal, err := s.process.usage()
+	if err != nil {
+		return nil, err
+	}
+	if p.change == nil {
+		if result.requests, err = s.audit.read(); err != nil {
+			return nil, err
+		}
+		result.Settled = true
+	} else if err := s.untilQuiet(ctx, result); err != nil {
+		return nil, err
+	}
+	stopProfile()
+	stopProfile = func() {}
+	after, err := s.process.usage()
+	if err != nil {
+		return nil, err
+	}
+	ended, err := scrape(ctx, s.product.metrics())
+	if err != nil {
+		return nil, err
+	}
+	result.finish(s.product.agent(), s.services, before, atGoal, after)
+	result.Queues = map[string]queue{}
+	for name, q := range ended {
+		if d := q.since(queues[name]); d.Passes > 0 {
+			result.Queues[name] = d
+		}
+	}
+	result.Registry = s.plane.images.reset()
+	return result, nil
+}
+
+// fileName is a name of a phase without spaces and commas.
+func fileName(name string) string {
+	out := []rune(name)
+	for i, r := range out {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+			out[i] = '-'
+		}
+	}
+	return string(out)
+}
+
+// pause waits for the duration of a phase without changes.
+func (s *story) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(s.rest):
+		return s.plane.failed()
+	}
+}
+
+// changeAll changes all services, some at a time, and waits for the goal.
+func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, began time.Time) error {
+	s.tracker.aim(func(client.Object) bool { return false })
+	group, changing := errgroup.WithContext(ctx)
+	group.SetLimit(s.writers)
+	for i := range s.services {
+		group.Go(func() error { return p.change(changing, i) })
+	}
+	s.tracker.aim(p.goal)
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("change a service: %w", err)
+	}
+	applied := time.Now()
+	reached, err := s.tracker.await(ctx, s.services, s.patience, s.plane.failed, func(format string, arguments ...any) {
+		s.say("%s: %s", p.name, fmt.Sprintf(format, arguments...))
+	})
+	if err != nil {
+		return errors.Join(err, s.note())
+	}
+	result.Reached = reached.Sub(began).Seconds()
+	result.AfterLast = max(0, reached.Sub(applied).Seconds())
+	return nil
+}
+
+// note prints the end of the product's log after a failure.
+func (s *story) note() error {
+	_, err := fmt.Fprintf(os.Stderr, "the last lines of %s:\n%s\n", s.process.name, s.process.tail())
+	return err
+}
+
+// longestSettle bounds the wait for a product that always writes.
+const longestSettle = 5 * time.Minute
+
+// untilQuiet reads the audit log until neither the product nor kube-controller-manager has written for some time.
+func (s *story) untilQuiet(ctx context.Context, result *phaseResult) error {
+	began := time.Now()
+	last := began
+	for {
+		requests, err := s.audit.read()
+		if err != nil {
+			return err
+		}
+		for _, r := range requests {
+			if r.writes() && !r.lease() && (r.agent == s.product.agent() || r.agent == controllerManager) && r.at.After(last) {
+				last = r.at
+			}
+		}
+		result.requests = append(result.requests, requests...)
+		if time.Since(last) > s.settle {
+			result.Settled = true
+			return s.plane.failed()
+		}
+		if time.Since(began) > longestSettle {
+			return s.plane.failed()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// follow lists and watches objects until ctx ends. changed is called with each object that is new or changed, deleted, which may
+// be nil, with each that is gone; both one at a time.
+func follow(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, changed, deleted func(client.Object)) {
+	options := func(o metav1.ListOptions) []client.ListOption {
+		return []client.ListOption{client.InNamespace(namespace), &client.ListOptions{Raw: &o}}
+	}
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			into := list.DeepCopyObject().(client.ObjectList)
+			return into, c.List(ctx, into, options(o)...)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), options(o)...)
+		},
+	}
+	handle := func(f func(client.Object)) func(any) {
+		return func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if object, ok := o.(client.Object); ok && f != nil {
+				f(object)
+			}
+		}
+	}
+	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: source,
+		ObjectType:    nil,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: handle(changed), UpdateFunc: func(_, o any) { handle(changed)(o) }, DeleteFunc: handle(deleted),
+		},
+	})
+	controller.RunWithContext(ctx)
+}
+
+// tracker keeps the present state of all objects of a kind in the namespace of the services, and waits until all reach a goal.
+type tracker struct {
+	mu      sync.Mutex
+	objects map[string]client.Object
+	goal    func(client.Object) bool
+	reached map[string]bool
+	last    time.Time // when the last object reached the goal
+}
+
+// track starts to follow objects until ctx ends.
+func track(ctx context.Context, c client.WithWatch, list client.ObjectList) *tracker {
+	t := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}}
+	go follow(ctx, c, namespace, list, t.changed, t.deleted)
+	return t
+}
+
+func (t *tracker) changed(o client.Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.objects[o.GetName()] = o
+	t.check(o)
+}
+
+func (t *tracker) deleted(o client.Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.objects, o.GetName())
+	delete(t.reached, o.GetName())
+}
+
+// check notes whether an object has reached the goal. One that has left it again counts no longer.
+func (t *tracker) check(o client.Object) {
+	if t.goal == nil {
+		return
+	}
+	if !t.goal(o) {
+		delete(t.reached, o.GetName())
+		return
+	}
+	if !t.reached[o.GetName()] {
+		t.reached[o.GetName()] = true
+		t.last = time.Now()
+	}
+}
+
+// aim sets the goal, which objects may have reached already.
+func (t *tracker) aim(goal func(client.Object) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.goal, t.reached, t.last = goal, map[string]bool{}, time.Time{}
+	for _, o := range t.objects {
+		t.check(o)
+	}
+}
+
+// progress returns how many objects have reached the goal, and when the last did.
+func (t *tracker) progress() (int, time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.reached), t.last
+}
+
+// await waits until n objects have reached the goal, and returns when the last did. It reports progress every ten seconds.
+func (t *tracker) await(ctx context.Context, n int, patience time.Duration, failed func() error, say func(string, ...any)) (time.Time, error) {
+	began, reported := time.Now(), time.Now()
+	for {
+		count, last := t.progress()
+		if count >= n {
+			return last, nil
+		}
+		if err := failed(); err != nil {
+			return time.Time{}, err
+		}
+		if time.Since(began) > patience {
+			return time.Time{}, fmt.Errorf("wait for all services: %d of %d after %s; one that is missing: %s", count, n, patience, t.missing())
+		}
+		if time.Since(reported) > 10*time.Second {
+			reported = time.Now()
+			say("%d of %d after %s", count, n, time.Since(began).Round(time.Second))
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// missing describes an object that has not reached the goal.
+func (t *tracker) missing() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, o := range t.objects {
+		if t.reached[name] {
+			continue
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return name
+		}
+		return fmt.Sprintf("%s: %v", name, content["status"])
+	}
+	return "its object does not exist"
+}
