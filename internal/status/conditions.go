@@ -8,6 +8,7 @@
 //	events.go      events on transitions
 //	journal.go     the last status write of each object
 //	patch.go       the status write
+//	difference.go  merge patches of a status alone
 //	backoff.go     times between tries
 package status
 

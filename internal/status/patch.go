@@ -1,10 +1,11 @@
 package status
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -23,20 +24,14 @@ const AtResourceVersion Option = iota
 //
 // After a write obj is the server's answer.
 func Patch(ctx context.Context, c client.Client, owner string, obj, before client.Object, options ...Option) (bool, error) {
-	data, err := client.MergeFrom(before).Data(obj)
+	data, err := difference(obj, before, slices.Contains(options, AtResourceVersion))
 	if err != nil {
 		return false, fmt.Errorf("compare status of %q: %w", obj.GetName(), err)
 	}
-	if bytes.Equal(bytes.TrimSpace(data), []byte("{}")) {
+	if data == nil {
 		return false, nil
 	}
-	patch := client.MergeFrom(before)
-	for _, option := range options {
-		if option == AtResourceVersion {
-			patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		}
-	}
-	if err := c.Status().Patch(ctx, obj, patch, client.FieldOwner(owner)); err != nil {
+	if err := c.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.FieldOwner(owner)); err != nil {
 		return false, fmt.Errorf("write status of %q: %w", obj.GetName(), err)
 	}
 	return true, nil
