@@ -89,13 +89,16 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 	return o, nil
 }
 
+// fieldMicroservice is the field by which the API server selects the releases of a Microservice.
+const fieldMicroservice = "spec.microserviceName"
+
 func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
 	if o.facts.State.Sequence == 0 {
 		// The record is new, or lost and rebuilt from what there is: a cache that lags
 		// would leave releases out for ever.
-		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace))
+		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{fieldMicroservice: o.ms.Name})
 	} else {
 		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name})
 	}

@@ -1,0 +1,37 @@
+package microservice
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// selectors records the selectors of lists, whose answers are empty.
+type selectors struct {
+	client.Reader
+	asked []string
+}
+
+func (s *selectors) List(_ context.Context, _ client.ObjectList, options ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(options)
+	s.asked = append(s.asked, o.Namespace+" "+o.FieldSelector.String())
+	return nil
+}
+
+// TestFirstListIsOfOneMicroservice: before the first write of a rollout state each reconcile reads releases past the cache. A list of
+// the whole namespace grows with the number of Microservices, and all of them together with its square.
+func TestFirstListIsOfOneMicroservice(t *testing.T) {
+	t.Parallel()
+	live := &selectors{}
+	r := &Reconciler{live: live}
+	o := &observed{ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
+	if err := r.observeChildren(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "lists", live.asked, []string{"shop spec.microserviceName=web"})
+}
