@@ -59,6 +59,7 @@ type options struct {
 	minDrain        time.Duration
 	workers         int
 	prometheus      string
+	registryRate    float64
 	outbound        outbound.Config
 }
 
@@ -99,6 +100,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server of analyses that do not name one")
 	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
+	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; twice as many may follow each other immediately. A registry that answers 429 gets half of it, and then more again every minute")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -109,6 +111,9 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	return cmd
 }
 
+// The bounds of --registry-requests-per-second.
+const minRegistryRate, maxRegistryRate = 0.1, 10_000.0
+
 // validate rejects invalid flags.
 func (o options) validate() error {
 	switch {
@@ -116,6 +121,8 @@ func (o options) validate() error {
 		return fmt.Errorf("--min-drain-delay: %s must be greater than 0, such as 5s", o.minDrain)
 	case o.workers < 1:
 		return fmt.Errorf("--workers: %d must be at least 1", o.workers)
+	case !(o.registryRate >= minRegistryRate && o.registryRate <= maxRegistryRate):
+		return fmt.Errorf("--registry-requests-per-second: %g must be from %g to %g, such as %d", o.registryRate, minRegistryRate, maxRegistryRate, registry.DefaultPerSecond)
 	}
 	_, err := outbound.New(o.outbound)
 	return err
@@ -255,7 +262,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	}
 	// One pool for all who talk to GitHub: its limits are kept in it.
 	pool := github.NewPool(github.Options{Outbound: allowed})
-	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version, Outbound: allowed})
+	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version, Outbound: allowed, PerSecond: o.registryRate})
 	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string

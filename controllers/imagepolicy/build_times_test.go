@@ -108,7 +108,7 @@ func TestByTimeOfManyTags(t *testing.T) {
 	}
 	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.Interval = "1h" })
 	for left := many - maxTimes; left > 0; left -= maxTimes {
-		heads := s.server.Requests(registrytest.Head)
+		asked := manifests(s.server)
 		p, next := s.pass("shop")
 		same(t, "offered too early", tagged(p), []string(nil))
 		if got, want := condition(p, "Ready"), fmt.Sprintf("False Scanning: the build times of %d of %d tags", left, many); !strings.HasPrefix(got, want) {
@@ -117,7 +117,7 @@ func TestByTimeOfManyTags(t *testing.T) {
 		if next > timesInterval {
 			t.Errorf("next look in %s", next)
 		}
-		if n := s.server.Requests(registrytest.Head) - heads; n > maxTimes {
+		if n := manifests(s.server) - asked; n > maxTimes {
 			t.Errorf("%d images were asked for in one look, more than %d", n, maxTimes)
 		}
 		s.clock.Step(timesInterval)
@@ -338,12 +338,12 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 		bounded(t, before, 300)
 	})
 	t.Run("until the registry fails", func(t *testing.T) {
-		heads := 0 // counted under the server's lock
+		tags := 0 // counted under the server's lock
 		server.FailWhen(func(r *http.Request) bool {
-			if r.Method == http.MethodHead {
-				heads++
+			if strings.Contains(r.URL.Path, "/manifests/t") {
+				tags++
 			}
-			return heads > 400
+			return tags > 400
 		}, -1, registrytest.Status(http.StatusServiceUnavailable, "UNAVAILABLE"))
 		before := server.Total()
 		got, err := explain(t.Context(), nil)

@@ -253,7 +253,7 @@ func TestMinAgeAfterAnOutage(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = []v1alpha1.GitHubRelease{{Tag: "1.0.0"}} })
 	s.push("1.0.0")
-	s.server.Fail(registrytest.Head, 1, registrytest.Status(500, "UNKNOWN"))
+	s.server.Fail(registrytest.Get, 1, registrytest.Status(500, "UNKNOWN"))
 	s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "3m" })
 	p, _ := s.pass("shop")
 	same(t, "offered in the outage", offered(p), []string(nil))
@@ -357,11 +357,11 @@ func TestReleasesShareAnswers(t *testing.T) {
 		s.policy(fmt.Sprintf("shop-%d", i), releases)
 	}
 	for range 4 {
-		heads := s.server.Requests(registrytest.Head)
+		heads := manifests(s.server)
 		for i := range 4 {
 			s.pass(fmt.Sprintf("shop-%d", i))
 		}
-		if got := s.server.Requests(registrytest.Head) - heads; got != 5 {
+		if got := manifests(s.server) - heads; got != 5 {
 			t.Errorf("%d requests for 5 images in an interval", got)
 		}
 		s.clock.Step(time.Minute)

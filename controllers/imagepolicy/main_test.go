@@ -259,3 +259,8 @@ func condition(p *v1alpha1.ImagePolicy, kind string) string {
 	}
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
+
+// manifests counts the requests for manifests: by HEAD for tags that are known, by GET for others.
+func manifests(server *registrytest.Server) int {
+	return server.Requests(registrytest.Head) + server.Requests(registrytest.Get)
+}

@@ -140,14 +140,14 @@ func TestWatches(t *testing.T) {
 	eventually("1.3.0 in release", "1.2.0 in release held", "1.1.0 in release held")
 
 	lists := s.server.Requests(registrytest.List)
-	heads := s.server.Requests(registrytest.Head)
+	heads := manifests(s.server)
 	for i := range 20 {
 		s.hold("shop", "release 1.2.0", fmt.Sprintf("release 0.0.%d", i))
 	}
 	s.hold("shop", "release 1.0.0")
 	eventually("1.3.0 in release", "1.1.0 in release held", "1.0.0 in release held")
 	same(t, "lists for events", s.server.Requests(registrytest.List), lists)
-	same(t, "digests for events: the one that was not known", s.server.Requests(registrytest.Head), heads+1)
+	same(t, "digests for events: the one that was not known", manifests(s.server), heads+1)
 
 	s.push("1.4.0")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) {

@@ -164,9 +164,9 @@ func TestWaitForAnImage(t *testing.T) {
 	waits := func(want ...time.Duration) {
 		t.Helper()
 		for _, wait := range want {
-			before := s.server.Requests(registrytest.Head)
+			before := manifests(s.server)
 			_, next := s.pass("shop")
-			if asked := s.server.Requests(registrytest.Head) - before; asked != 4 || next > wait || next < wait-wait/8 {
+			if asked := manifests(s.server) - before; asked != 4 || next > wait || next < wait-wait/8 {
 				t.Fatalf("%d requests and %s to wait, want 4 and %s", asked, next, wait)
 			}
 			s.pass("shop") // an event asks nothing
@@ -322,10 +322,10 @@ func TestTwoHundredPullRequests(t *testing.T) {
 	})
 	// One look at a time: a bounded number of head commits.
 	for i := 1; ; i++ {
-		before := s.server.Requests(registrytest.Head)
+		before := manifests(s.server)
 		p, _ := s.once("shop")
 		s.await("shop")
-		if asked := s.server.Requests(registrytest.Head) - before; asked > 2*maxHeads {
+		if asked := manifests(s.server) - before; asked > 2*maxHeads {
 			t.Errorf("%d requests in one look", asked)
 		}
 		if len(p.Status.Releases) == 200 {
@@ -344,7 +344,7 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		held = append(held, rel.Group+" "+rel.SemVer.Version)
 	}
 	s.microservice("shop", "shop", held...)
-	heads := s.server.Requests(registrytest.Head)
+	heads := manifests(s.server)
 	for name, spoil := range map[string]func(){
 		"a page is missing": func() {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -360,6 +360,7 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		},
 		"the registry is away": func() {
 			s.server.Fail(registrytest.Head, -1, registrytest.Status(503, "UNAVAILABLE"))
+			s.server.Fail(registrytest.Get, -1, registrytest.Status(503, "UNAVAILABLE"))
 		},
 		"a restart": s.restart,
 	} {
@@ -369,7 +370,7 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		same(t, "withdrawn when "+name, taken(p), []string(nil))
 		s.server.Heal()
 	}
-	same(t, "requests in a steady state", s.server.Requests(registrytest.Head)-heads, 0)
+	same(t, "requests in a steady state", manifests(s.server)-heads, 0)
 }
 
 // What is offered, refused and withdrawn is the same whatever the order in which GitHub
@@ -474,7 +475,7 @@ func TestPullRequestsHeedAPause(t *testing.T) {
 	}
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")), pull(3, "three", sha("3")), pull(4, "four", sha("4")), pull(5, "five", sha("5")))
 	s.push("sha-1111111")
-	s.server.Fail(registrytest.Head, 1, registrytest.Status(429, "TOOMANYREQUESTS", "Retry-After", "60"))
+	s.server.Fail(registrytest.Get, 1, registrytest.Status(429, "TOOMANYREQUESTS", "Retry-After", "60"))
 	s.pass("shop")
 	asked := s.server.Total()
 	for range 5 {

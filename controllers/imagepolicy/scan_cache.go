@@ -14,7 +14,7 @@ import (
 
 const (
 	// defaultScans is the default number of concurrent scans.
-	defaultScans = 16
+	defaultScans = 32
 	// maxScan is the timeout of one scan: the list, all images and all proofs of absence. It
 	// is the maximum of spec.timeout too.
 	maxScan = 2 * time.Minute

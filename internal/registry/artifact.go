@@ -35,7 +35,7 @@ func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (M
 	if err != nil {
 		return Manifest{}, err
 	}
-	puller, err := t.login.puller(pageSize)
+	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
 		return Manifest{}, t.fail(opManifest, ref.Name(), err)
 	}
@@ -66,7 +66,7 @@ func (s *Scanner) Blob(ctx context.Context, r Request, digest string, limit int6
 }
 
 func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, error) {
-	puller, err := t.login.puller(pageSize)
+	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most 
 		return nil, noDigest(opReferrers, r, digest)
 	}
 	ref := t.repo.Digest(digest)
-	puller, err := t.login.puller(pageSize)
+	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
 		return nil, t.fail(opReferrers, ref.Name(), err)
 	}

@@ -19,12 +19,14 @@
 //
 //	scanner.go          the Scanner: lists of tags, and what is shared
 //	list.go             reads the pages of a list
-//	link.go             links between pages
+//	link.go             links between pages, and lists that did not change
 //	resolve.go          digests and images of tags
 //	inspect.go          labels, times and platforms of an image
 //	artifact.go         manifests and blobs of any kind
 //	shared_requests.go  one request for all who ask the same
 //	rate_limits.go      the rate of requests, and pauses after 429
+//	ping.go             answers to GET /v2/ from memory
+//	quota.go            what a registry reports of its quota
 //	scan_interval.go    how often a repository without news is scanned
 //	body.go             bounds on the size and pace of answers
 //	credential.go       credentials from pull Secrets

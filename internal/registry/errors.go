@@ -97,9 +97,12 @@ var (
 	errTooLarge = errors.New("answer too large")
 	errTooSlow  = errors.New("answer too slow")
 	errPageLoop = errors.New("list of tags leads back to itself")
-	errSchema1  = errors.New("docker image manifest, schema 1")
-	errNoImage  = errors.New("neither an image nor an index")
-	errManifest = errors.New("manifest that cannot be read")
+
+	// errNotModified is no failure: the list is the one whose ETag was sent.
+	errNotModified = errors.New("list of tags did not change")
+	errSchema1     = errors.New("docker image manifest, schema 1")
+	errNoImage     = errors.New("neither an image nor an index")
+	errManifest    = errors.New("manifest that cannot be read")
 )
 
 // classify makes the one Error of a failure.

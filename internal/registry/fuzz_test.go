@@ -207,7 +207,7 @@ func FuzzLink(f *testing.F) {
 	repo, _ := name.NewRepository("r.example:5000/a")
 	f.Fuzz(func(t *testing.T, link string) {
 		u, _ := url.Parse("https://r.example:5000/v2/a/tags/list")
-		req := (&http.Request{URL: u}).WithContext(withPagesOf(context.Background(), repo))
+		req := (&http.Request{URL: u}).WithContext(withListing(context.Background(), &listing{repo: repo}))
 		resp := &http.Response{Header: http.Header{"Link": {link}}, Request: req}
 		mendLink(resp)
 		got := resp.Header.Get("Link")

@@ -9,18 +9,64 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// pagesOf is the key of the repository whose list is read, in a context.
-type pagesOf struct{}
-
-func withPagesOf(ctx context.Context, repo name.Repository) context.Context {
-	return context.WithValue(ctx, pagesOf{}, repo)
+// listing is the key of a list that is being read, in a context, and its value: whose list it is, and what its answers said. It is
+// used by one request at a time.
+type listing struct {
+	repo name.Repository
+	// known is the ETag of the last complete list; "" for none.
+	known string
+	// etag is that of the only page of this list, pages the number of pages.
+	etag  string
+	pages int
 }
 
-// pagesIn gives the repository whose list is read.
-func pagesIn(ctx context.Context) (name.Repository, bool) {
-	repo, ok := ctx.Value(pagesOf{}).(name.Repository)
-	return repo, ok
+type listingKey struct{}
+
+func withListing(ctx context.Context, l *listing) context.Context {
+	return context.WithValue(ctx, listingKey{}, l)
 }
+
+// listingIn returns the list that is being read; nil for other requests.
+func listingIn(ctx context.Context) *listing {
+	l, _ := ctx.Value(listingKey{}).(*listing)
+	return l
+}
+
+// page reports whether a request is for a page of the list, and not for a token.
+func (l *listing) page(req *http.Request) bool {
+	return l != nil && req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/tags/list")
+}
+
+// condition makes the request for the first page conditional, if the last list has an ETag.
+func (l *listing) condition(req *http.Request) *http.Request {
+	if !l.page(req) || l.known == "" || l.pages > 0 {
+		return req
+	}
+	conditional := req.Clone(req.Context())
+	conditional.Header.Set("If-None-Match", l.known)
+	return conditional
+}
+
+// answered notes the ETag of a page, and reports whether the list is the known one.
+func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
+	if !l.page(req) {
+		return false
+	}
+	switch resp.StatusCode {
+	case http.StatusNotModified:
+		return l.known != "" && req.Header.Get("If-None-Match") == l.known
+	case http.StatusOK:
+		l.pages++
+		l.etag = ""
+		if tag := resp.Header.Get("ETag"); l.pages == 1 && len(tag) <= maxETag && resp.Header.Get("Link") == "" {
+			l.etag = tag
+		}
+	}
+	return false
+}
+
+// maxETag is the most bytes of an ETag that are kept.
+const maxETag = 256
 
 // mendLink takes the query alone from the link to the next page of a list: scheme,
 // host and path stay those that the registry was asked by. Registries behind a proxy
@@ -32,14 +78,14 @@ func mendLink(resp *http.Response) {
 	if resp.Request == nil || start != 0 || end < 0 {
 		return
 	}
-	repo, ok := pagesIn(resp.Request.Context())
-	if !ok {
+	listing := listingIn(resp.Request.Context())
+	if listing == nil {
 		return
 	}
 	named, err := url.Parse(link[1:end])
 	if err != nil {
 		return
 	}
-	next := url.URL{Scheme: repo.Scheme(), Host: repo.RegistryStr(), Path: resp.Request.URL.Path, RawQuery: named.RawQuery}
+	next := url.URL{Scheme: listing.repo.Scheme(), Host: listing.repo.RegistryStr(), Path: resp.Request.URL.Path, RawQuery: named.RawQuery}
 	resp.Header.Set("Link", "<"+next.String()+link[end:])
 }

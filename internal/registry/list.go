@@ -38,13 +38,10 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 		if scan, ok := s.cachedList(r, whole, cut); ok { // read while this caller was on its way
 			return scan, nil
 		}
-		scan := Scan{Time: s.clock.Now()}
-		var err error
-		scan.Tags, scan.Truncated, err = s.readTags(ctx, t, limit)
+		scan, err := s.readList(ctx, t, limit, whole)
 		if err != nil {
 			return Scan{}, t.fail(opList, t.repo.Name(), err)
 		}
-		scan.Checksum = checksum(scan.Tags)
 		key := whole
 		if scan.Truncated {
 			key = cut
@@ -53,6 +50,30 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 		return scan, nil
 	})
 	return limit.apply(scan), err
+}
+
+// readList reads the list, or confirms the last complete one by its ETag.
+func (s *Scanner) readList(ctx context.Context, t target, limit tagLimit, whole string) (Scan, error) {
+	scan := Scan{Time: s.clock.Now()}
+	last, known := s.lists.get(whole)
+	listing := &listing{repo: t.repo}
+	if known {
+		listing.known = last.etag
+	}
+	var err error
+	scan.Tags, scan.Truncated, err = s.readTags(withListing(ctx, listing), t, limit)
+	if errors.Is(err, errNotModified) {
+		last.Time = scan.Time
+		return last, nil
+	}
+	if err != nil {
+		return Scan{}, err
+	}
+	scan.Checksum = checksum(scan.Tags)
+	if !scan.Truncated && listing.pages == 1 {
+		scan.etag = listing.etag
+	}
+	return scan, nil
 }
 
 func (s *Scanner) cachedList(r Request, keys ...string) (Scan, bool) {
@@ -145,7 +166,6 @@ func weight(s Scan) int { return len(s.Tags) + 10 }
 // readTags reads pages until the end or a bound. Names that are no tags are left
 // out: no image could be pulled by them.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
-	ctx = withPagesOf(ctx, t.repo)
 	pages, size, err := t.login.pages(ctx, t)
 	if err != nil {
 		return nil, false, err
@@ -217,7 +237,7 @@ func (l *login) pages(ctx context.Context, t target) (pages *remote.Lister, size
 }
 
 func (l *login) open(ctx context.Context, t target, size int) (*remote.Lister, error) {
-	puller, err := l.puller(size)
+	ctx, puller, err := t.puller(ctx, size)
 	if err != nil {
 		return nil, err
 	}

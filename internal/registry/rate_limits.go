@@ -27,21 +27,41 @@ type gate struct {
 	next    http.RoundTripper
 	clock   clock.Clock
 	bucket  *rate.Limiter
+	rate    rate.Limit // of the bucket while the registry does not limit
 	maxBody int64
+	pings   pings
 
-	mu    sync.Mutex
-	until time.Time // end of the pause
+	mu     sync.Mutex
+	until  time.Time // end of the pause
+	slowed time.Time // when the rate was last changed because of a 429; zero for the full rate
 }
 
 // RoundTrip lets a request pass when there is no pause and the bucket has a
-// token. It answers 429 with a *pausedError, which nothing retries.
+// token. It answers 429 with a *pausedError, which nothing retries. What is known of
+// GET /v2/ is answered without a request, and 304 to a list is errNotModified.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
+	if asksPing(req) {
+		if resp, err := g.pings.recall(req, g.clock.Now()); resp != nil || err != nil {
+			return resp, err
+		}
+	}
 	if err := g.admit(req.Context()); err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
+	resp, err := g.send(listingIn(req.Context()).condition(req))
+	if asksPing(req) {
+		g.pings.record(req, resp, err, g.clock.Now())
+	} else if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		g.pings.forget(req.URL)
+	}
+	return resp, err
+}
+
+// send makes a request and bounds the answer.
+func (g *gate) send(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	resp, err := g.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
@@ -49,12 +69,21 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	body := &boundedBody{ReadCloser: resp.Body, left: g.maxBody, elements: maxElements, ctx: ctx, cancel: cancel}
-	if _, list := pagesIn(ctx); list {
+	listing := listingIn(ctx)
+	if listing != nil {
 		body.left, body.elements = g.maxBody*maxListBodies, maxListElements
 	}
 	if resp.StatusCode == http.StatusTooManyRequests {
 		body.Close()
+		g.slow()
 		return nil, g.pause(resp.Header.Get("Retry-After"))
+	}
+	if wait, spent := quotaSpent(resp.Header, g.clock.Now()); spent {
+		g.hold(wait)
+	}
+	if listing.answered(req, resp) {
+		body.Close()
+		return nil, errNotModified
 	}
 	resp.Body = body
 	mendLink(resp)
@@ -69,6 +98,7 @@ func (g *gate) admit(ctx context.Context) error {
 		return err
 	}
 	now := g.clock.Now()
+	g.recover(now)
 	turn := g.bucket.ReserveN(now, 1)
 	if delay := turn.DelayFrom(now); delay > 0 {
 		timer := g.clock.NewTimer(delay)
@@ -101,14 +131,51 @@ func (g *gate) paused(now time.Time) bool {
 // pause closes the gate for everybody. A pause is never shortened by a later
 // answer to an earlier request.
 func (g *gate) pause(retryAfter string) error {
-	now := g.clock.Now()
-	until := now.Add(pauseFor(retryAfter, now))
+	return &pausedError{g.hold(pauseFor(retryAfter, g.clock.Now()))}
+}
+
+// hold closes the gate for everybody for a time from now, and returns the end of the pause.
+func (g *gate) hold(pause time.Duration) time.Time {
+	until := g.clock.Now().Add(pause)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if until.After(g.until) {
 		g.until = until
 	}
-	return &pausedError{g.until}
+	return g.until
+}
+
+// The rate after a 429: half of it, not below minRate, and from then on rateStep times as much after each minute
+// without another one, until it is the full rate again.
+const (
+	minRate      = rate.Limit(1)
+	rateStep     = 1.5
+	rateInterval = time.Minute
+)
+
+// slow halves the rate, once for all answers to requests that were in progress together.
+func (g *gate) slow() {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.slowed.IsZero() || now.Sub(g.slowed) >= minPause {
+		g.bucket.SetLimitAt(now, min(g.rate, max(minRate, g.bucket.Limit()/2)))
+	}
+	g.slowed = now
+}
+
+// recover raises the rate again after a time without 429.
+func (g *gate) recover(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.slowed.IsZero() || now.Sub(g.slowed) < rateInterval {
+		return
+	}
+	next := min(g.rate, g.bucket.Limit()*rateStep)
+	g.bucket.SetLimitAt(now, next)
+	if g.slowed = now; next == g.rate {
+		g.slowed = time.Time{}
+	}
 }
 
 // pauseFor reads a Retry-After header: seconds or a date.
@@ -121,6 +188,9 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 	}
 	return min(max(pause, minPause), maxPause)
 }
+
+// maxConnections with one registry, which all policies share; as many are kept open, so that none is opened for each request.
+const maxConnections = 32
 
 // longestTimeout of a request, as spec.timeout allows.
 const longestTimeout = 2 * time.Minute
@@ -136,8 +206,8 @@ func newTransport(allowed *outbound.Policy) *http.Transport {
 		DialContext:            p.dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           100,
-		MaxIdleConnsPerHost:    8,
-		MaxConnsPerHost:        32,
+		MaxIdleConnsPerHost:    maxConnections,
+		MaxConnsPerHost:        maxConnections,
 		IdleConnTimeout:        90 * time.Second,
 		TLSHandshakeTimeout:    longestTimeout, // a request's own time is in its context
 		MaxResponseHeaderBytes: 64 << 10,

@@ -48,8 +48,16 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 	key := t.key + " " + ref.TagStr()
 	cached, ok := s.digests.Get(key)
 	at, _ := cached.(digestAt)
-	if !ok || s.clock.Since(at.time) >= maxAge {
-		now := s.clock.Now()
+	now := s.clock.Now()
+	if !ok {
+		found, err := s.first(ctx, t, ref)
+		if err != nil {
+			return Image{}, err
+		}
+		s.digests.Add(key, digestAt{found.Digest, now})
+		return found.named(now), nil
+	}
+	if s.clock.Since(at.time) >= maxAge {
 		digest, err := t.head(ctx, ref)
 		if err != nil {
 			return Image{}, err
@@ -61,15 +69,42 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 	if err != nil {
 		return Image{}, err
 	}
-	image := found.Image
-	image.Labels, image.Revision, image.Time = nil, "", at.time
-	return image, nil
+	return found.named(at.time), nil
+}
+
+// named is the image as Resolve gives it: without what Inspect reads, at the time at which its
+// tag was asked for.
+func (d described) named(at time.Time) Image {
+	image := d.Image
+	image.Labels, image.Revision, image.Time = nil, "", at
+	return image
+}
+
+// first reads a tag that is not known, by GET: one request for the digest and the manifest.
+func (s *Scanner) first(ctx context.Context, t target, ref name.Tag) (described, error) {
+	ctx, puller, err := t.puller(ctx, pageSize)
+	if err != nil {
+		return described{}, err
+	}
+	desc, err := puller.Get(ctx, ref)
+	if err != nil {
+		return described{}, err
+	}
+	digest := desc.Digest.String()
+	if known, ok := s.images.get(t.key + " " + digest); ok {
+		return known, nil
+	}
+	d, err := describe(desc)
+	if err != nil {
+		return described{}, err
+	}
+	return s.complete(ctx, t, digest, d)
 }
 
 // head gives the digest of a manifest: by HEAD, or by GET where the answer to
 // HEAD lacks something or HEAD is not allowed.
 func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
-	puller, err := t.login.puller(pageSize)
+	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
 		return "", err
 	}
@@ -91,14 +126,19 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 // second one, for the configuration, for an image, and both for each image of an index
 // that does not say its platform.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
-	key := t.key + " " + digest
-	if known, ok := s.images.get(key); ok {
+	if known, ok := s.images.get(t.key + " " + digest); ok {
 		return known, nil
 	}
 	d, err := t.describe(ctx, digest)
 	if err != nil {
 		return described{}, err
 	}
+	return s.complete(ctx, t, digest, d)
+}
+
+// complete adds the platforms of images that their index does not say, and keeps the result.
+func (s *Scanner) complete(ctx context.Context, t target, digest string, d described) (described, error) {
+	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
 	for _, inner := range d.unnamed {
 		image, err := t.describe(ctx, inner)
 		if err != nil {
@@ -114,13 +154,13 @@ func (s *Scanner) behind(ctx context.Context, t target, digest string) (describe
 	if len(d.unnamed) > 0 {
 		d.Platforms, d.unnamed = platforms(d.children), nil
 	}
-	s.images.add(key, d)
+	s.images.add(t.key+" "+digest, d)
 	return d, nil
 }
 
 // describe reads what a digest names, and nothing behind it but a configuration.
 func (t target) describe(ctx context.Context, digest string) (described, error) {
-	puller, err := t.login.puller(pageSize)
+	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
 		return described{}, err
 	}
@@ -128,12 +168,7 @@ func (t target) describe(ctx context.Context, digest string) (described, error) 
 	if err != nil {
 		return described{}, err
 	}
-	d, err := describe(desc)
-	if err != nil {
-		return described{}, err
-	}
-	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
-	return d, nil
+	return describe(desc)
 }
 
 // Annotations of the OCI image specification: when an image was built, and from

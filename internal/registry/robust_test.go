@@ -233,7 +233,7 @@ func TestPauseHoldsForEveryKindOfRequest(t *testing.T) {
 	clock := newClock()
 	scanner := scannerAt(clock)
 	r := Request{Repository: server.Repository("acme/web")}
-	server.Fail(registrytest.Head, 1, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS", "Retry-After", "60"))
+	server.Fail(registrytest.Get, 1, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS", "Retry-After", "60"))
 	if _, err := scanner.Resolve(t.Context(), r, "1.0.0"); KindOf(err) != RateLimited {
 		t.Fatalf("Resolve: %v, want %q", err, RateLimited)
 	}

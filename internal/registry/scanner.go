@@ -68,6 +68,9 @@ type Scan struct {
 	// Time at which the registry was asked. A caller that wants to be no staler than
 	// its interval asks again at Time plus interval.
 	Time time.Time
+
+	// etag of the list, if it is one page and the registry gave one.
+	etag string
 }
 
 // Image is what a tag names.
@@ -111,7 +114,9 @@ type Options struct {
 	// must do so itself, and be an *http.Transport for requests with TLS material, which
 	// get a copy.
 	Transport http.RoundTripper
-	// PerSecond requests and Burst for each registry and credential; 0 is 20 and 50.
+	// PerSecond is the most requests per second to each registry with each credential, and Burst
+	// how many may follow each other immediately; 0 is DefaultPerSecond, and twice PerSecond. After
+	// a 429 the rate is halved, and raised again slowly.
 	PerSecond float64
 	Burst     int
 	// MaxPages of one list; 0 is 1000.
@@ -123,6 +128,9 @@ type Options struct {
 	// is 200 ms, then 600 ms.
 	Backoff remote.Backoff
 }
+
+// DefaultPerSecond is the default of Options.PerSecond.
+const DefaultPerSecond = 50
 
 // Sizes of the caches.
 const (
@@ -157,8 +165,8 @@ type Scanner struct {
 // New makes a Scanner.
 func New(o Options) *Scanner {
 	o.UserAgent = cmp.Or(o.UserAgent, "heighliner")
-	o.PerSecond = cmp.Or(o.PerSecond, 20)
-	o.Burst = cmp.Or(o.Burst, 50)
+	o.PerSecond = cmp.Or(o.PerSecond, DefaultPerSecond)
+	o.Burst = cmp.Or(o.Burst, max(1, int(2*o.PerSecond)))
 	o.MaxPages = cmp.Or(o.MaxPages, 1000)
 	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
 	if o.Clock == nil {
@@ -183,9 +191,10 @@ func New(o Options) *Scanner {
 // context's when ctx ends first; a list without end or of 404 is an error.
 func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
 
-// Resolve gives the image that a tag names. The digest is asked for at most once
-// per MaxAge (HEAD, or GET where that does not answer fully), what stands behind
-// a digest once. Errors as for List.
+// Resolve gives the image that a tag names. A tag that is not known is read by GET, which
+// gives the digest and the manifest; later the digest is asked for at most once
+// per MaxAge (HEAD, or GET where that does not answer fully). What stands behind
+// a digest is read once. Errors as for List.
 func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
 	return s.resolve(ctx, r, tag)
 }
@@ -301,7 +310,7 @@ func (s *Scanner) login(k loginKey, r Request) (*login, error) {
 			}
 		}
 		g := &gate{next: next, clock: s.clock, maxBody: s.options.MaxBody,
-			bucket: rate.NewLimiter(rate.Limit(s.options.PerSecond), s.options.Burst)}
+			bucket: rate.NewLimiter(rate.Limit(s.options.PerSecond), s.options.Burst), rate: rate.Limit(s.options.PerSecond)}
 		l = &login{gate: g, clock: s.clock, options: []remote.Option{
 			remote.WithAuth(r.Auth.authenticator()), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
 			remote.WithRetryBackoff(s.options.Backoff), remote.WithRetryStatusCodes(retried...),
@@ -348,6 +357,15 @@ func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	}
 	l.pullers[pageSize] = p
 	return p, nil
+}
+
+// puller gives the one for a page size, and the context of its requests.
+func (t target) puller(ctx context.Context, pageSize int) (context.Context, *remote.Puller, error) {
+	if t.plain() {
+		ctx = withPlain(ctx)
+	}
+	p, err := t.login.puller(pageSize)
+	return ctx, p, err
 }
 
 // fail classifies an error of the target's registry.

@@ -712,7 +712,7 @@ func TestResolve(t *testing.T) {
 				}
 				clock.Step(time.Minute)
 			}
-			want := map[registrytest.Class]int{registrytest.Head: intervals, registrytest.Get: tc.gets, registrytest.Blob: tc.blobs}
+			want := map[registrytest.Class]int{registrytest.Head: intervals - 1, registrytest.Get: tc.gets, registrytest.Blob: tc.blobs}
 			for class, n := range want {
 				if got := server.Requests(class); got != n {
 					t.Errorf("%d requests of class %s, want %d", got, class, n)
@@ -750,11 +750,17 @@ func TestResolveFallsBackToGet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := registrytest.New(t)
-			want := server.Push(t, "acme/web", "1.0.0")
 			server.Fail(registrytest.Head, -1, answer)
-			image, err := scannerAt(newClock()).Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, "1.0.0")
-			if err != nil || image.Digest != want {
-				t.Errorf("Resolve = %s, %v; want %s", image.Digest, err, want)
+			scanner := scannerAt(newClock())
+			for _, label := range []string{"first", "moved"} { // a tag that is not known is read by GET in any case
+				want := server.PushImage(t, "acme/web", "1.0.0", registrytest.Image(t, label, "linux/amd64", time.Time{}))
+				image, err := scanner.Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, "1.0.0")
+				if err != nil || image.Digest != want {
+					t.Errorf("%s: Resolve = %s, %v; want %s", label, image.Digest, err, want)
+				}
+			}
+			if got := server.Requests(registrytest.Head); got != 1 {
+				t.Errorf("%d requests by HEAD, want 1", got)
 			}
 		})
 	}
@@ -767,16 +773,18 @@ func TestResolveErrors(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		tag   string
+		known bool // resolved before
 		setup func(*registrytest.Server)
 		want  Kind
 	}{
-		"missing tag":    {tag: "2.0.0", want: NotFound},
-		"no tag":         {tag: "a/b", want: BadName},
-		"empty tag":      {tag: "", want: BadName},
-		"server failure": {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Head, -1, registrytest.Status(502, "X")) }, want: Unreachable},
-		"huge manifest":  {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Get, -1, registrytest.Huge(9<<20)) }, want: Malformed},
-		"huge config":    {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Huge(9<<20)) }, want: Malformed},
-		"broken config":  {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Text("{")) }, want: Malformed},
+		"missing tag":               {tag: "2.0.0", want: NotFound},
+		"no tag":                    {tag: "a/b", want: BadName},
+		"empty tag":                 {tag: "", want: BadName},
+		"server failure":            {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Get, -1, registrytest.Status(502, "X")) }, want: Unreachable},
+		"server failure, known tag": {tag: "1.0.0", known: true, setup: func(s *registrytest.Server) { s.Fail(registrytest.Head, -1, registrytest.Status(502, "X")) }, want: Unreachable},
+		"huge manifest":             {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Get, -1, registrytest.Huge(9<<20)) }, want: Malformed},
+		"huge config":               {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Huge(9<<20)) }, want: Malformed},
+		"broken config":             {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Blob, -1, registrytest.Text("{")) }, want: Malformed},
 		"broken manifest": {tag: "1.0.0", setup: func(s *registrytest.Server) {
 			broken := func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
@@ -795,10 +803,17 @@ func TestResolveErrors(t *testing.T) {
 			t.Parallel()
 			server := registrytest.New(t)
 			server.Push(t, "acme/web", "1.0.0")
+			scanner := scannerAt(newClock())
+			r := Request{Repository: server.Repository("acme/web")}
+			if tc.known {
+				if _, err := scanner.Resolve(t.Context(), r, tc.tag); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if tc.setup != nil {
 				tc.setup(server)
 			}
-			_, err := scannerAt(newClock()).Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, tc.tag)
+			_, err := scanner.Resolve(t.Context(), r, tc.tag)
 			if KindOf(err) != tc.want {
 				t.Errorf("kind %q, want %q: %v", KindOf(err), tc.want, err)
 			}

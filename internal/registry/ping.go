@@ -1,0 +1,91 @@
+package registry
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// pingAge is how long the answer of a registry to GET /v2/, which says how requests are authenticated, is reused.
+const pingAge = 10 * time.Minute
+
+// pings remembers the answers to GET /v2/ with one credential, by scheme and host. The library asks once for each repository.
+type pings struct {
+	mu      sync.Mutex
+	answers map[string]ping
+}
+
+// ping is an answer, or the error of a scheme that the registry does not serve.
+type ping struct {
+	status int
+	header http.Header
+	err    error
+	at     time.Time
+}
+
+// plainAllowed is the key, in a context, of requests that may use plain HTTP.
+type plainAllowed struct{}
+
+func withPlain(ctx context.Context) context.Context {
+	return context.WithValue(ctx, plainAllowed{}, true)
+}
+
+// asksPing reports whether a request asks a registry how it authenticates.
+func asksPing(req *http.Request) bool {
+	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == ""
+}
+
+func pingKey(u *url.URL, scheme string) string { return scheme + "://" + u.Host }
+
+// recall returns the answer to a request, or the error of HTTPS if HTTP is allowed and has answered; both nil if neither is known.
+func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, ok := p.answers[pingKey(req.URL, req.URL.Scheme)]
+	if !ok || now.Sub(known.at) >= pingAge {
+		return nil, nil
+	}
+	if known.err == nil {
+		return &http.Response{
+			Status: http.StatusText(known.status), StatusCode: known.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: known.header.Clone(), Body: http.NoBody, Request: req,
+		}, nil
+	}
+	plain, ok := p.answers[pingKey(req.URL, "http")]
+	if allowed, _ := req.Context().Value(plainAllowed{}).(bool); allowed && ok && plain.err == nil && now.Sub(plain.at) < pingAge {
+		return nil, known.err
+	}
+	return nil, nil
+}
+
+// record keeps an answer that ends the question, and the error of HTTPS, which counts once HTTP has answered. An error that the
+// end of the request's context caused is not one of the registry.
+func (p *pings) record(req *http.Request, resp *http.Response, err error, now time.Time) {
+	known := ping{at: now, err: err}
+	switch {
+	case err != nil && (req.URL.Scheme != "https" || req.Context().Err() != nil):
+		return
+	case err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized:
+		return
+	case err == nil:
+		known.status, known.header = resp.StatusCode, http.Header{}
+		for _, challenge := range resp.Header.Values("WWW-Authenticate") {
+			known.header.Add("WWW-Authenticate", challenge)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answers == nil {
+		p.answers = map[string]ping{}
+	}
+	p.answers[pingKey(req.URL, req.URL.Scheme)] = known
+}
+
+// forget drops what is known of a host, whose answer to another request contradicts it.
+func (p *pings) forget(u *url.URL) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.answers, pingKey(u, u.Scheme))
+}
