@@ -62,6 +62,17 @@ func (s *scope) dead(r *Row) bool {
 	return c.Available == 0 || s.masked(r.Release)
 }
 
+// servesLess reports whether an active release serves less than a canary that is past its deadline: it has nothing that
+// answers. Where the cause is that routes are not programmed, what policies last reported of it is as old as
+// they are, and only its pods count: without the canary its routes may be programmed again.
+func (s *scope) servesLess(active *Row, cause Reason) bool {
+	if cause != notProgrammed {
+		return s.dead(active)
+	}
+	c, _ := s.child(active.Release)
+	return c.Available == 0
+}
+
 // ends is when the clock of a step passes the deadline, if it runs from now on.
 func (s *scope) ends(run *Rollout) time.Time {
 	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
@@ -176,7 +187,7 @@ func fail(s *scope) {
 		s.requeueAt(end)
 		return
 	}
-	if from, a := s.rival(); a != nil && r.Status == Canary && from.dead(a) && !s.dead(r) {
+	if from, a := s.rival(); a != nil && r.Status == Canary && from.servesLess(a, cause) && !s.dead(r) {
 		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not rolled back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
 		return
 	}

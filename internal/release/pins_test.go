@@ -352,6 +352,22 @@ var pins = []scene{
 		h.want("it may send requests there", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.state("it may send requests there", "OnlyServing", true)
 	}},
+	{"a canary whose routes are not programmed gives way to an active release that has its pods again", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Minute)
+		h.nets["web"].stuck = true // Its last word stays that nothing of 1.0.0 answers.
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("not programmed", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.object("1.0.0").why = ""
+		h.run(time.Hour)
+		h.want("past its deadline", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.nets["web"].stuck = false
+		h.run(30 * time.Minute)
+		h.want("programmed again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+	}},
 	{"a canary without pods fails, also next to a dead active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
