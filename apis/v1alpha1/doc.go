@@ -13,12 +13,14 @@
 //	adoption_types.go               adoption of existing Deployments and Services, and deletion policies
 //	analysis_types.go               analysis of a canary: metrics, providers, results
 //	configuration_types.go          ConfigMaps and Secrets as part of a release
+//	earlier_status.go               the status of a Microservice as earlier versions stored it
 //	failure_types.go                the words of status.failure of a VersionedMicroservice
 //	githubrepository_types.go       GitHubRepository
 //	githubsource_types.go           versions from GitHub: releases, tags, pull requests
 //	hook_types.go                   hooks and gates of a rollout
 //	imagepolicy_types.go            ImagePolicy
-//	microservice_types.go           Microservice, its update strategy and rollout state
+//	microservice_types.go           Microservice and its update strategy
+//	microservicestatus_types.go     status of a Microservice: the rollout state
 //	networkpolicy_types.go          NetworkPolicy, its domains and providers
 //	references.go                   which objects an object refers to, and who may refer to it
 //	shared_types.go                 types, conditions, labels and annotations that several kinds share

@@ -268,8 +268,9 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		}
 		return ""
 	})
-	before := state(t, namespace)
 	former.stop()
+	storeEarlier(t, namespace)
+	before := state(t, namespace)
 
 	proxy.clear()
 	began := time.Now()
@@ -288,7 +289,44 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		t.Errorf("another build made %d writes, the first: %q", len(writes), writes[:min(len(writes), 10)])
 	}
 	t.Logf("another build looked at %d releases of %d Microservices within %s", services*versions, services, time.Since(began).Round(time.Second))
+
+	// The next upgrade stores the fields of this version.
+	images.Push(t, "team/shop", "1.9.0")
+	waitFor(t, "1.9.0", 15*time.Minute, func() string { return missing(t, namespace, "1.9.0", services*versions) })
 	another.stop()
+	var list v1alpha1.MicroserviceList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, ms := range list.Items {
+		converted := ms.Status.DeepCopy()
+		converted.Convert()
+		if diff := cmp.Diff(ms.Status, *converted); diff != "" || ms.Status.DeprecatedSequence != 0 || ms.Status.Internal == nil {
+			t.Errorf("%s has fields of an earlier version after an upgrade: sequence %d, %s", ms.Name, ms.Status.DeprecatedSequence, diff)
+		}
+	}
+}
+
+// storeEarlier stores every other rollout state as versions before status.internal did.
+func storeEarlier(t *testing.T, namespace string) {
+	t.Helper()
+	var list v1alpha1.MicroserviceList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		ms := &list.Items[i]
+		if i%2 == 0 {
+			continue
+		}
+		apiserver.EarlierStatus(&ms.Status)
+		if ms.Status.DeprecatedSequence == 0 {
+			t.Fatalf("%s has no rollout state", ms.Name)
+		}
+		if err := env.Client.Status().Update(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // missing says what is missing until a version is active everywhere and so many

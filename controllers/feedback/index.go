@@ -126,8 +126,8 @@ var (
 		var groups []any
 		for _, g := range ms.Status.ReleaseGroups {
 			groups = append(groups, []any{g.Slug, g.Phase, g.PullRequest, g.Head, g.Target.Reason})
-			if g.Run != nil {
-				groups = append(groups, []any{g.Run.Release, g.Run.WaitsFor})
+			if g.Rollout != nil {
+				groups = append(groups, []any{g.Rollout.Release, g.Rollout.WaitsFor})
 			}
 			for _, row := range g.Releases {
 				groups = append(groups, []any{row.VersionedMicroservice, row.SemVer, row.Status, row.Available, row.Reason})

@@ -64,7 +64,7 @@ func TestJudge(t *testing.T) {
 	}
 	blocked := func(release, cause string) []v1alpha1.ReleaseGroup {
 		g := groupWith(1, groupName, head+" pending")
-		g.Run = &v1alpha1.ReleaseRun{Release: release, WaitsFor: cause}
+		g.Rollout = &v1alpha1.Rollout{Release: release, WaitsFor: cause}
 		return []v1alpha1.ReleaseGroup{g}
 	}
 	url := "https://feature-1.preview.example.com"

@@ -144,7 +144,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 		v.active = true
 		return v
 	}
-	if run := g.Run; run != nil && run.Release == row.VersionedMicroservice && run.WaitsFor != "" {
+	if run := g.Rollout; run != nil && run.Release == row.VersionedMicroservice && run.WaitsFor != "" {
 		return releaseState{state: v1alpha1.DeploymentInProgress, description: blockedMessage(run.WaitsFor)}
 	}
 	return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its pods are starting."}

@@ -125,7 +125,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 			continue
 		}
 		switch {
-		case row == nil && g.Run == nil && len(failures(g)) > 0:
+		case row == nil && g.Rollout == nil && len(failures(g)) > 0:
 			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
 		case row == nil:
 			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name) + blocked(w, g.Slug)
@@ -252,8 +252,8 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 				say("Draining", fmt.Sprintf("%s of group %s is draining", r.SemVer.Version, g.Name))
 			}
 		}
-		if g.Run != nil {
-			say("Canary", fmt.Sprintf("%s of group %s is in progress", version(&g, g.Run.Release), g.Name))
+		if g.Rollout != nil {
+			say("Canary", fmt.Sprintf("%s of group %s is in progress", version(&g, g.Rollout.Release), g.Name))
 		}
 	}
 	for _, n := range plan.Notes {

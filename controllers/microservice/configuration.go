@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -32,9 +33,21 @@ const (
 )
 
 // CacheByObject is how this controller wants a manager's cache: of ConfigMaps the
-// hash of the content, and not the content.
+// hash of the content, and not the content; Microservices with the status fields of this
+// version, whichever version wrote them, for all readers of the cache.
 func CacheByObject() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Transform: trimConfigMap}}
+	return map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}:      {Transform: trimConfigMap},
+		&v1alpha1.Microservice{}: {Transform: convertMicroservice},
+	}
+}
+
+func convertMicroservice(obj any) (any, error) {
+	if ms, ok := obj.(*v1alpha1.Microservice); ok {
+		ms.ManagedFields = nil
+		convertStatus(&ms.Status)
+	}
+	return obj, nil
 }
 
 func trimConfigMap(obj any) (any, error) {

@@ -415,8 +415,8 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 // canaryOfStory gives the content that the release in progress runs with.
 func (s *story) canaryOfStory() string {
 	for _, g := range s.ms().Status.ReleaseGroups {
-		if g.Run != nil && s.children()[g.Run.Release] != nil {
-			return s.runsWith(s.children()[g.Run.Release]).Data["file"]
+		if g.Rollout != nil && s.children()[g.Rollout.Release] != nil {
+			return s.runsWith(s.children()[g.Rollout.Release]).Data["file"]
 		}
 	}
 	return ""

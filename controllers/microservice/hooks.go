@@ -42,7 +42,7 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, chi
 	if group == nil || canary == nil {
 		return
 	}
-	run := group.Run
+	run := group.Rollout
 	if run.Gate != "" {
 		child.Gates = []release.GateFact{readGate(canary, group, c.Status.Hooks)}
 	}
@@ -56,7 +56,7 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, chi
 // groupRunning finds the group in which a release is rolled out; nil: none.
 func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
-		if g := &ms.Status.ReleaseGroups[i]; g.Run != nil && g.Run.Release == release {
+		if g := &ms.Status.ReleaseGroups[i]; g.Rollout != nil && g.Rollout.Release == release {
 			return g
 		}
 	}
@@ -66,7 +66,7 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 // readGate sums up the hooks of the gate at which a run waits: it is open when all
 // of them agree. What they answered to another wait does not count.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
-	run, preview := group.Run, group.Level == v1alpha1.LevelPreview
+	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
 		Rollout: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
 	}
@@ -99,7 +99,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 	return fact
 }
 
-func answerOf(h v1alpha1.Hook, run *v1alpha1.ReleaseRun, answers []v1alpha1.HookStatus) *v1alpha1.HookStatus {
+func answerOf(h v1alpha1.Hook, run *v1alpha1.Rollout, answers []v1alpha1.HookStatus) *v1alpha1.HookStatus {
 	for i := range answers {
 		a := &answers[i]
 		if a.Name == h.Name && a.Type == h.Type && a.Run == run.Sequence && sameTime(a.Since, run.GateTime) {

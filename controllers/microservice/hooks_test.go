@@ -113,10 +113,10 @@ func TestOutcomes(t *testing.T) {
 		edit(&h)
 		return h
 	}
-	run := v1alpha1.ReleaseRun{Release: "shop-1", Sequence: 7, Step: 1, Gate: "ConfirmTrafficIncrease", GateTime: &since}
+	run := v1alpha1.Rollout{Release: "shop-1", Sequence: 7, Step: 1, Gate: "ConfirmTrafficIncrease", GateTime: &since}
 	atStart := run
 	atStart.Step, atStart.Gate = 0, "PreRollout"
-	gate := func(r v1alpha1.ReleaseRun, open, failed bool, message string) []release.GateFact {
+	gate := func(r v1alpha1.Rollout, open, failed bool, message string) []release.GateFact {
 		return []release.GateFact{{Rollout: 7, Step: int(r.Step), Point: release.Point(r.Gate), Since: since.Time, Open: open, Failed: failed, Message: message}}
 	}
 	free := run
@@ -124,7 +124,7 @@ func TestOutcomes(t *testing.T) {
 	early := run
 	early.Gate, early.Step = "ConfirmRollout", 0
 	for name, test := range map[string]struct {
-		run  v1alpha1.ReleaseRun
+		run  v1alpha1.Rollout
 		said []v1alpha1.HookStatus
 		want release.Child
 	}{
@@ -151,13 +151,13 @@ func TestOutcomes(t *testing.T) {
 			release.Child{Rollback: &release.RollbackFact{Rollout: 7, Message: "back answered: orders fall"}}},
 		"one does not":                    {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Child{}},
 		"one asked in the rollout before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Child{}},
-		"a gate whose hooks were removed": {func() v1alpha1.ReleaseRun { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
+		"a gate whose hooks were removed": {func() v1alpha1.Rollout { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
 			release.Child{Gates: []release.GateFact{{Rollout: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.UpdateStrategy.Canary = canary
 		r := test.run
-		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "other"}, {Slug: "1-x", Run: &r}}
+		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "other"}, {Slug: "1-x", Rollout: &r}}
 		c := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Name: "shop-1"}}
 		c.Status.Hooks = test.said
 		var got release.Child

@@ -108,7 +108,7 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
-		return before.Generation != after.Generation || before.Status.Sequence != after.Status.Sequence
+		return before.Generation != after.Generation || before.Status.Sequence() != after.Status.Sequence()
 	}}
 }
 

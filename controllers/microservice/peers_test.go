@@ -48,7 +48,7 @@ func TestTogether(t *testing.T) {
 			if test.onFailure == v1alpha1.TogetherRollBack {
 				return
 			}
-			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.ReleaseRun{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
+			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
 			s.play()
 			if !s.until("1.1.0 canary 50%")() {
 				t.Errorf("the other one came as far: %s", s.ledger())
@@ -75,7 +75,7 @@ func TestForPeers(t *testing.T) {
 		t.Errorf("of blog hears %v", got)
 	}
 	written, touched := cart.DeepCopy(), cart.DeepCopy()
-	written.Status.Sequence++
+	written.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: written.Status.Sequence() + 1}
 	touched.Status.Summary.Active = "1.0.0"
 	if changed := stateChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
 		changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: touched}) || !changed.Delete(event.DeleteEvent{Object: cart}) {
@@ -95,13 +95,13 @@ func (s *story) other(name string, together *v1alpha1.TogetherStrategy) *v1alpha
 }
 
 // stands writes how 1.1.0 stands with another Microservice.
-func (s *story) stands(name string, as v1alpha1.ReleaseStatus, run *v1alpha1.ReleaseRun) {
+func (s *story) stands(name string, as v1alpha1.ReleaseStatus, run *v1alpha1.Rollout) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}
 	s.get(name, ms)
-	ms.Status.Sequence++
+	ms.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: ms.Status.Sequence() + 1}
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
-		Name: "release", Slug: "release", Phase: v1alpha1.GroupLive, Run: run,
+		Name: "release", Slug: "release", Phase: v1alpha1.GroupLive, Rollout: run,
 		Releases: []v1alpha1.Release{{
 			VersionedMicroservice: "cart-x", SemVer: v1alpha1.SemVer{Name: "release", Version: "1.1.0"}, Status: as,
 			Reason: "CrashLoopBackOff", LastTransitionTime: metav1.NewMicroTime(s.clock.Now()),

@@ -81,7 +81,7 @@ func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
 	if row := activeRow(g); row != nil && row.Available && programmed(w.facts.Policies, g.Slug) {
 		p.available++
 	}
-	if g.Run != nil {
+	if g.Rollout != nil {
 		p.starting++
 	}
 	for _, r := range g.Releases {

@@ -18,9 +18,10 @@ var renamed = map[string]string{
 	"RetriedByItself": string(release.RetriedAutomatically),
 }
 
-// convertStatus gives a status that an earlier version wrote the words of this one. It is not
-// written for that alone.
+// convertStatus gives a status that an earlier version wrote the words and fields of this one.
+// It is not written for that alone.
 func convertStatus(s *v1alpha1.MicroserviceStatus) {
+	s.Convert()
 	for i := range s.ReleaseGroups {
 		g := &s.ReleaseGroups[i]
 		g.Target.Reason = cmp.Or(renamed[g.Target.Reason], g.Target.Reason)
@@ -33,19 +34,20 @@ func convertStatus(s *v1alpha1.MicroserviceStatus) {
 
 // readState gives the planner's view of a status.
 func readState(s *v1alpha1.MicroserviceStatus) release.State {
-	l := release.State{Sequence: s.Sequence}
+	l := release.State{Sequence: s.Sequence()}
 	for _, g := range s.ReleaseGroups {
+		internal := cmp.Or(g.Internal, &v1alpha1.ReleaseGroupInternal{})
 		l.Groups = append(l.Groups, release.Group{
 			Slug: g.Slug, Name: g.Name, Level: string(g.Level),
 			PullRequest: g.PullRequest, Head: g.Head, HeadTime: timeOf(g.HeadTime),
 			Phase:           release.Phase(g.Phase),
-			Target:          release.Target{Release: g.Target.Release, Reason: release.Reason(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom},
+			Target:          release.Target{Release: g.Target.Release, Reason: release.Reason(g.Target.Reason), ResolvedFrom: internal.ResolvedFrom},
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     timeOf(g.TrafficTime),
-			SettledRevision: g.SettledRevision,
-			Superseded:      int(g.Overtaken),
-			Failed:          readFailed(g.Failed),
-			Rollout:         readRollout(g.Run),
+			SettledRevision: internal.SettledRevision,
+			Superseded:      int(internal.Superseded),
+			Failed:          readFailed(internal.Failed),
+			Rollout:         readRollout(g.Rollout),
 			Releases:        readRows(g.Releases),
 		})
 	}
@@ -59,32 +61,38 @@ func readFailed(f *v1alpha1.FailedVersions) release.Failed {
 	return release.Failed(*f)
 }
 
-func readRollout(r *v1alpha1.ReleaseRun) *release.Rollout {
+func readRollout(r *v1alpha1.Rollout) *release.Rollout {
 	if r == nil {
 		return nil
 	}
-	return &release.Rollout{
+	internal := cmp.Or(r.Internal, &v1alpha1.RolloutInternal{})
+	out := &release.Rollout{
 		Release: r.Release, Step: int(r.Step), Started: r.StartedTime.Time,
-		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
-		Waited: r.Waited.Duration, WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
-		Floor: int(r.Floor), Continued: int(r.Continued),
+		StepRevision: internal.StepRevision, StepsHash: internal.StepsHash,
+		WaitingSince: timeOf(r.WaitingSince), Interrupted: r.Interrupted,
+		Floor: int(internal.Floor), Continued: int(r.Continued),
 		Sequence: r.Sequence, Gate: release.Point(r.Gate), GateTime: timeOf(r.GateTime),
-		Grace: timeOf(r.GraceTime), From: r.From, WaitsFor: release.Reason(r.WaitsFor),
+		Grace: timeOf(internal.GraceTime), From: r.From, WaitsFor: release.Reason(r.WaitsFor),
 	}
+	if internal.Waited != nil {
+		out.Waited = internal.Waited.Duration
+	}
+	return out
 }
 
 func readRows(rows []v1alpha1.Release) []release.Row {
 	var out []release.Row
 	for _, r := range rows {
+		internal := cmp.Or(r.Internal, &v1alpha1.ReleaseInternal{})
 		row := release.Row{
 			Release: r.VersionedMicroservice, Name: r.SemVer.Name, Version: r.SemVer.Version, Config: r.Config,
 			Status: release.Status(r.Status), Weight: int(r.Weight), Available: r.Available,
 			Match: r.Match, Mirror: int(r.MirrorPercent),
-			Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
+			Promoted: r.Promoted, Routed: internal.Routed, Adopted: internal.Adopted,
 			Attempt: int(r.Attempt), RetryTime: timeOf(r.RetryTime),
 			Reason: release.Reason(r.Reason), Since: r.LastTransitionTime.Time,
 		}
-		if z := r.Zero; z != nil {
+		if z := internal.Zero; z != nil {
 			row.Zero = &release.Zero{Revision: z.Revision, Time: z.Time.Time}
 		}
 		if d := r.Decision; d != nil {
@@ -97,20 +105,21 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 
 // writeState puts the planner's groups into a status.
 func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
-	s.Sequence = l.Sequence
+	s.Internal, s.DeprecatedSequence = &v1alpha1.MicroserviceInternal{Sequence: l.Sequence}, 0
 	s.ReleaseGroups = nil
 	for _, g := range l.Groups {
 		out := v1alpha1.ReleaseGroup{
 			Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level),
 			PullRequest: g.PullRequest, Head: g.Head, HeadTime: microTime(g.HeadTime),
 			Phase:           v1alpha1.GroupPhase(g.Phase),
-			Target:          v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom},
+			Target:          v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason)},
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     microTime(g.TrafficTime),
-			SettledRevision: g.SettledRevision,
-			Overtaken:       int32(g.Superseded),
-			Failed:          writeFailed(g.Failed),
-			Run:             writeRollout(g.Rollout),
+			Rollout:         writeRollout(g.Rollout),
+			Internal: present(v1alpha1.ReleaseGroupInternal{
+				ResolvedFrom: g.Target.ResolvedFrom, SettledRevision: g.SettledRevision,
+				Superseded: int32(g.Superseded), Failed: present(v1alpha1.FailedVersions(g.Failed)),
+			}),
 		}
 		if a := g.ActiveRow(); a != nil {
 			out.Active = a.Version
@@ -122,45 +131,47 @@ func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 	}
 }
 
-func writeFailed(f release.Failed) *v1alpha1.FailedVersions {
-	if f == (release.Failed{}) {
-		return nil
-	}
-	out := v1alpha1.FailedVersions(f)
-	return &out
-}
-
-func writeRollout(r *release.Rollout) *v1alpha1.ReleaseRun {
+func writeRollout(r *release.Rollout) *v1alpha1.Rollout {
 	if r == nil {
 		return nil
 	}
-	return &v1alpha1.ReleaseRun{
+	internal := v1alpha1.RolloutInternal{StepRevision: r.StepRevision, StepsHash: r.StepsHash, Floor: int32(r.Floor), GraceTime: microTime(r.Grace)}
+	if r.Waited != 0 {
+		internal.Waited = &metav1.Duration{Duration: r.Waited}
+	}
+	return &v1alpha1.Rollout{
 		Release: r.Release, Step: int32(r.Step), StartedTime: metav1.NewMicroTime(r.Started),
-		StepRevision: r.StepRevision, StepsHash: r.StepsHash,
-		Waited: metav1.Duration{Duration: r.Waited}, WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted,
-		Floor: int32(r.Floor), Continued: int32(r.Continued),
+		WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted, Continued: int32(r.Continued),
 		Sequence: r.Sequence, Gate: v1alpha1.Gate(r.Gate), GateTime: microTime(r.GateTime),
-		GraceTime: microTime(r.Grace), From: r.From, WaitsFor: string(r.WaitsFor),
+		From: r.From, WaitsFor: string(r.WaitsFor), Internal: present(internal),
 	}
 }
 
 func writeRow(r release.Row) v1alpha1.Release {
+	internal := v1alpha1.ReleaseInternal{Routed: r.Routed, Adopted: r.Adopted}
+	if z := r.Zero; z != nil {
+		internal.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time)}
+	}
 	out := v1alpha1.Release{
 		VersionedMicroservice: r.Release,
 		SemVer:                v1alpha1.SemVer{Name: r.Name, Version: r.Version},
 		Config:                r.Config, Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available,
-		Match: r.Match, MirrorPercent: int32(r.Mirror),
-		Promoted: r.Promoted, Routed: r.Routed, Adopted: r.Adopted,
+		Match: r.Match, MirrorPercent: int32(r.Mirror), Promoted: r.Promoted,
 		Attempt: int32(r.Attempt), RetryTime: microTime(r.RetryTime),
-		Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
-	}
-	if z := r.Zero; z != nil {
-		out.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time)}
+		Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since), Internal: present(internal),
 	}
 	if d := r.Decision; d != nil {
 		out.Decision = &v1alpha1.HandledDecision{ID: d.ID, Action: v1alpha1.DecisionAction(d.Action), Time: metav1.NewMicroTime(d.Time), By: d.By, Outcome: d.Outcome}
 	}
 	return out
+}
+
+// present gives a pointer to what has something in it, else nil.
+func present[T comparable](x T) *T {
+	if x == *new(T) {
+		return nil
+	}
+	return &x
 }
 
 func timeOf(t *metav1.MicroTime) time.Time {

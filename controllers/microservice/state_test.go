@@ -12,6 +12,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/test/apiserver"
 )
 
 // What the planner says is what it reads back, through the status and its JSON.
@@ -43,6 +44,34 @@ func TestLedgerIsKept(t *testing.T) {
 		}
 		if string(rewritten) != string(raw) {
 			t.Fatalf("a rollout state that is read and written is another one:\n%s\n%s", raw, rewritten)
+		}
+	})
+}
+
+// What an earlier version stored in fields that have moved since is read like what this version
+// stores, and the next write takes the old fields out.
+func TestEarlierStatusIsRead(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		state := release.State{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
+		var want v1alpha1.MicroserviceStatus
+		writeState(state, &want)
+		earlier := want.DeepCopy()
+		apiserver.EarlierStatus(earlier)
+		if earlier.Internal != nil || len(earlier.ReleaseGroups) > 0 && (earlier.ReleaseGroups[0].Internal != nil || earlier.ReleaseGroups[0].Rollout != nil) {
+			t.Fatalf("the earlier form has present fields: %+v", earlier)
+		}
+		got := earlier.DeepCopy()
+		convertStatus(got)
+		if got.Sequence() != state.Sequence {
+			t.Fatalf("sequence %d, want %d", got.Sequence(), state.Sequence)
+		}
+		if diff := gocmp.Diff(want.ReleaseGroups, got.ReleaseGroups); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		writeState(readState(got), got)
+		if diff := gocmp.Diff(want, *got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("written again (-want +got):\n%s", diff)
 		}
 	})
 }

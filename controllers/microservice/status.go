@@ -53,11 +53,12 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 // write is the one status write of a pass. It holds only for the rollout state that was
 // read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
-	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion)
+	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion, status.KnownFields)
 	if err != nil {
 		return false, fmt.Errorf("write the rollout state: %w", err)
 	}
 	if wrote {
+		convertStatus(&ms.Status) // of what the server answered
 		r.journal.Wrote(before, ms, r.clock.Now())
 	}
 	return wrote, nil
@@ -125,21 +126,21 @@ func summarize(w *pass) {
 // canary reports which release is in progress in a group, and where it is.
 func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	s := &ms.Status
-	if g.Run == nil {
+	if g.Rollout == nil {
 		return ""
 	}
 	for _, r := range g.Releases {
-		if r.VersionedMicroservice != g.Run.Release {
+		if r.VersionedMicroservice != g.Rollout.Release {
 			continue
 		}
-		if g.Run.Step == 0 {
-			return strings.TrimSpace(status.Short(r.SemVer.Version) + " " + string(r.Status) + " " + g.Run.WaitsFor)
+		if g.Rollout.Step == 0 {
+			return strings.TrimSpace(status.Short(r.SemVer.Version) + " " + string(r.Status) + " " + g.Rollout.WaitsFor)
 		}
 		steps := 0
 		if c := ms.Spec.UpdateStrategy.Canary; c != nil {
 			steps = len(c.Steps)
 		}
-		text := fmt.Sprintf("%s %d%% step %d/%d", status.Short(r.SemVer.Version), r.Weight, min(int(g.Run.Step), steps), steps)
+		text := fmt.Sprintf("%s %d%% step %d/%d", status.Short(r.SemVer.Version), r.Weight, min(int(g.Rollout.Step), steps), steps)
 		if p := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing); p != nil && p.Reason != "Canary" {
 			text += " " + p.Reason
 		}

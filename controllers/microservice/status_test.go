@@ -55,12 +55,12 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 
 // waiting lets the rollout of a group wait for a cause outside of its release.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
-	g.Run.WaitsFor = cause
+	g.Rollout.WaitsFor = cause
 	return g
 }
 
 func running(g v1alpha1.ReleaseGroup, release string, step int32) v1alpha1.ReleaseGroup {
-	g.Run = &v1alpha1.ReleaseRun{Release: "shop-" + release, Step: step}
+	g.Rollout = &v1alpha1.Rollout{Release: "shop-" + release, Step: step}
 	return g
 }
 

@@ -19,18 +19,18 @@ func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
 }
 
 // underWay is the rollout of the one group; nil: no rollout is in progress.
-func (s *story) underWay() *v1alpha1.ReleaseRun {
+func (s *story) underWay() *v1alpha1.Rollout {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
-		if g.Run != nil {
-			return g.Run
+		if g.Rollout != nil {
+			return g.Rollout
 		}
 	}
 	return nil
 }
 
 // outcome writes what the VersionedMicroservice controller would write of a version.
-func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroserviceStatus, *v1alpha1.ReleaseRun)) {
+func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroserviceStatus, *v1alpha1.Rollout)) {
 	s.Helper()
 	c := s.release(version)
 	before := c.DeepCopy()
@@ -41,7 +41,7 @@ func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroservi
 // answer of all hooks of the gate at which the run waits.
 func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 	s.Helper()
-	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.ReleaseRun) {
+	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
 		st.Hooks = nil
 		for _, h := range s.ms().Spec.UpdateStrategy.Canary.Hooks {
 			if string(h.Type) == string(run.Gate) {
@@ -56,7 +56,7 @@ func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 // verdict of the measurements of the step in which the run is.
 func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message string) {
 	s.Helper()
-	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.ReleaseRun) {
+	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
 		if run.WaitingSince == nil {
 			s.Fatalf("the rollout state says no time from which step %d is measured", run.Step)
 		}
@@ -286,7 +286,7 @@ func TestRollbackHook(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.rest()
 	asks := func(run int64) {
-		s.outcome("1.1.0", func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.ReleaseRun) {
+		s.outcome("1.1.0", func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.Rollout) {
 			now := metav1.NowMicro()
 			st.Hooks = []v1alpha1.HookStatus{{Name: "back", Type: "Rollback", ID: "x", Run: run, Phase: "Open", Time: &now, Message: "orders fall"}}
 		})
@@ -356,7 +356,7 @@ func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 		t.Fatalf("before: %s", got)
 	}
 	for version, told := range map[string]v1alpha1.ReleaseStatus{"1.2.0": v1alpha1.ReleaseError, "1.1.0": v1alpha1.ReleaseActive, "1.0.0": v1alpha1.ReleaseDeprecated} {
-		s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.ReleaseRun) { st.Release = told })
+		s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.Rollout) { st.Release = told })
 	}
 	s.broken["1.2.0"] = false
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) {

@@ -91,12 +91,12 @@ func TestUpgrades(t *testing.T) {
 		}
 	})
 	t.Run("another generation leaves the rollout state alone", func(t *testing.T) {
-		groups, sequence, writes := s.ms().Status.ReleaseGroups, s.ms().Status.Sequence, len(s.writes)
+		groups, sequence, writes := s.ms().Status.ReleaseGroups, s.ms().Status.Sequence(), len(s.writes)
 		s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.ProgressDeadlineSeconds = 700 })
 		s.pass()
 		ms := s.ms()
 		same(t, "groups", ms.Status.ReleaseGroups, groups)
-		same(t, "sequence", ms.Status.Sequence, sequence)
+		same(t, "sequence", ms.Status.Sequence(), sequence)
 		same(t, "generation", ms.Status.ObservedGeneration, ms.Generation)
 		same(t, "writes", s.writes[writes:], []string{"ledger"})
 	})
@@ -533,7 +533,7 @@ func (s *story) serving() map[string]int32 {
 	for _, g := range s.ms().Status.ReleaseGroups {
 		for _, r := range g.Releases {
 			c := children[r.VersionedMicroservice]
-			running := g.Run != nil && g.Run.Release == r.VersionedMicroservice
+			running := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice
 			if c != nil && (running || r.Weight > 0 || r.Status == v1alpha1.ReleaseActive) {
 				serving[c.Name] = c.Spec.Replicas
 			}

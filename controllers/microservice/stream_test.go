@@ -47,13 +47,13 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 
 	s.offerMajors("1.0.0", "2.0.0", "2.0.1")
 	s.play(s.until("2.0.1 canary 10%"))
-	run := s.ms().Status.ReleaseGroups[0].Run
+	run := s.ms().Status.ReleaseGroups[0].Rollout
 	same(t, "where the domains come from", run.From, "1-x")
-	s.play(func() bool { return s.ms().Status.ReleaseGroups[0].Run.WaitingSince != nil })
+	s.play(func() bool { return s.ms().Status.ReleaseGroups[0].Rollout.WaitingSince != nil })
 	s.restart()
 	ready = condition(s.ms(), v1alpha1.ConditionReady)
 	same(t, "ready "+ready, strings.HasPrefix(ready, "True "), true)
-	same(t, "the other group", s.ms().Status.ReleaseGroups[1].Run == nil, true)
+	same(t, "the other group", s.ms().Status.ReleaseGroups[1].Rollout == nil, true)
 
 	// One more group waits for this one.
 	s.offerMajors("1.0.0", "2.0.0", "2.0.1", "3.0.0")

@@ -250,7 +250,7 @@ func takesAway(a *alone, namespace string) {
 			t.Fatal(err)
 		}
 	}
-	m.Status.Sequence, m.Status.ReleaseGroups = 1, []v1alpha1.ReleaseGroup{group("1-x", 1, "a 1.0.0 active 100")}
+	m.Status.Internal, m.Status.ReleaseGroups = &v1alpha1.MicroserviceInternal{Sequence: 1}, []v1alpha1.ReleaseGroup{group("1-x", 1, "a 1.0.0 active 100")}
 	m.Status.ReleaseGroups[0].Releases[0].LastTransitionTime = metav1.NowMicro()
 	if err := a.Client.Status().Update(ctx, m); err != nil {
 		t.Fatal(err)

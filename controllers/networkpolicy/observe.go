@@ -134,6 +134,7 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	case err != nil:
 		return fmt.Errorf("get Microservice %q: %w", key.Name, err)
 	}
+	m.Status.Convert()
 	f.Microservice = &m
 	return nil
 }

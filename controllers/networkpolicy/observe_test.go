@@ -54,7 +54,7 @@ func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			want(t, "questions to the server", live.asked, tc.asked)
-			want(t, "sequence", f.Microservice.Status.Sequence, w.ms.Status.Sequence)
+			want(t, "sequence", f.Microservice.Status.Sequence(), w.ms.Status.Sequence())
 		})
 	}
 }

@@ -277,7 +277,7 @@ func (p *place) rollout(groups ...v1alpha1.ReleaseGroup) {
 	p.t.Helper()
 	var m v1alpha1.Microservice
 	p.get("shop", &m)
-	m.Status.Sequence++
+	m.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: m.Status.Sequence() + 1}
 	for i := range groups {
 		for j := range groups[i].Releases {
 			groups[i].Releases[j].LastTransitionTime = metav1.NowMicro()

@@ -603,7 +603,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 		},
 		ms: &v1alpha1.Microservice{
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
-			Status:     v1alpha1.MicroserviceStatus{Sequence: 1, ReleaseGroups: groups},
+			Status:     v1alpha1.MicroserviceStatus{Internal: &v1alpha1.MicroserviceInternal{Sequence: 1}, ReleaseGroups: groups},
 		},
 		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]client.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
@@ -660,7 +660,7 @@ func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGrou
 // rollout replaces the groups by a later state.
 func (w *world) rollout(groups ...v1alpha1.ReleaseGroup) {
 	w.ms = w.ms.DeepCopy()
-	w.ms.Status.Sequence++
+	w.ms.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: w.ms.Status.Sequence() + 1}
 	w.ms.Status.ReleaseGroups = groups
 }
 

@@ -26,7 +26,7 @@ func (w *rollout) spec() *v1alpha1.CanaryAnalysis {
 // pointOf returns the wait during which the release is measured: it receives, or can
 // receive, requests, and is healthy. It returns nil if there is nothing to measure.
 func pointOf(place *hook.Rollout) *analysis.Point {
-	run, row := place.Run, place.Row
+	run, row := place.Rollout, place.Row
 	canary := place.Microservice.Spec.UpdateStrategy.Canary
 	switch {
 	case run == nil, run.Step < 1, run.WaitingSince == nil, run.Interrupted:

@@ -55,7 +55,7 @@ func (a *answers) note(format string, args ...any) {
 func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	o := scene(2, 2)
 	since := metav1.NewMicroTime(noon)
-	ms := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step"}, &v1alpha1.ReleaseRun{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
+	ms := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step"}, &v1alpha1.Rollout{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
 	group := &ms.Status.ReleaseGroups[1]
 	group.Active = "0.9.0"
 	group.Releases[0] = v1alpha1.Release{VersionedMicroservice: "other", Status: v1alpha1.ReleaseActive, Weight: 90, SemVer: v1alpha1.SemVer{Version: "0.9.0"}}
@@ -101,9 +101,9 @@ func TestListenAsks(t *testing.T) {
 			}
 		}
 	}
-	run := func(edit func(*v1alpha1.ReleaseRun, *v1alpha1.Release)) func(*v1alpha1.Microservice) {
+	run := func(edit func(*v1alpha1.Rollout, *v1alpha1.Release)) func(*v1alpha1.Microservice) {
 		return func(ms *v1alpha1.Microservice) {
-			edit(ms.Status.ReleaseGroups[1].Run, &ms.Status.ReleaseGroups[1].Releases[1])
+			edit(ms.Status.ReleaseGroups[1].Rollout, &ms.Status.ReleaseGroups[1].Releases[1])
 		}
 	}
 	for name, test := range map[string]struct {
@@ -114,15 +114,15 @@ func TestListenAsks(t *testing.T) {
 		"the first interval":              {both(), time.Second, "rollout rollback event"},
 		"the end of the first interval":   {both(), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
 		"an interval was missed":          {both(), 150 * time.Second, "round at 2m0s of " + releaseName + " rollout rollback event"},
-		"interrupted":                     {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
-		"not yet confirmed":               {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
-		"before the first step":           {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
-		"a step without traffic":          {both(run(func(_ *v1alpha1.ReleaseRun, row *v1alpha1.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
-		"a step with a match":             {both(run(func(_ *v1alpha1.ReleaseRun, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
-		"a step with a mirror":            {both(run(func(_ *v1alpha1.ReleaseRun, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
-		"paused at a gate, measured on":   {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
-		"at rest":                         {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Run = nil }), time.Minute, "measure nothing"},
-		"another release is under way":    {both(run(func(r *v1alpha1.ReleaseRun, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
+		"interrupted":                     {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
+		"not yet confirmed":               {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
+		"before the first step":           {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step without traffic":          {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step with a match":             {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
+		"a step with a mirror":            {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
+		"paused at a gate, measured on":   {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"at rest":                         {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
+		"another release is under way":    {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
 		"no row":                          {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
 		"hooks without an analysis":       {hooked(v1alpha1.HookRollout), time.Second, "rollout"},
 		"neither":                         {func(*v1alpha1.Microservice) {}, time.Minute, "measure nothing"},
@@ -223,7 +223,7 @@ func (p *player) measure(result v1alpha1.MeasurementResult) {
 
 func (p *player) step(n int32, since time.Duration) {
 	at := metav1.NewMicroTime(noon.Add(since))
-	p.o.microservice.Status.ReleaseGroups[1].Run.Step, p.o.microservice.Status.ReleaseGroups[1].Run.WaitingSince = n, &at
+	p.o.microservice.Status.ReleaseGroups[1].Rollout.Step, p.o.microservice.Status.ReleaseGroups[1].Rollout.WaitingSince = n, &at
 }
 
 // A round needs both what is measured and what each of its hooks says.
@@ -350,7 +350,7 @@ func TestFailuresAreOfTheRun(t *testing.T) {
 	p.measure(v1alpha1.MeasurementFailed)
 	p.want(4*time.Minute, "step 2 Failed 0/2")
 	p.a.round = nil
-	p.o.microservice.Status.ReleaseGroups[1].Run.Sequence++
+	p.o.microservice.Status.ReleaseGroups[1].Rollout.Sequence++
 	p.step(1, 5*time.Minute)
 	p.want(5*time.Minute, "step 1 Running 0/0")
 }
@@ -362,7 +362,7 @@ func TestGateCostsNothing(t *testing.T) {
 		measured(ms)
 		hooked(v1alpha1.HookConfirmPromotion)(ms)
 		at := metav1.NewMicroTime(noon)
-		ms.Status.ReleaseGroups[1].Run.Gate, ms.Status.ReleaseGroups[1].Run.GateTime = v1alpha1.GateConfirmPromotion, &at
+		ms.Status.ReleaseGroups[1].Rollout.Gate, ms.Status.ReleaseGroups[1].Rollout.GateTime = v1alpha1.GateConfirmPromotion, &at
 	})
 	p.measure(v1alpha1.MeasurementPassed)
 	p.want(0, "step 1 Running 0/0, confirmpromotion Waiting")

@@ -411,16 +411,16 @@ func TestLedgerIsMirrored(t *testing.T) {
 	if err := world.Create(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	write := func(value v1alpha1.ReleaseStatus, run *v1alpha1.ReleaseRun) {
+	write := func(value v1alpha1.ReleaseStatus, run *v1alpha1.Rollout) {
 		t.Helper()
-		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Run: run, Releases: []v1alpha1.Release{{
+		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Rollout: run, Releases: []v1alpha1.Release{{
 			VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: value, LastTransitionTime: metav1.NowMicro(), Reason: "ProgressDeadlineExceeded",
 			Decision: &v1alpha1.HandledDecision{ID: "a", Action: v1alpha1.DecisionRetry, Time: metav1.NowMicro()}}}}}
 		if err := world.Status().Update(t.Context(), ms); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(v1alpha1.ReleaseCanary, &v1alpha1.ReleaseRun{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
+	write(v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
 	eventually(t, func() string {
 		fetch(t, release)
 		return cmp.Diff("canary 2/2 Paused", fmt.Sprintf("%s %s", release.Status.Release, release.Status.Step))

@@ -121,7 +121,7 @@ func newStage(t *testing.T, canary *v1alpha1.CanaryStrategy) *stage {
 }
 
 // write puts a state of the ledger there: the row of the release, and its run.
-func (s *stage) write(row v1alpha1.Release, run *v1alpha1.ReleaseRun) {
+func (s *stage) write(row v1alpha1.Release, run *v1alpha1.Rollout) {
 	s.t.Helper()
 	row.VersionedMicroservice, row.SemVer = s.release.Name, s.release.Spec.SemVer
 	if row.LastTransitionTime.IsZero() {
@@ -133,7 +133,7 @@ func (s *stage) write(row v1alpha1.Release, run *v1alpha1.ReleaseRun) {
 	eventually(s.t, func() string {
 		fetch(s.t, s.ms)
 		s.ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
-			Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Active: "0.9.0", Run: run, Releases: []v1alpha1.Release{row},
+			Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Active: "0.9.0", Rollout: run, Releases: []v1alpha1.Release{row},
 		}}
 		if row.Status == v1alpha1.ReleaseActive {
 			s.ms.Status.ReleaseGroups[0].Active = row.SemVer.Version
@@ -191,7 +191,7 @@ func TestHooksOfARelease(t *testing.T) {
 	r.say("event", 204)
 	pending := v1alpha1.Release{Status: v1alpha1.ReleasePending, Reason: "Started", LastTransitionTime: metav1.NowMicro()}
 	at := metav1.NowMicro()
-	s.write(pending, &v1alpha1.ReleaseRun{Sequence: 5, Gate: v1alpha1.GateConfirmRollout, GateTime: &at})
+	s.write(pending, &v1alpha1.Rollout{Sequence: 5, Gate: v1alpha1.GateConfirmRollout, GateTime: &at})
 	s.called(r, "confirmrollout", 2)
 	closed := s.hook("confirmrollout", v1alpha1.HookWaiting)
 	if closed.Run != 5 || closed.Step != 0 || !closed.Since.Time.Equal(at.Truncate(time.Microsecond)) {
@@ -225,7 +225,7 @@ func TestHooksOfARelease(t *testing.T) {
 
 	t.Log("a check that fails is final")
 	at2 := metav1.NowMicro()
-	s.write(pending, &v1alpha1.ReleaseRun{Sequence: 5, Gate: v1alpha1.GatePreRollout, GateTime: &at2})
+	s.write(pending, &v1alpha1.Rollout{Sequence: 5, Gate: v1alpha1.GatePreRollout, GateTime: &at2})
 	s.hook("prerollout", v1alpha1.HookFailed)
 	s.called(r, "rollback", len(r.of("rollback"))+2) // time passes
 	if n := len(r.of("prerollout")); n != 1 {
@@ -276,7 +276,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	})
 	r.say("event", 200)
 	at := metav1.NowMicro()
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
 	s.hook("event", v1alpha1.HookDelivered)
 	s.called(r, "confirmpromotion", 1)
 	s.hook("confirmpromotion", v1alpha1.HookWaiting)
@@ -331,7 +331,7 @@ func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 		Steps: []v1alpha1.CanaryStep{{Weight: 10}},
 		Hooks: []v1alpha1.Hook{{Name: "told", Type: v1alpha1.HookEvent, URL: server.URL, Timeout: "1m"}},
 	})
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1})
 	<-came
 	if err := world.Delete(context.WithoutCancel(t.Context()), s.release); err != nil {
 		t.Fatal(err)
@@ -348,7 +348,7 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	s := newStage(t, &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{gate}})
 	r.say(gate.Name, 200)
 	at := metav1.NowMicro()
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
 	eventually(t, func() string {
 		if h := s.hook(gate.Name, v1alpha1.HookWaiting); !strings.Contains(h.Message, `hooks[].secretRef: Secret "missing" not found in this namespace: create it`) {
 			return h.Message
@@ -373,7 +373,7 @@ func TestHookThatCannotBeCalled(t *testing.T) {
 	back := r.signed(v1alpha1.HookRollback)
 	back.URL, back.Interval = "http://169.254.169.254/latest", "1h"
 	s := newStage(t, &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{back}})
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1})
 	eventually(t, func() string {
 		if h := s.hook(back.Name, v1alpha1.HookWaiting); !hook.Uncallable(h) {
 			return h.Message
@@ -427,7 +427,7 @@ func TestAnalysisOfARelease(t *testing.T) {
 		}
 	}
 	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, WaitingSince: &since})
 	eventually(t, func() string {
 		fetch(t, s.release)
 		if a := s.release.Status.Analysis; a == nil || a.Phase != v1alpha1.AnalysisFailed {
@@ -494,7 +494,7 @@ func TestAnalysisFromAnOlderGroup(t *testing.T) {
 		}
 	}
 	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, WaitingSince: &since, From: "1-x"})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, WaitingSince: &since, From: "1-x"})
 	eventually(t, func() string {
 		fetch(t, s.release)
 		if a := s.release.Status.Analysis; a == nil || a.Phase != v1alpha1.AnalysisFailed {

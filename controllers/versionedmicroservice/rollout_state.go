@@ -19,7 +19,7 @@ type rolloutState struct {
 	decision *v1alpha1.HandledDecision
 	// attempt, run and generation identify the rollout for analyses and hooks.
 	attempt    int32
-	run        *v1alpha1.ReleaseRun
+	run        *v1alpha1.Rollout
 	generation int64
 }
 
@@ -37,8 +37,8 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 					release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepText(ms, group, name), decision: row.Decision.DeepCopy(),
 					attempt: row.Attempt,
 				}
-				if group.Run != nil && group.Run.Release == name {
-					m.run, m.generation = group.Run, ms.Generation
+				if group.Rollout != nil && group.Rollout.Release == name {
+					m.run, m.generation = group.Rollout, ms.Generation
 				}
 				return m
 			}
@@ -50,7 +50,7 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 // stepText describes the step of a rollout, as in "2/3 Paused", or the gate before it. It
 // is empty outside of the steps.
 func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name string) string {
-	run := group.Run
+	run := group.Rollout
 	if run == nil || run.Release != name || ms.Spec.UpdateStrategy.Canary == nil {
 		return ""
 	}

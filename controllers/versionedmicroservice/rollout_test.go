@@ -84,7 +84,7 @@ func TestHooksKnowWhereTheReleaseIs(t *testing.T) {
 		}
 	}
 	at := metav1.NowMicro()
-	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.ReleaseRun{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, Gate: v1alpha1.GateConfirmPromotion, GateTime: &at})
 	eventually(t, func() string {
 		calls := r.of("confirmpromotion")
 		if len(calls) == 0 {

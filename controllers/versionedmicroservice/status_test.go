@@ -35,12 +35,12 @@ func scene(wanted, available int32) *observed {
 	return &observed{release: release, deployment: d}
 }
 
-func ledger(row v1alpha1.Release, run *v1alpha1.ReleaseRun) *v1alpha1.Microservice {
+func ledger(row v1alpha1.Release, run *v1alpha1.Rollout) *v1alpha1.Microservice {
 	row.VersionedMicroservice = releaseName
 	ms := &v1alpha1.Microservice{}
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
 		{Weight: 10}, {Weight: 20, Pause: &v1alpha1.CanaryPause{Duration: "1m"}}, {Name: "check", Weight: 50, Approval: &v1alpha1.CanaryApproval{}}}}
-	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "0-x"}, {Slug: "1-x", Run: run, Releases: []v1alpha1.Release{{VersionedMicroservice: "other"}, row}}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "0-x"}, {Slug: "1-x", Rollout: run, Releases: []v1alpha1.Release{{VersionedMicroservice: "other"}, row}}}
 	return ms
 }
 
@@ -159,28 +159,28 @@ func TestReport(t *testing.T) {
 
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	run := func(edit func(*v1alpha1.ReleaseRun)) *v1alpha1.ReleaseRun {
-		r := &v1alpha1.ReleaseRun{Release: releaseName}
+	run := func(edit func(*v1alpha1.Rollout)) *v1alpha1.Rollout {
+		r := &v1alpha1.Rollout{Release: releaseName}
 		edit(r)
 		return r
 	}
 	since := metav1.NewMicroTime(noon)
 	for name, test := range map[string]struct {
-		run  *v1alpha1.ReleaseRun
+		run  *v1alpha1.Rollout
 		want string
 	}{
 		"no run":            {nil, ""},
-		"another's run":     {&v1alpha1.ReleaseRun{Release: "other", Step: 1}, ""},
-		"before the steps":  {run(func(*v1alpha1.ReleaseRun) {}), ""},
-		"beyond the steps":  {run(func(r *v1alpha1.ReleaseRun) { r.Step = 4 }), ""},
-		"weight only":       {run(func(r *v1alpha1.ReleaseRun) { r.Step = 1 }), "1/3 Programming"},
-		"pause":             {run(func(r *v1alpha1.ReleaseRun) { r.Step = 2 }), "2/3 Paused"},
-		"pause interrupted": {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
-		"approval":          {run(func(r *v1alpha1.ReleaseRun) { r.Step = 3 }), "3/3 Approval check"},
-		"approved":          {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
-		"measured":          {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
-		"gated":             {run(func(r *v1alpha1.ReleaseRun) { r.Step, r.Gate = 1, v1alpha1.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
-		"gated before":      {run(func(r *v1alpha1.ReleaseRun) { r.Gate = v1alpha1.GateConfirmRollout }), "ConfirmRollout"},
+		"another's run":     {&v1alpha1.Rollout{Release: "other", Step: 1}, ""},
+		"before the steps":  {run(func(*v1alpha1.Rollout) {}), ""},
+		"beyond the steps":  {run(func(r *v1alpha1.Rollout) { r.Step = 4 }), ""},
+		"weight only":       {run(func(r *v1alpha1.Rollout) { r.Step = 1 }), "1/3 Programming"},
+		"pause":             {run(func(r *v1alpha1.Rollout) { r.Step = 2 }), "2/3 Paused"},
+		"pause interrupted": {run(func(r *v1alpha1.Rollout) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
+		"approval":          {run(func(r *v1alpha1.Rollout) { r.Step = 3 }), "3/3 Approval check"},
+		"approved":          {run(func(r *v1alpha1.Rollout) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
+		"measured":          {run(func(r *v1alpha1.Rollout) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
+		"gated":             {run(func(r *v1alpha1.Rollout) { r.Step, r.Gate = 1, v1alpha1.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
+		"gated before":      {run(func(r *v1alpha1.Rollout) { r.Gate = v1alpha1.GateConfirmRollout }), "ConfirmRollout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

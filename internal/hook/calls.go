@@ -63,8 +63,8 @@ type Rollout struct {
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	Row          *v1alpha1.Release
-	// Run of the release; nil if there is none.
-	Run *v1alpha1.ReleaseRun
+	// Rollout of the release that is in progress; nil if there is none.
+	Rollout *v1alpha1.Rollout
 	// Before is the last reported status of the release; "" for none.
 	Before v1alpha1.ReleaseStatus
 	// Round is when the present round of checks began, in a step that is measured; zero if
@@ -84,8 +84,8 @@ func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservic
 				continue
 			}
 			p := &Rollout{UID: release.UID, Microservice: ms, Group: group, Row: &group.Releases[j], Before: release.Status.Release}
-			if run := group.Run; run != nil && run.Release == release.Name {
-				p.Run = run
+			if run := group.Rollout; run != nil && run.Release == release.Name {
+				p.Rollout = run
 			}
 			return p
 		}
@@ -96,17 +96,17 @@ func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservic
 // takesSteps reports whether the rollout has steps: the release is neither a preview nor the
 // first of its group, unless the newest domains move to that group.
 func (p *Rollout) takesSteps() bool {
-	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Run != nil && p.Run.From != "")
+	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Rollout != nil && p.Rollout.From != "")
 }
 
 // BaselineGroup is the group whose active release has the rest of the traffic: the group of
 // the release, or the one from which the newest domains move to it.
 func (p *Rollout) BaselineGroup() *v1alpha1.ReleaseGroup {
-	if p.Run == nil || p.Run.From == "" {
+	if p.Rollout == nil || p.Rollout.From == "" {
 		return p.Group
 	}
 	for i := range p.Microservice.Status.ReleaseGroups {
-		if g := &p.Microservice.Status.ReleaseGroups[i]; g.Slug == p.Run.From {
+		if g := &p.Microservice.Status.ReleaseGroups[i]; g.Slug == p.Rollout.From {
 			return g
 		}
 	}
@@ -159,23 +159,23 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 		if p.gate() != h.Type || p.Group.Level == v1alpha1.LevelPreview && !h.Previews {
 			return Call{}, false
 		}
-		return p.request(h, p.Run.Step, p.Run.GateTime), true
+		return p.request(h, p.Rollout.Step, p.Rollout.GateTime), true
 	case v1alpha1.HookConfirmTrafficIncrease:
-		if p.gate() != h.Type || !Applies(&h, p.step(p.Run.Step+1)) {
+		if p.gate() != h.Type || !Applies(&h, p.step(p.Rollout.Step+1)) {
 			return Call{}, false
 		}
-		return p.request(h, p.Run.Step+1, p.Run.GateTime), true
+		return p.request(h, p.Rollout.Step+1, p.Rollout.GateTime), true
 	case v1alpha1.HookRollout:
-		if p.Run == nil || p.Round.IsZero() || !Applies(&h, p.step(p.Run.Step)) {
+		if p.Rollout == nil || p.Round.IsZero() || !Applies(&h, p.step(p.Rollout.Step)) {
 			return Call{}, false
 		}
-		return p.request(h, p.Run.Step, nil, stamp(p.Round)), true
+		return p.request(h, p.Rollout.Step, nil, stamp(p.Round)), true
 	case v1alpha1.HookRollback:
-		if p.Run == nil || !p.takesSteps() {
+		if p.Rollout == nil || !p.takesSteps() {
 			return Call{}, false
 		}
 		q := p.request(h, 0, nil)
-		q.Body.Step, q.Body.StepName = p.Run.Step, p.stepName(p.Run.Step)
+		q.Body.Step, q.Body.StepName = p.Rollout.Step, p.stepName(p.Rollout.Step)
 		return q, true
 	case v1alpha1.HookPostRollout:
 		ended := p.Row.Status == v1alpha1.ReleaseActive || p.Row.Status == v1alpha1.ReleaseError
@@ -183,12 +183,12 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))
 	case v1alpha1.HookEvent:
 		var run, step string
-		if p.Run != nil {
-			run, step = strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(p.Run.Step))
+		if p.Rollout != nil {
+			run, step = strconv.FormatInt(p.Rollout.Sequence, 10), strconv.Itoa(int(p.Rollout.Step))
 		}
 		q := p.notification(h, string(p.Row.Status), p.Row.Reason, run, step)
 		// A new hook is not called for a release without changes.
-		return q, p.Run != nil || p.Row.Status != p.Before || find(known, h.Name) != nil
+		return q, p.Rollout != nil || p.Row.Status != p.Before || find(known, h.Name) != nil
 	}
 	return Call{}, false
 }
@@ -196,10 +196,10 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 // gate returns the gate that blocks the rollout, as the type of its hooks; "" for none, or if
 // its hooks must not be called yet.
 func (p *Rollout) gate() v1alpha1.HookType {
-	if p.Run == nil || p.Run.GateTime == nil {
+	if p.Rollout == nil || p.Rollout.GateTime == nil {
 		return ""
 	}
-	return v1alpha1.HookType(p.Run.Gate)
+	return v1alpha1.HookType(p.Rollout.Gate)
 }
 
 // Applies reports whether a hook applies to a step; nil if it is not a step.
@@ -209,12 +209,12 @@ func Applies(h *v1alpha1.Hook, step *v1alpha1.CanaryStep) bool {
 
 // request returns the call for a step of the rollout.
 func (p *Rollout) request(h v1alpha1.Hook, step int32, since *metav1.MicroTime, more ...string) Call {
-	key := []string{strconv.FormatInt(p.Run.Sequence, 10), strconv.Itoa(int(step))}
+	key := []string{strconv.FormatInt(p.Rollout.Sequence, 10), strconv.Itoa(int(step))}
 	if since != nil {
 		key = append(key, stamp(since.Time))
 	}
-	q := Call{Hook: h, Since: since, RunStep: p.Run.Step, Body: p.body(h, append(key, more...))}
-	q.Body.Run, q.Body.Step, q.Body.StepName = p.Run.Sequence, step, p.stepName(step)
+	q := Call{Hook: h, Since: since, RunStep: p.Rollout.Step, Body: p.body(h, append(key, more...))}
+	q.Body.Run, q.Body.Step, q.Body.StepName = p.Rollout.Sequence, step, p.stepName(step)
 	return q
 }
 
@@ -222,9 +222,9 @@ func (p *Rollout) request(h v1alpha1.Hook, step int32, since *metav1.MicroTime, 
 func (p *Rollout) notification(h v1alpha1.Hook, transition ...string) Call {
 	key := append([]string{strconv.Itoa(int(p.Row.Attempt)), stamp(p.Row.LastTransitionTime.Time)}, transition...)
 	q := Call{Hook: h, Body: p.body(h, key)}
-	if p.Run != nil {
-		q.RunStep = p.Run.Step
-		q.Body.Run, q.Body.Step, q.Body.StepName = p.Run.Sequence, p.Run.Step, p.stepName(p.Run.Step)
+	if p.Rollout != nil {
+		q.RunStep = p.Rollout.Step
+		q.Body.Run, q.Body.Step, q.Body.StepName = p.Rollout.Sequence, p.Rollout.Step, p.stepName(p.Rollout.Step)
 	}
 	return q
 }

@@ -34,7 +34,7 @@ func canary() *v1alpha1.Microservice {
 	}
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
 		Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Active: "1.4.2",
-		Run: &v1alpha1.ReleaseRun{Release: "new", Sequence: 41, Step: 1},
+		Rollout: &v1alpha1.Rollout{Release: "new", Sequence: 41, Step: 1},
 		Releases: []v1alpha1.Release{
 			{VersionedMicroservice: "new", SemVer: v1alpha1.SemVer{Version: "1.4.3"}, Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step", LastTransitionTime: metav1.NewMicroTime(began)},
 			{VersionedMicroservice: "old", SemVer: v1alpha1.SemVer{Version: "1.4.2"}, Status: v1alpha1.ReleaseActive, Weight: 90, Reason: "Promoted", Promoted: 7, LastTransitionTime: metav1.NewMicroTime(began)},
@@ -66,7 +66,7 @@ func TestQuestions(t *testing.T) {
 	type world struct {
 		ms      *v1alpha1.Microservice
 		group   *v1alpha1.ReleaseGroup
-		run     *v1alpha1.ReleaseRun
+		run     *v1alpha1.Rollout
 		row     *v1alpha1.Release
 		release *v1alpha1.VersionedMicroservice
 		known   []v1alpha1.HookStatus
@@ -115,18 +115,18 @@ func TestQuestions(t *testing.T) {
 		"nor the first release":       {func(w *world) { w.group.Active = "" }, []string{"event"}},
 		"the run of another release":  {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
 		"at rest": {func(w *world) {
-			w.group.Run, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseActive, v1alpha1.ReleaseActive
+			w.group.Rollout, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseActive, v1alpha1.ReleaseActive
 		}, nil},
-		"promoted": {func(w *world) { w.group.Run, w.row.Status = nil, v1alpha1.ReleaseActive }, []string{"postrollout", "event"}},
+		"promoted": {func(w *world) { w.group.Rollout, w.row.Status = nil, v1alpha1.ReleaseActive }, []string{"postrollout", "event"}},
 		"adopted without its steps": {func(w *world) {
-			w.group.Run, w.row.Status, w.row.Reason, w.release.Status.Release = nil, v1alpha1.ReleaseActive, "Adopted", v1alpha1.ReleasePending
+			w.group.Rollout, w.row.Status, w.row.Reason, w.release.Status.Release = nil, v1alpha1.ReleaseActive, "Adopted", v1alpha1.ReleasePending
 		}, []string{"postrollout", "event"}},
-		"failed": {func(w *world) { w.group.Run, w.row.Status = nil, v1alpha1.ReleaseError }, []string{"postrollout", "event"}},
+		"failed": {func(w *world) { w.group.Rollout, w.row.Status = nil, v1alpha1.ReleaseError }, []string{"postrollout", "event"}},
 		"replaced": {func(w *world) {
-			w.group.Run, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseActive
+			w.group.Rollout, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseActive
 		}, []string{"event"}},
 		"promoted, and not yet told": {func(w *world) {
-			w.group.Run, w.row.Status = nil, v1alpha1.ReleaseActive
+			w.group.Rollout, w.row.Status = nil, v1alpha1.ReleaseActive
 			p := RolloutOf(w.ms, w.release)
 			w.known = p.Fold(nil, p.Calls(nil), nil, waited)
 			w.release.Status.Release = v1alpha1.ReleaseActive // the write that noted both
@@ -137,7 +137,7 @@ func TestQuestions(t *testing.T) {
 			t.Parallel()
 			w := &world{ms: canary(), release: vsvc("new")}
 			w.group = &w.ms.Status.ReleaseGroups[0]
-			w.run, w.row = w.group.Run, &w.group.Releases[0]
+			w.run, w.row = w.group.Rollout, &w.group.Releases[0]
 			test.change(w)
 			before := w.ms.DeepCopy()
 			p := RolloutOf(w.ms, w.release)
@@ -176,7 +176,7 @@ func TestID(t *testing.T) {
 	ask := func(hook string, change func(*v1alpha1.ReleaseGroup)) string {
 		ms, release := canary(), vsvc("new")
 		group := &ms.Status.ReleaseGroups[0]
-		group.Run.Gate, group.Run.GateTime = v1alpha1.GateConfirmTrafficIncrease, &gated
+		group.Rollout.Gate, group.Rollout.GateTime = v1alpha1.GateConfirmTrafficIncrease, &gated
 		release.Status.Release = v1alpha1.ReleasePending
 		change(group)
 		p := RolloutOf(ms, release)
@@ -197,17 +197,17 @@ func TestID(t *testing.T) {
 		other  bool
 	}{
 		"another weight":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight = 20 }, false},
-		"another step":                {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 0 }, true},
-		"another run":                 {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Run.Sequence++ }, true},
-		"the gate again":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Run.GateTime = &later }, true},
-		"a wish over steps":           {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 2 }, false},
-		"a wish for another run":      {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Run.Sequence++ }, true},
-		"an event of another step":    {"event", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 2 }, true},
+		"another step":                {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 0 }, true},
+		"another run":                 {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
+		"the gate again":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.GateTime = &later }, true},
+		"a wish over steps":           {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, false},
+		"a wish for another run":      {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
+		"an event of another step":    {"event", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
 		"an event of another reason":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
 		"an event of another status":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Status = v1alpha1.ReleaseError }, true},
 		"an event of another attempt": {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Attempt++ }, true},
 		"an event of another weight":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight++ }, false},
-		"checks of another step":      {"rollout", func(g *v1alpha1.ReleaseGroup) { g.Run.Step = 2 }, true},
+		"checks of another step":      {"rollout", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,7 +236,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	}
 	ms, release := canary(), vsvc("shop-1-4-3-5b1c0d9e")
 	group := &ms.Status.ReleaseGroups[0]
-	group.Run.Gate, group.Run.GateTime, group.Run.Release = v1alpha1.GateConfirmTrafficIncrease, &gated, release.Name
+	group.Rollout.Gate, group.Rollout.GateTime, group.Rollout.Release = v1alpha1.GateConfirmTrafficIncrease, &gated, release.Name
 	group.Releases[0].VersionedMicroservice = release.Name
 	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
 	place := RolloutOf(ms, release)
@@ -260,7 +260,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	ms, release := canary(), vsvc("new")
 	group := &ms.Status.ReleaseGroups[0]
-	group.Run, group.Active = nil, "1.4.3"
+	group.Rollout, group.Active = nil, "1.4.3"
 	group.Releases[0].Status, group.Releases[0].Weight, group.Releases[0].Reason = v1alpha1.ReleaseActive, 100, "Promoted"
 	got := RolloutOf(ms, release).Calls(nil)[0].Body
 	got.ID = ""

@@ -43,7 +43,7 @@ func TestToldHoweverItEnds(t *testing.T) {
 			t.Parallel()
 			ms, release := canary(), vsvc("new")
 			group := &ms.Status.ReleaseGroups[0]
-			group.Run, group.Active = nil, test.active
+			group.Rollout, group.Active = nil, test.active
 			group.Releases[0].Status, group.Releases[0].Reason = test.status, test.reason
 			release.Status.Release = test.before
 			questions := RolloutOf(ms, release).Calls(nil)
@@ -69,7 +69,7 @@ func TestEachGateInItsPlace(t *testing.T) {
 	for _, at := range append(all, "") {
 		for step := range int32(3) {
 			ms, release := canary(), vsvc("new")
-			run := ms.Status.ReleaseGroups[0].Run
+			run := ms.Status.ReleaseGroups[0].Rollout
 			run.Gate, run.GateTime, run.Step = v1alpha1.Gate(at), &gated, step
 			var asked []v1alpha1.HookType
 			for _, q := range RolloutOf(ms, release).Calls(nil) {

@@ -22,7 +22,7 @@ func TestRivals(t *testing.T) {
 			t.Parallel()
 			ms := &v1alpha1.Microservice{}
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{
-				{Slug: "2-x", Run: &v1alpha1.ReleaseRun{Release: "new", From: test.from}, Releases: []v1alpha1.Release{{VersionedMicroservice: "new", Status: v1alpha1.ReleaseCanary}}},
+				{Slug: "2-x", Rollout: &v1alpha1.Rollout{Release: "new", From: test.from}, Releases: []v1alpha1.Release{{VersionedMicroservice: "new", Status: v1alpha1.ReleaseCanary}}},
 				{Slug: "1-x", Active: "1.0.0"},
 			}
 			p := RolloutOf(ms, vsvc("new"))

@@ -65,7 +65,7 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 		s := old
 		if i := slices.IndexFunc(questions, func(q Call) bool { return q.Hook.Name == h.Name }); i >= 0 {
 			s = present(old, &questions[i], outcomes, now)
-		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == v1alpha1.HookRollout && p.Run != nil) {
+		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == v1alpha1.HookRollout && p.Rollout != nil) {
 			s = nil
 		}
 		if s == nil {

@@ -24,7 +24,7 @@ func one(t v1alpha1.HookType) *Rollout {
 			ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{h}
 		}
 	}
-	run := ms.Status.ReleaseGroups[0].Run
+	run := ms.Status.ReleaseGroups[0].Rollout
 	if gates(t) {
 		run.Gate, run.GateTime = v1alpha1.Gate(t), &gated
 	}
@@ -32,7 +32,7 @@ func one(t v1alpha1.HookType) *Rollout {
 	p.Round = waited
 	p.Before = v1alpha1.ReleasePending
 	if t == v1alpha1.HookPostRollout {
-		p.Run, p.Row.Status = nil, v1alpha1.ReleaseActive
+		p.Rollout, p.Row.Status = nil, v1alpha1.ReleaseActive
 	}
 	return p
 }
@@ -185,7 +185,7 @@ func TestFoldOverTime(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		q := one(v1alpha1.HookConfirmPromotion)
-		q.Run.GateTime = micro(gated.Add(time.Hour))
+		q.Rollout.GateTime = micro(gated.Add(time.Hour))
 		got := q.Fold(open, q.Calls(open), map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Hour))
 		if got[0].Phase != v1alpha1.HookWaiting {
 			t.Errorf("phase %q", got[0].Phase)
@@ -208,7 +208,7 @@ func TestFoldOverTime(t *testing.T) {
 		if got := q.Fold(away, nil, nil, start.Add(time.Hour)); !cmp.Equal(away, got) {
 			t.Errorf("between two rounds: %+v", got)
 		}
-		q.Run = nil
+		q.Rollout = nil
 		if got := q.Fold(away, nil, nil, start.Add(time.Hour)); len(got) != 0 {
 			t.Errorf("left after the run: %+v", got)
 		}

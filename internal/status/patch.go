@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -12,10 +13,17 @@ import (
 // Option changes how Patch writes.
 type Option int
 
-// AtResourceVersion makes the resourceVersion of the object that was read a
-// precondition: when anybody has written since, the server answers a conflict and
-// nothing is written.
-const AtResourceVersion Option = iota
+// Options of Patch.
+const (
+	// AtResourceVersion makes the resourceVersion of the object that was read a
+	// precondition: when anybody has written since, the server answers a conflict and
+	// nothing is written.
+	AtResourceVersion Option = iota
+	// KnownFields makes the server refuse a status with fields that its
+	// CustomResourceDefinition does not have, because that is older than the manager. By
+	// default it drops them, and answers that all is well.
+	KnownFields
+)
 
 // Patch writes the status of obj, in which before is obj as it was read. It is the
 // one status write of a reconcile. It makes no call when nothing differs, and says
@@ -31,7 +39,11 @@ func Patch(ctx context.Context, c client.Client, owner string, obj, before clien
 	if data == nil {
 		return false, nil
 	}
-	if err := c.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.FieldOwner(owner)); err != nil {
+	how := []client.SubResourcePatchOption{client.FieldOwner(owner)}
+	if slices.Contains(options, KnownFields) {
+		how = append(how, client.FieldValidation(metav1.FieldValidationStrict))
+	}
+	if err := c.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), how...); err != nil {
 		return false, fmt.Errorf("write status of %q: %w", obj.GetName(), err)
 	}
 	return true, nil

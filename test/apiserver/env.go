@@ -28,6 +28,7 @@
 //	controllermanager.go  the real kube-controller-manager
 //	standin.go            Mark and Play functions
 //	load.go               a stand-in for a metrics server
+//	earlier.go            statuses as earlier versions stored them
 //	indexed.go            lists by an index without a cache
 package apiserver
 

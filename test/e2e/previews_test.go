@@ -264,7 +264,7 @@ func (s *service) preview(sha string) {
 	s.until(fmt.Sprintf("%.7s to be the preview", sha), func(ms *v1alpha1.Microservice) (bool, string) {
 		for _, g := range ms.Status.ReleaseGroups {
 			if g.Slug == previewOf1 {
-				return g.Active == sha && g.Run == nil && g.Phase == v1alpha1.GroupLive, fmt.Sprintf("%s is active, %s", g.Active, g.Phase)
+				return g.Active == sha && g.Rollout == nil && g.Phase == v1alpha1.GroupLive, fmt.Sprintf("%s is active, %s", g.Active, g.Phase)
 			}
 		}
 		return false, "no group"

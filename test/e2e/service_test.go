@@ -302,7 +302,7 @@ func (s *service) active(version string) {
 		if r == nil {
 			return false, "not seen yet"
 		}
-		return r.Status == v1alpha1.ReleaseActive && r.Available && group(ms).Run == nil, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
+		return r.Status == v1alpha1.ReleaseActive && r.Available && group(ms).Rollout == nil, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
 	})
 	s.confirmed()
 }
@@ -496,7 +496,7 @@ func (s *service) dump() {
 			s.t.Logf("msvc %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
 		}
 		for _, g := range ms.Status.ReleaseGroups {
-			s.t.Logf("group %s revision %d run %+v", g.Slug, g.TrafficRevision, g.Run)
+			s.t.Logf("group %s revision %d run %+v", g.Slug, g.TrafficRevision, g.Rollout)
 			for _, r := range g.Releases {
 				s.t.Logf("  %s %s weight %d available %t reason %s", r.SemVer.Version, r.Status, r.Weight, r.Available, r.Reason)
 			}

@@ -148,7 +148,7 @@ func (f *fleet) waitStable() {
 	within(t, 10*time.Minute, "everything to be stable", func(ctx context.Context) (bool, string, error) {
 		return f.all(ctx, func(ms *v1alpha1.Microservice) bool {
 			g := group(ms)
-			return g != nil && len(g.Releases) == 3 && g.Run == nil && is(ms.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "") &&
+			return g != nil && len(g.Releases) == 3 && g.Rollout == nil && is(ms.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "") &&
 				is(ms.Status.Conditions, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "Idle")
 		})
 	})

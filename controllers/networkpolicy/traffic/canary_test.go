@@ -88,7 +88,7 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 
 // asked lets hooks of PreRollout be asked about a release of a group.
 func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
-	g.Run = &v1alpha1.ReleaseRun{Release: release, Gate: v1alpha1.GatePreRollout}
+	g.Rollout = &v1alpha1.Rollout{Release: release, Gate: v1alpha1.GatePreRollout}
 	return g
 }
 
@@ -96,7 +96,7 @@ func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
 func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 	const try = "try.example.com"
 	waits := func(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
-		g.Run = &v1alpha1.ReleaseRun{Release: "b", Gate: v1alpha1.GateConfirmRollout}
+		g.Rollout = &v1alpha1.Rollout{Release: "b", Gate: v1alpha1.GateConfirmRollout}
 		return g
 	}
 	pending := group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100")

@@ -183,7 +183,7 @@ func anyFacts(t *rapid.T) {
 				g.Releases = append(g.Releases, r)
 			}
 			if rapid.Bool().Draw(t, "run") && len(g.Releases) > 0 {
-				g.Run = &v1alpha1.ReleaseRun{Release: g.Releases[0].VersionedMicroservice, From: pick("from", "", "1-x", "2-x", "gone")}
+				g.Rollout = &v1alpha1.Rollout{Release: g.Releases[0].VersionedMicroservice, From: pick("from", "", "1-x", "2-x", "gone")}
 			}
 			out = append(out, g)
 		}

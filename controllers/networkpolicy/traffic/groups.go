@@ -137,7 +137,7 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
-		asked := g.Run != nil && g.Run.Release == r.VersionedMicroservice && g.Run.Gate == v1alpha1.GatePreRollout
+		asked := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice && g.Rollout.Gate == v1alpha1.GatePreRollout
 		if r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleasePending && asked {
 			return r
 		}
@@ -184,7 +184,7 @@ func readRollout(m *v1alpha1.Microservice) rollout {
 	if m == nil {
 		return l
 	}
-	l.uid, l.sequence = string(m.UID), m.Status.Sequence
+	l.uid, l.sequence = string(m.UID), m.Status.Sequence()
 	for i := range m.Status.ReleaseGroups {
 		g := &m.Status.ReleaseGroups[i]
 		l.groups = append(l.groups, g)
@@ -214,7 +214,7 @@ func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 // aborted is a group whose active release has it all, and whose canary is none any more.
 func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := moved(g)
-	out.Run = nil
+	out.Rollout = nil
 	for i := range out.Releases {
 		if r := &out.Releases[i]; r.Status == v1alpha1.ReleaseCanary {
 			r.Status = v1alpha1.ReleasePending
@@ -232,7 +232,7 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 		if s.Ledger != m.UID {
 			return s.Sequence > 0 // Another Microservice: which of the two is there, the server knows.
 		}
-		return s.Sequence > m.Status.Sequence || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
+		return s.Sequence > m.Status.Sequence() || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 			return g.Slug == s.Group && s.Revision > g.TrafficRevision
 		})
 	}

@@ -380,7 +380,7 @@ func (p *pair) record(plan release.Result) {
 	}
 	p.rollout = plan.State
 	p.ms = p.ms.DeepCopy()
-	p.ms.Status.Sequence, p.ms.Status.ReleaseGroups = p.rollout.Sequence, nil
+	p.ms.Status.Internal, p.ms.Status.ReleaseGroups = &v1alpha1.MicroserviceInternal{Sequence: p.rollout.Sequence}, nil
 	for i := range p.rollout.Groups {
 		p.ms.Status.ReleaseGroups = append(p.ms.Status.ReleaseGroups, groupAsRead(&p.rollout.Groups[i]))
 	}
@@ -396,7 +396,7 @@ func (p *pair) record(plan release.Result) {
 func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 	out := v1alpha1.ReleaseGroup{
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), PullRequest: g.PullRequest, Phase: v1alpha1.GroupPhase(g.Phase),
-		Target: v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason), ResolvedFrom: g.Target.ResolvedFrom}, TrafficRevision: g.TrafficRevision,
+		Target: v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason)}, TrafficRevision: g.TrafficRevision,
 	}
 	if !g.TrafficTime.IsZero() {
 		out.TrafficTime = new(metav1.NewMicroTime(g.TrafficTime))
@@ -408,7 +408,7 @@ func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 		out.Releases = append(out.Releases, v1alpha1.Release{
 			VersionedMicroservice: r.Release, SemVer: v1alpha1.SemVer{Name: r.Name, Version: r.Version}, Config: r.Config,
 			Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available, Match: r.Match, MirrorPercent: int32(r.Mirror),
-			Promoted: r.Promoted, Routed: r.Routed, Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
+			Promoted: r.Promoted, Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
 		})
 	}
 	return out

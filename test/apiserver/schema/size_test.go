@@ -67,9 +67,9 @@ func TestObjectsStaySmall(t *testing.T) {
 	}
 }
 
-// TestBoundsOfARun: where domains come from is the slug of a group.
-func TestBoundsOfARun(t *testing.T) {
-	for length, want := range map[int]string{63: "", 64: "status.releaseGroups[0].run.from: Too long"} {
+// TestBoundsOfARollout: where domains come from is the slug of a group.
+func TestBoundsOfARollout(t *testing.T) {
+	for length, want := range map[int]string{63: "", 64: "status.releaseGroups[0].rollout.from: Too long"} {
 		m := typed[hlnr.Microservice](t, "Microservice", "shop")
 		m.SetNamespace(env.Namespace(t))
 		if err := env.Client.Create(t.Context(), m); err != nil {
@@ -77,7 +77,7 @@ func TestBoundsOfARun(t *testing.T) {
 		}
 		now := metav1.NewMicroTime(time.Now())
 		m.Status.ReleaseGroups = []hlnr.ReleaseGroup{{
-			Name: "2.x", Slug: "2-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Run: &hlnr.ReleaseRun{Release: "shop-2", StartedTime: now, From: long(length)},
+			Name: "2.x", Slug: "2-x", Level: hlnr.LevelRelease, Phase: hlnr.GroupLive, Rollout: &hlnr.Rollout{Release: "shop-2", StartedTime: now, From: long(length)},
 		}}
 		switch err := env.Client.Status().Update(t.Context(), m); {
 		case want == "" && err != nil:
@@ -111,15 +111,15 @@ func fullMicroservice(t *testing.T, name string) client.Object {
 		group := hlnr.ReleaseGroup{
 			Name: fmt.Sprintf("%d.12.x", g), Slug: fmt.Sprintf("%d-12-x", g), Level: hlnr.LevelRelease, Phase: hlnr.GroupLive,
 			Active:          fmt.Sprintf("%d.12.10", g),
-			Target:          hlnr.GroupTarget{Release: releaseName(name, g, 1), Reason: "Latest", ResolvedFrom: "latest"},
-			TrafficRevision: 12, TrafficTime: &now,
+			Target:          hlnr.GroupTarget{Release: releaseName(name, g, 1), Reason: "Latest"},
+			TrafficRevision: 12, TrafficTime: &now, Internal: &hlnr.ReleaseGroupInternal{ResolvedFrom: "latest"},
 		}
 		for r := range mostReleases / mostGroups {
 			group.Releases = append(group.Releases, hlnr.Release{
 				VersionedMicroservice: releaseName(name, g, r),
 				SemVer:                hlnr.SemVer{Name: group.Name, Version: fmt.Sprintf("%d.12.%d", g, r)},
-				Config:                strings.Repeat("f", 16), Status: hlnr.ReleaseDeprecated, Available: true, Promoted: 12, Routed: true,
-				Reason: "Superseded", LastTransitionTime: now, Zero: &hlnr.ZeroMark{Revision: 12, Time: now},
+				Config:                strings.Repeat("f", 16), Status: hlnr.ReleaseDeprecated, Available: true, Promoted: 12,
+				Reason: "Superseded", LastTransitionTime: now, Internal: &hlnr.ReleaseInternal{Routed: true, Zero: &hlnr.ZeroMark{Revision: 12, Time: now}},
 			})
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
@@ -149,12 +149,12 @@ func fullPreviews(t *testing.T, name string, places int) client.Object {
 			group.Releases = append(group.Releases, hlnr.Release{
 				VersionedMicroservice: releaseName(name, g, r),
 				SemVer:                hlnr.SemVer{Name: group.Name, Version: head},
-				Config:                strings.Repeat("f", 10), Status: status, Weight: 100, Available: true, Promoted: 12, Routed: true,
-				Reason: "Promoted", LastTransitionTime: now,
+				Config:                strings.Repeat("f", 10), Status: status, Weight: 100, Available: true, Promoted: 12,
+				Reason: "Promoted", LastTransitionTime: now, Internal: &hlnr.ReleaseInternal{Routed: true},
 			})
 		}
 		if g < 10 { // more do not start at a time
-			group.Run = &hlnr.ReleaseRun{Release: group.Target.Release, StartedTime: now, StepsHash: "3w5e11264sgsf", Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Floor: 12}
+			group.Rollout = &hlnr.Rollout{Release: group.Target.Release, StartedTime: now, Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Internal: &hlnr.RolloutInternal{StepsHash: "3w5e11264sgsf", Floor: 12}}
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
 	}

@@ -1,0 +1,119 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// DeprecatedRun is a rollout as earlier versions recorded it.
+type DeprecatedRun struct {
+	// release is the name of the VersionedMicroservice.
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release"`
+	// step that the rollout is in.
+	// +optional
+	Step int32 `json:"step,omitempty"`
+	// startedTime is when the progress clock started.
+	StartedTime metav1.MicroTime `json:"startedTime"`
+	// stepRevision is rollout.internal.stepRevision.
+	// +optional
+	StepRevision int64 `json:"stepRevision,omitempty"`
+	// stepsHash is rollout.internal.stepsHash.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	StepsHash string `json:"stepsHash,omitempty"`
+	// waited is rollout.internal.waited.
+	// +optional
+	Waited metav1.Duration `json:"waited,omitempty"`
+	// waitingSince is when the present healthy wait began.
+	// +optional
+	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
+	// interrupted reports whether the release became unavailable.
+	// +optional
+	Interrupted bool `json:"interrupted,omitempty"`
+	// floor is rollout.internal.floor.
+	// +optional
+	Floor int32 `json:"floor,omitempty"`
+	// continued is the step that a person released.
+	// +optional
+	Continued int32 `json:"continued,omitempty"`
+	// sequence of the write that started the rollout.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+	// gate at which the rollout waits for hooks.
+	// +optional
+	Gate Gate `json:"gate,omitempty"`
+	// gateTime is since when hooks are asked.
+	// +optional
+	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
+	// graceTime is rollout.internal.graceTime.
+	// +optional
+	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
+	// from is the slug of the group from which domains move.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	From string `json:"from,omitempty"`
+	// waitsFor is the cause outside of the release that the rollout waits for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	WaitsFor string `json:"waitsFor,omitempty"`
+}
+
+// Convert gives a status that an earlier version wrote the fields of this one: what stands in
+// deprecated fields moves to the present ones. It changes nothing in a status of this version.
+// Every reader of a Microservice calls it before it reads releaseGroups; the next write of the
+// rollout state stores the result. All groups are written together, so that deprecated and
+// present fields never stand next to each other in one of them.
+func (s *MicroserviceStatus) Convert() {
+	for i := range s.ReleaseGroups {
+		s.ReleaseGroups[i].convert()
+	}
+}
+
+// Sequence of the last write of the rollout state; 0: there was none. It never goes back, also
+// where an earlier version wrote last.
+func (s *MicroserviceStatus) Sequence() int64 {
+	switch {
+	case s.Internal == nil:
+		return s.DeprecatedSequence
+	case s.DeprecatedSequence == 0:
+		return s.Internal.Sequence
+	}
+	return max(s.Internal.Sequence, s.DeprecatedSequence)
+}
+
+func (g *ReleaseGroup) convert() {
+	internal := ReleaseGroupInternal{
+		ResolvedFrom: g.Target.DeprecatedResolvedFrom, SettledRevision: g.DeprecatedSettledRevision,
+		Superseded: g.DeprecatedOvertaken, Failed: g.DeprecatedFailed,
+	}
+	if g.Internal == nil && internal != (ReleaseGroupInternal{}) {
+		g.Internal = &internal
+	}
+	if g.Rollout == nil && g.DeprecatedRun != nil {
+		g.Rollout = g.DeprecatedRun.convert()
+	}
+	g.Target.DeprecatedResolvedFrom, g.DeprecatedSettledRevision = "", 0
+	g.DeprecatedOvertaken, g.DeprecatedFailed, g.DeprecatedRun = 0, nil, nil
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		internal := ReleaseInternal{Routed: r.DeprecatedRouted, Adopted: r.DeprecatedAdopted, Zero: r.DeprecatedZero}
+		if r.Internal == nil && internal != (ReleaseInternal{}) {
+			r.Internal = &internal
+		}
+		r.DeprecatedRouted, r.DeprecatedAdopted, r.DeprecatedZero = false, false, nil
+	}
+}
+
+func (r *DeprecatedRun) convert() *Rollout {
+	out := &Rollout{
+		Release: r.Release, Step: r.Step, StartedTime: r.StartedTime, WaitingSince: r.WaitingSince,
+		Interrupted: r.Interrupted, Continued: r.Continued, Sequence: r.Sequence, Gate: r.Gate,
+		GateTime: r.GateTime, From: r.From, WaitsFor: r.WaitsFor,
+	}
+	internal := RolloutInternal{StepRevision: r.StepRevision, StepsHash: r.StepsHash, Floor: r.Floor, GraceTime: r.GraceTime}
+	if r.Waited.Duration != 0 {
+		internal.Waited = &r.Waited
+	}
+	if internal != (RolloutInternal{}) {
+		out.Internal = &internal
+	}
+	return out
+}
