@@ -62,7 +62,7 @@ func TestAuditLog(t *testing.T) {
 		t.Errorf("read again: %v, %v", again, err)
 	}
 	result := phaseResult{requests: got}
-	result.finish("heighliner", 1, usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
+	result.finish("heighliner", usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
 	want := phaseResult{
 		Writes: 2, Refused: 1, Reads: 1, Follow: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
 		Kinds: map[string]map[string]int{
@@ -115,6 +115,23 @@ func TestFlags(t *testing.T) {
 		}
 		if err := o.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that names %s", arguments, err, want)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(i + 1)
+	}
+	for _, tc := range []struct {
+		sorted  []float64
+		percent int
+		want    float64
+	}{{nil, 50, 0}, {[]float64{7}, 99, 7}, {hundred, 50, 51}, {hundred, 99, 100}, {hundred[:50], 99, 50}} {
+		if got := percentile(tc.sorted, tc.percent); got != tc.want {
+			t.Errorf("percentile %d of %d numbers is %g, want %g", tc.percent, len(tc.sorted), got, tc.want)
 		}
 	}
 }

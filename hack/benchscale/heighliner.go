@@ -25,6 +25,9 @@ const systemNamespace, managerName = "heighliner-system", "heighliner"
 // administrator is the user of all changes that people make.
 const administrator = "admin"
 
+// singleUpgrades is how many services are upgraded one after another.
+const singleUpgrades = 50
+
 // steps of each canary.
 var steps = []int32{20, 50}
 
@@ -97,6 +100,7 @@ func (h *heighliner) phases() []phase {
 		versions = append(versions, v)
 		return v
 	}
+	after := func() []string { next(); return versions }
 	upgrade := func(name string, goal func(string) func(client.Object) bool) phase {
 		v := next()
 		return phase{name: name, before: h.pushed(v), change: h.offer(append([]string(nil), versions...)), goal: goal(v)}
@@ -112,6 +116,7 @@ func (h *heighliner) phases() []phase {
 	list = append(list,
 		phase{name: "set two pauses", hidden: true, change: h.pauses("10s"), goal: observedAtGeneration},
 		upgrade("upgrade, two pauses of 10 s", activeAt),
+		h.singly(append([]string(nil), after()...)),
 		phase{name: "set long pauses", hidden: true, change: h.pauses("2h"), goal: observedAtGeneration},
 	)
 	paused := upgrade("canary, paused in its first step", canaryAt)
@@ -121,6 +126,14 @@ func (h *heighliner) phases() []phase {
 		phase{name: "back to the previous version", change: h.pin(previous), goal: activeAt(previous)},
 		phase{name: "rest"},
 	)
+}
+
+// singly upgrades some services one after another.
+func (h *heighliner) singly(versions []string) phase {
+	version := versions[len(versions)-1]
+	return phase{name: "upgrades one after another", single: singleUpgrades, before: h.pushed(version), change: h.offer(versions), goal: func(o client.Object) bool {
+		return o.GetName() >= serviceName(min(singleUpgrades, h.services)) || activeAt(version)(o)
+	}}
 }
 
 // pushed pushes a tag. With a list of tags in each ImagePolicy the image must exist too.

@@ -32,6 +32,8 @@ type productResult struct {
 // phaseResult is what a phase cost. Counts and times are of all services together.
 type phaseResult struct {
 	Name string `json:"name"`
+	// Services is how many services were changed, or were there in a phase without changes.
+	Services int `json:"services"`
 	// Reached is the time from the first change until the last service reached the goal, AfterLast from the last change.
 	Reached   float64 `json:"reachedSeconds"`
 	AfterLast float64 `json:"afterLastSeconds"`
@@ -54,6 +56,8 @@ type phaseResult struct {
 	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the most since its start.
 	Resident int64 `json:"residentBytes"`
 	Peak     int64 `json:"peakBytes"`
+	// PodSeconds are the sorted times from a change to the first pod of services that were changed one after another.
+	PodSeconds []float64 `json:"podSeconds,omitempty"`
 	// Queues by name.
 	Queues map[string]queue `json:"queues"`
 	// Registry has the requests to the registry by kind.
@@ -63,7 +67,7 @@ type phaseResult struct {
 }
 
 // finish counts the requests.
-func (r *phaseResult) finish(agent string, services int, before, atGoal, after usage) {
+func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
 	r.Kinds = map[string]map[string]int{}
 	for _, q := range r.requests {
 		if !q.writes() && !q.reads() {
@@ -95,11 +99,18 @@ func (r *phaseResult) finish(agent string, services int, before, atGoal, after u
 	r.Resident, r.Peak = after.Resident, after.Peak
 }
 
+// percentile of sorted numbers; 0 for none.
+func percentile(sorted []float64, percent int) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
+}
+
 // summary is one line about a phase.
-func (r *phaseResult) summary(services int) string {
-	n := float64(services)
-	return fmt.Sprintf("%.1f s, %.1f s after the last change; per service %.1f writes, %.1f that follow, %.1f reads, %.0f ms; %d MiB",
-		r.Seconds, r.AfterLast, float64(r.Writes)/n, float64(r.Follow)/n, float64(r.Reads)/n, 1000*r.CPU/n, r.Resident>>20)
+func (r *phaseResult) summary() string {
+	return fmt.Sprintf("%.1f s, %.1f s after the last change; per service %s writes, %s that follow, %s reads, %.0f ms; %d MiB",
+		r.Seconds, r.AfterLast, r.per(r.Writes), r.per(r.Follow), r.per(r.Reads), r.each(1000*r.CPU), r.Resident>>20)
 }
 
 // write prints tables, and writes the file if there is one.
@@ -114,6 +125,7 @@ func (r *report) write(out io.Writer, file string) error {
 	if len(r.Products) > 1 {
 		r.comparison(&b)
 	}
+	r.podTimes(&b)
 	for i := range r.Products {
 		r.kinds(&b, &r.Products[i])
 		r.queues(&b, &r.Products[i])
@@ -135,14 +147,16 @@ func (r *report) write(out io.Writer, file string) error {
 }
 
 // per prints a number for one service.
-func (r *report) per(n int) string { return fmt.Sprintf("%.1f", float64(n)/float64(r.Services)) }
+func (r *phaseResult) per(n int) string { return fmt.Sprintf("%.1f", r.each(float64(n))) }
+
+// each is a number divided by the services.
+func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
 	fmt.Fprintf(b, "\n%s, %d services. Writes, reads and CPU are per service, until all was quiet.\n\n", p.Name, r.Services)
 	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
 	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range p.Phases {
-		ms := 1000 / float64(r.Services)
 		registry := 0
 		for _, n := range x.Registry {
 			registry += n
@@ -152,7 +166,19 @@ func (r *report) table(b *strings.Builder, p *productResult) {
 			name += " (still writing)"
 		}
 		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %s | %s | %s | %.1f | %.1f | %d | %s |\n", name, x.Seconds, x.AfterLast,
-			r.per(x.Writes), r.per(x.Refused), r.per(x.Follow), r.per(x.Reads), x.CPU*ms, x.CPUToGoal*ms, x.Resident>>20, r.per(registry))
+			x.per(x.Writes), x.per(x.Refused), x.per(x.Follow), x.per(x.Reads), x.each(1000*x.CPU), x.each(1000*x.CPUToGoal), x.Resident>>20, x.per(registry))
+	}
+}
+
+// podTimes prints the times from a change to the first pod.
+func (r *report) podTimes(b *strings.Builder) {
+	for _, p := range r.Products {
+		for _, x := range p.Phases {
+			if n := len(x.PodSeconds); n > 0 {
+				fmt.Fprintf(b, "\n%s, %s: from the change to the first pod, %d services one after another: median %.0f ms, 99 of 100 below %.0f ms, longest %.0f ms.\n",
+					p.Name, x.Name, n, 1000*percentile(x.PodSeconds, 50), 1000*percentile(x.PodSeconds, 99), 1000*x.PodSeconds[n-1])
+			}
+		}
 	}
 }
 
@@ -173,7 +199,7 @@ func (r *report) comparison(b *strings.Builder) {
 				break
 			}
 			y := p.Phases[i]
-			row += fmt.Sprintf(" %.1f | %s | %s | %s | %.1f | %d |", y.Seconds, r.per(y.Writes), r.per(y.Writes+y.Follow), r.per(y.Reads), 1000*y.CPU/float64(r.Services), y.Resident>>20)
+			row += fmt.Sprintf(" %.1f | %s | %s | %s | %.1f | %d |", y.Seconds, y.per(y.Writes), y.per(y.Writes+y.Follow), y.per(y.Reads), y.each(1000*y.CPU), y.Resident>>20)
 		}
 		if complete {
 			fmt.Fprintln(b, row)
@@ -205,7 +231,7 @@ func (r *report) kinds(b *strings.Builder, p *productResult) {
 		}
 		fmt.Fprintf(b, "| %s | %s |", row[0], row[1])
 		for _, x := range p.Phases {
-			fmt.Fprintf(b, " %s |", fmt.Sprintf("%.2f", float64(x.Kinds[row[0]][row[1]])/float64(r.Services)))
+			fmt.Fprintf(b, " %.2f |", x.each(float64(x.Kinds[row[0]][row[1]])))
 		}
 		fmt.Fprintln(b)
 	}
@@ -217,7 +243,7 @@ func (r *report) queues(b *strings.Builder, p *productResult) {
 	for _, x := range p.Phases {
 		for _, name := range slices.Sorted(maps.Keys(x.Queues)) {
 			q := x.Queues[name]
-			fmt.Fprintf(b, "| %s | %s | %.1f | %.1f | %g | %.2f |\n", x.Name, name, q.Passes/float64(r.Services), 1000*q.Waited/q.Passes, q.WaitedP99, 1000*q.Worked/q.Passes)
+			fmt.Fprintf(b, "| %s | %s | %.1f | %.1f | %g | %.2f |\n", x.Name, name, x.each(q.Passes), 1000*q.Waited/q.Passes, q.WaitedP99, 1000*q.Worked/q.Passes)
 		}
 	}
 }

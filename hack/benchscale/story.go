@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,6 +40,8 @@ type phase struct {
 	before func(ctx context.Context) error
 	// change changes the service with this number. Without it nothing changes for options.rest.
 	change func(ctx context.Context, service int) error
+	// single is how many services are changed, one after another, each when the one before has a new pod; 0 changes all.
+	single int
 	// goal reports whether an object has reached the state.
 	goal func(client.Object) bool
 }
@@ -56,6 +59,7 @@ type story struct {
 	say     func(string, ...any)
 
 	tracker *tracker
+	pods    *podTimes
 }
 
 // play plays all phases. Those that are complete are returned with an error too.
@@ -63,6 +67,7 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.tracker = track(ctx, s.plane.client, s.product.list())
+	s.pods = followPods(ctx, s.plane.client)
 	result := &productResult{Name: s.product.name()}
 	if _, err := s.audit.read(); err != nil { // the start does not count
 		return result, err
@@ -75,7 +80,7 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 		}
 		if !p.hidden {
 			result.Phases = append(result.Phases, *measured)
-			s.say("%s: %s", p.name, measured.summary(s.services))
+			s.say("%s: %s", p.name, measured.summary())
 		}
 	}
 	if s.options.profiles != "" && s.product.profiles() != "" {
@@ -108,7 +113,10 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 		stopProfile = profile(ctx, s.product.profiles(), s.options.profiles, number+"-"+fileName(p.name), s.say)
 	}
 	defer func() { stopProfile() }()
-	result := &phaseResult{Name: p.name}
+	result := &phaseResult{Name: p.name, Services: s.services}
+	if p.single > 0 {
+		result.Services = min(p.single, s.services)
+	}
 	began := time.Now()
 	if p.change == nil {
 		err = s.pause(ctx)
@@ -141,7 +149,7 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 	if err != nil {
 		return nil, err
 	}
-	result.finish(s.product.agent(), s.services, before, atGoal, after)
+	result.finish(s.product.agent(), before, atGoal, after)
 	result.Queues = map[string]queue{}
 	for name, q := range ended {
 		if d := q.since(queues[name]); d.Passes > 0 {
@@ -175,14 +183,11 @@ func (s *story) pause(ctx context.Context) error {
 
 // changeAll changes all services, some at a time, and waits for the goal.
 func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, began time.Time) error {
-	s.tracker.aim(func(client.Object) bool { return false })
-	group, changing := errgroup.WithContext(ctx)
-	group.SetLimit(s.writers)
-	for i := range s.services {
-		group.Go(func() error { return p.change(changing, i) })
+	change := s.changeTogether
+	if p.single > 0 {
+		change = s.changeSingly
 	}
-	s.tracker.aim(p.goal)
-	if err := group.Wait(); err != nil {
+	if err := change(ctx, p, result); err != nil {
 		return fmt.Errorf("change a service: %w", err)
 	}
 	applied := time.Now()
@@ -194,6 +199,43 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	}
 	result.Reached = reached.Sub(began).Seconds()
 	result.AfterLast = max(0, reached.Sub(applied).Seconds())
+	return nil
+}
+
+// changeTogether changes all services, some at a time.
+func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) error {
+	s.tracker.aim(func(client.Object) bool { return false })
+	group, changing := errgroup.WithContext(ctx)
+	group.SetLimit(s.writers)
+	for i := range s.services {
+		group.Go(func() error { return p.change(changing, i) })
+	}
+	s.tracker.aim(p.goal)
+	return group.Wait()
+}
+
+// changeSingly changes some services one after another, and measures the times until each has a new pod.
+func (s *story) changeSingly(ctx context.Context, p phase, result *phaseResult) error {
+	s.tracker.aim(p.goal)
+	for i := range min(p.single, s.services) {
+		created := s.pods.next(serviceName(i))
+		began := time.Now()
+		if err := p.change(ctx, i); err != nil {
+			return err
+		}
+		select {
+		case at := <-created:
+			result.PodSeconds = append(result.PodSeconds, at.Sub(began).Seconds())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(s.patience):
+			return fmt.Errorf("wait for a pod of %s: none after %s", serviceName(i), s.patience)
+		}
+		if err := s.plane.failed(); err != nil {
+			return err
+		}
+	}
+	slices.Sort(result.PodSeconds)
 	return nil
 }
 

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -151,4 +154,48 @@ func (t *tracker) missing() string {
 		return fmt.Sprintf("%s: %v", name, content["status"])
 	}
 	return "its object does not exist"
+}
+
+// podTimes reports when services get new pods.
+type podTimes struct {
+	mu      sync.Mutex
+	known   map[types.UID]bool
+	waiting map[string]chan time.Time // by service
+}
+
+// followPods follows the pods of all services until ctx ends.
+func followPods(ctx context.Context, c client.WithWatch) *podTimes {
+	p := &podTimes{known: map[types.UID]bool{}, waiting: map[string]chan time.Time{}}
+	go follow(ctx, c, namespace, &corev1.PodList{}, p.changed, p.deleted)
+	return p
+}
+
+func (p *podTimes) changed(o client.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known[o.GetUID()] {
+		return
+	}
+	p.known[o.GetUID()] = true
+	for service, created := range p.waiting {
+		if strings.HasPrefix(o.GetName(), service+"-") {
+			created <- time.Now()
+			delete(p.waiting, service)
+		}
+	}
+}
+
+func (p *podTimes) deleted(o client.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, o.GetUID())
+}
+
+// next returns a channel with the time at which the next pod of a service is created.
+func (p *podTimes) next(service string) <-chan time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	created := make(chan time.Time, 1)
+	p.waiting[service] = created
+	return created
 }
