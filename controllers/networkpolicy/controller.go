@@ -106,14 +106,14 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("index %T: %w", o, err)
 		}
 	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{}},
+		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Now}},
 		Events: status.Recorder{Events: mgr.GetEventRecorder("heighliner")},
 		Now:    opts.Now,
-	}
-	if r.Now == nil {
-		r.Now = time.Now
 	}
 	if opts.Metrics == nil {
 		opts.Metrics = ctrlmetrics.Registry

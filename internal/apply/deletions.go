@@ -13,6 +13,9 @@ const remembered = time.Minute
 // Deletions are the objects that this process recently deleted. The zero value is ready to
 // use; nil remembers nothing.
 type Deletions struct {
+	// Now is the clock. Nil is time.Now.
+	Now func() time.Time
+
 	mu   sync.Mutex
 	uids map[types.UID]time.Time
 }
@@ -24,7 +27,7 @@ func (d *Deletions) have(uid types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at, ok := d.uids[uid]
-	return ok && time.Since(at) < remembered
+	return ok && d.now().Sub(at) < remembered
 }
 
 func (d *Deletions) note(uid types.UID) {
@@ -36,10 +39,18 @@ func (d *Deletions) note(uid types.UID) {
 	if d.uids == nil {
 		d.uids = map[types.UID]time.Time{}
 	}
+	now := d.now()
 	for old, at := range d.uids {
-		if time.Since(at) >= remembered {
+		if now.Sub(at) >= remembered {
 			delete(d.uids, old)
 		}
 	}
-	d.uids[uid] = time.Now()
+	d.uids[uid] = now
+}
+
+func (d *Deletions) now() time.Time {
+	if d.Now == nil {
+		return time.Now()
+	}
+	return d.Now()
 }
