@@ -75,15 +75,13 @@ func fit[T any](all []T, count, bytes int) ([]T, int) {
 	return all, 0
 }
 
-// digits and other parts of a name.
-var parts = regexp.MustCompile(`[0-9]+|[^0-9]+`)
-
 // natural compares names, and numbers in them by value.
 func natural(a, b string) int {
-	x, y := parts.FindAllString(a, -1), parts.FindAllString(b, -1)
-	for i := range min(len(x), len(y)) {
-		m, n := x[i], y[i]
-		if m[0] <= '9' && m[0] >= '0' && n[0] <= '9' && n[0] >= '0' {
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := part(x), part(y)
+		x, y = x[len(m):], y[len(n):]
+		if digit(m[0]) && digit(n[0]) {
 			m, n = strings.TrimLeft(m, "0"), strings.TrimLeft(n, "0")
 			if c := cmp.Compare(len(m), len(n)); c != 0 {
 				return c
@@ -95,3 +93,15 @@ func natural(a, b string) int {
 	}
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
+
+// part is the digits that a name begins with, or what is before the first digit.
+func part(name string) string {
+	for i := range len(name) {
+		if digit(name[i]) != digit(name[0]) {
+			return name[:i]
+		}
+	}
+	return name
+}
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
