@@ -97,7 +97,7 @@ func TestLosesNone(t *testing.T) {
 		s.clock.Step(10 * time.Minute)
 		s.pass("shop")
 	}
-	s.down = true
+	s.down.Store(true)
 	s.clock.Step(10 * time.Minute)
 	r, _ = s.pass("shop")
 	same(t, "no connection", r.Status.PullRequests, known)
@@ -106,7 +106,7 @@ func TestLosesNone(t *testing.T) {
 	s.restart()
 	r, _ = s.pass("shop")
 	same(t, "no connection after a restart", r.Status.PullRequests, known)
-	s.down = false
+	s.down.Store(false)
 	r = s.look("shop")
 	same(t, "in the end", r.Status.PullRequests, known)
 	says(t, r, "Ready", "True")
@@ -151,12 +151,12 @@ func TestClosed(t *testing.T) {
 	s.repository("shop")
 	s.policy("previews", "shop", ofPulls)
 	before := s.rest("shop")
-	s.down = true
+	s.down.Store(true)
 	s.repo.Close(1, true)
 	closed := s.clock.Now()
 	r := s.look("shop")
 	same(t, "while GitHub is down", r.Status.PullRequests, before.Status.PullRequests)
-	s.down = false
+	s.down.Store(false)
 	s.github.Fail(githubtest.Fault{Route: routePull, Answer: githubtest.NotFound, Times: 1})
 	r = s.look("shop")
 	same(t, "while nobody answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})

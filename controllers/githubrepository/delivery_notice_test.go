@@ -149,9 +149,9 @@ func TestAnnouncedIsKept(t *testing.T) {
 	d.clock.Step(5 * time.Minute)
 	d.github.SetLag(20 * time.Second)
 	d.repo.Label(n, "preview")
-	d.down = true
+	d.down.Store(true)
 	d.delivered(d.repo.PullRequestEvent(n, "labeled"))
-	d.down = false
+	d.down.Store(false)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" })
 	_, next := d.pass("shop")
 	known := d.reconciler.polls.entry(d.key("shop"))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ type story struct {
 	client     client.WithWatch
 	writes     int
 	events     []string
-	down       bool // the GitHub server does not answer
+	down       atomic.Bool // the GitHub server does not answer
 }
 
 func begin(t *testing.T) *story {
@@ -78,7 +79,7 @@ func begin(t *testing.T) *story {
 	s.repo = s.github.AddRepository("acme/shop")
 	s.github.AddToken("good", githubtest.Access{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.down {
+		if s.down.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		s.github.ServeHTTP(w, r)
