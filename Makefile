@@ -155,6 +155,10 @@ sim-pair: ## The second part of sim; SIM=n for another number, SEED=n from that 
 sim-policies: ## Play SIM=2000 random histories of policies alone, with ledgers that no planner writes; SEED=n for the same again
 	@go test ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
 
+.PHONY: upgrade
+upgrade: $(LOCALCLUSTER) ## Start another build over SERVICES=100 Microservices of five releases each on an API server: it must write nothing
+	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" go test ./cmd/heighliner -v -count=1 -timeout 60m -run TestUpgradeWritesNothing -upgrade.services $(or $(SERVICES),100) -upgrade.versions 5
+
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp chooses some by folder and name
 	@hack/fuzz.sh "$(or $(FUZZTIME),60s)" "$(FUZZ)"

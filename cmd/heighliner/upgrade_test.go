@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httputil"
@@ -217,14 +218,17 @@ func state(t *testing.T, namespace string) map[string]string {
 	return all
 }
 
+// The size of the cluster: what a build writes without need it writes for each object of a kind. "make upgrade" plays a larger one.
+var (
+	upgradeServices = flag.Int("upgrade.services", 12, "Microservices over which another build starts; 2 or more")
+	upgradeVersions = flag.Int("upgrade.versions", 3, "versions of each, which it keeps; 2 or more")
+)
+
 // A manager of another build, with another version in its name, that starts over a
 // cluster at rest makes no release, changes no Deployment's template, and writes
 // nothing at all.
 func TestUpgradeWritesNothing(t *testing.T) {
-	services, versions := 100, 5
-	if testing.Short() {
-		services, versions = 10, 3
-	}
+	services, versions := *upgradeServices, *upgradeVersions
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)
 	images := registrytest.New(t)
