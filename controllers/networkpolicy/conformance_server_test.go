@@ -64,10 +64,11 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))
 	p.eventually("other", "with ApisixRoute", has("Ready", "Programmed"))
 
+	known := allKnown() // With what was installed: to ask the server about each kind takes longer than a step.
 	for name, c := range providerCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conform(t, c, newOnServer(t))
+			conform(t, c, newOnServer(t, known))
 		})
 	}
 	for name, c := range switches() {
@@ -76,15 +77,18 @@ func TestServerKindsInstalledLater(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conformSwitch(t, c[0], c[1], newOnServer(t))
+			conformSwitch(t, c[0], c[1], newOnServer(t, known))
 		})
 	}
 }
 
 // onServer plays the suite on an API server, with the controller as the manager runs it.
-type onServer struct{ *place }
+type onServer struct {
+	*place
+	kinds *kinds
+}
 
-func newOnServer(t *testing.T) *onServer {
+func newOnServer(t *testing.T, known *kinds) *onServer {
 	p := newPlace(t)
 	p.microservice()
 	policy := &v1alpha1.NetworkPolicy{
@@ -94,7 +98,7 @@ func newOnServer(t *testing.T) *onServer {
 	gateway := openGateway()
 	gateway.ObjectMeta = metav1.ObjectMeta{Name: "public"}
 	p.create(gateway, policy)
-	return &onServer{p}
+	return &onServer{p, known}
 }
 
 func (s *onServer) host(name string) string { return name + "." + s.namespace + ".example.com" }
@@ -133,7 +137,7 @@ func (s *onServer) confirmed(slug string, revision int64, references ...string) 
 // observed is the server as a reconcile sees it.
 func (s *onServer) observed() *traffic.Observed {
 	s.t.Helper()
-	r := &Reconciler{Client: indexed(), Live: server, Now: time.Now, kinds: allKnown()}
+	r := &Reconciler{Client: indexed(), Live: server, Now: time.Now, kinds: s.kinds}
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
 	f := &traffic.Observed{Policy: &policy, Now: time.Now()}
@@ -180,7 +184,7 @@ func (s *onServer) objects() (names []string) {
 	for _, o := range services.Items {
 		names = append(names, o.Name)
 	}
-	for _, kind := range allKnown().known() {
+	for _, kind := range s.kinds.known() {
 		if !traffic.Written(kind.gvk.Kind) {
 			continue
 		}

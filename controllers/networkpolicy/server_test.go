@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -141,7 +142,7 @@ var startServer = sync.OnceValue(func() error {
 		done <- nil
 		return err
 	}
-	go acceptRoutes(ctx)
+	acceptRoutes(ctx)
 	return nil
 })
 
@@ -185,28 +186,57 @@ const refusedSection = "closed"
 // acceptRoutes stands in for a gateway: it accepts every route on each Gateway that
 // exists, at its present generation.
 func acceptRoutes(ctx context.Context) {
-	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		for _, routes := range []client.ObjectList{
-			&gatewayv1.HTTPRouteList{}, &gatewayv1.GRPCRouteList{}, &gatewayv1alpha2.TLSRouteList{}, &gatewayv1alpha2.TCPRouteList{}, &gatewayv1alpha2.UDPRouteList{},
-		} {
-			if err := server.List(ctx, routes); err != nil {
-				continue // Its kind is not there.
-			}
-			_ = meta.EachListItem(routes, func(o runtime.Object) error { acceptRoute(ctx, o.(client.Object)); return nil })
-		}
-		var others apisix.ApisixRouteList
-		if err := server.List(ctx, &others); err != nil {
+	for _, routes := range []client.ObjectList{
+		&gatewayv1.HTTPRouteList{}, &gatewayv1.GRPCRouteList{}, &gatewayv1alpha2.TLSRouteList{}, &gatewayv1alpha2.TCPRouteList{}, &gatewayv1alpha2.UDPRouteList{},
+	} {
+		go followRoutes(ctx, routes, acceptRoute)
+	}
+	go followRoutes(ctx, &apisix.ApisixRouteList{}, acceptApisixRoute)
+}
+
+// relistEvery is how soon a route is accepted whose kind or Gateway comes later than it.
+const relistEvery = 500 * time.Millisecond
+
+// followRoutes accepts the routes of a kind as they change, and all of them from time to time. A
+// conflict is tried again with the next change.
+func followRoutes(ctx context.Context, routes client.ObjectList, accept func(context.Context, client.Object)) {
+	_ = wait.PollUntilContextCancel(ctx, relistEvery, true, func(ctx context.Context) (bool, error) {
+		if err := server.List(ctx, routes); err != nil {
 			return false, nil // Its kind is not there.
 		}
-		for i := range others.Items {
-			r := &others.Items[i]
-			if c := meta.FindStatusCondition(r.Status.Conditions, "ResourcesAvailable"); c == nil || c.ObservedGeneration != r.Generation {
-				r.Status.Conditions = []metav1.Condition{taken(r)}
-				_ = server.Status().Update(ctx, r)
+		_ = meta.EachListItem(routes, func(o runtime.Object) error { accept(ctx, o.(client.Object)); return nil })
+		changes, err := server.Watch(ctx, routes, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: routes.GetResourceVersion()}})
+		if err != nil {
+			return false, nil
+		}
+		defer changes.Stop()
+		for again := time.After(relistEvery); ; {
+			select {
+			case <-ctx.Done():
+				return false, nil
+			case <-again:
+				return false, nil
+			case change, ok := <-changes.ResultChan():
+				if !ok {
+					return false, nil
+				}
+				if route, is := change.Object.(client.Object); is && change.Type != watch.Deleted {
+					accept(ctx, route)
+				}
 			}
 		}
-		return false, nil
 	})
+}
+
+func acceptApisixRoute(ctx context.Context, o client.Object) {
+	r, ok := o.(*apisix.ApisixRoute)
+	if !ok {
+		return
+	}
+	if c := meta.FindStatusCondition(r.Status.Conditions, "ResourcesAvailable"); c == nil || c.ObservedGeneration != r.Generation {
+		r.Status.Conditions = []metav1.Condition{taken(r)}
+		_ = server.Status().Update(ctx, r)
+	}
 }
 
 func acceptRoute(ctx context.Context, route client.Object) {
@@ -232,7 +262,7 @@ func acceptRoute(ctx context.Context, route client.Object) {
 	next := route.DeepCopyObject().(client.Object)
 	setAnswers(next, parents)
 	if mustJSON(answersOf(next)) != mustJSON(answersOf(route)) {
-		_ = server.Status().Update(ctx, next) // A conflict is tried again in the next round.
+		_ = server.Status().Update(ctx, next)
 	}
 }
 
