@@ -59,6 +59,7 @@ func (p *place) remove(name string) {
 }
 
 func TestServerAdoptsAndRestoresAService(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.create(webService())
 	p.oldPod()
@@ -99,6 +100,7 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 }
 
 func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.create(webService())
 	old := p.oldPod()
@@ -126,6 +128,7 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 }
 
 func TestServerOrphansWhatServes(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")
@@ -148,6 +151,7 @@ func TestServerOrphansWhatServes(t *testing.T) {
 // What remains in the middle of a canary routes to the active release alone:
 // no one takes a share of a canary back any more.
 func TestServerOrphansTheActiveRelease(t *testing.T) {
+	t.Parallel()
 	orphan := func(h *v1alpha1.NetworkPolicy) { h.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }
 	for name, tc := range map[string]struct {
 		make    func(*place)
@@ -175,6 +179,7 @@ func TestServerOrphansTheActiveRelease(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newPlace(t)
 			p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 			p.pod("a")
@@ -208,6 +213,7 @@ func (p *place) shares() string {
 }
 
 func TestServerRefusesToAdopt(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*corev1.Service)
 		reason string
@@ -220,6 +226,7 @@ func TestServerRefusesToAdopt(t *testing.T) {
 		"another name":     {func(s *corev1.Service) { s.Name = "api" }, traffic.ReasonAdoptedMissing},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newPlace(t)
 			s := webService()
 			tc.change(s)
@@ -241,6 +248,7 @@ func TestServerRefusesToAdopt(t *testing.T) {
 // The pods of the first release may bear the labels that the Service selects by: they
 // are no pods of before.
 func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.create(webService())
 	p.oldPod()
@@ -259,6 +267,7 @@ func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 
 // A Service that four pods carry is not routed back to the first that is ready.
 func TestServerRestoresToAsManyPods(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.create(webService())
 	previous := []*corev1.Pod{p.oldPod()}

@@ -359,6 +359,7 @@ func TestServerRefusedEdit(t *testing.T) {
 // Where the server refuses what the specification asks for of a route, traffic leaves a
 // release without pods all the same, and what is refused is reported.
 func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")

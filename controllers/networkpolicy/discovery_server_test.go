@@ -147,6 +147,7 @@ const storedVersion = "v1alpha9"
 // there before the manager, which has no right to them either, and ApisixRoutes, which
 // come later. A definition that is taken away meanwhile is that of a kind that is missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {
+	t.Parallel()
 	a := newAlone(t, apiserver.Options{GatewayAPI: true})
 	ctx, namespace := t.Context(), a.Namespace(t)
 	create := func(o client.Object) {

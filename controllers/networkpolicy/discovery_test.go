@@ -221,6 +221,7 @@ func TestChannel(t *testing.T) {
 // TestServerWithoutTheGatewayAPI starts the manager's cache and the controller where
 // no kind of any provider is installed.
 func TestServerWithoutTheGatewayAPI(t *testing.T) {
+	t.Parallel()
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
 		t.Fatal(err)

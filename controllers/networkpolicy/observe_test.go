@@ -86,6 +86,7 @@ func TestServing(t *testing.T) {
 // A target port by name is what each release's pods say, so that the next version may
 // listen on another one.
 func TestServerTargetPortByName(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	named := func(number int32) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: "http", ContainerPort: number}

@@ -129,6 +129,7 @@ func (p *place) oldService() {
 // TestServerRoutesRulesOfAUser plays a canary on a rule of a route that another user
 // writes, who goes on editing: all but the backendRefs of that rule survives.
 func TestServerRoutesRulesOfAUser(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.gatewayHere()
 	p.create(p.webRoute())
@@ -210,6 +211,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 // While a policy that is deleted waits for what its rules routed to before, they follow the
 // releases.
 func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.gatewayHere()
 	p.create(p.webRoute())
@@ -250,6 +252,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 // TestServerConflictOnAUsersRoute lets a write meet a route that has changed since it
 // was read.
 func TestServerConflictOnAUsersRoute(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.create(p.webRoute())
 	read := p.readWeb()
@@ -355,6 +358,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 
 // After the deadline a policy goes, although no one can read the route that has its rules.
 func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.gatewayHere()
 	p.create(p.webRoute())
