@@ -34,19 +34,22 @@ demo-traffic: cluster-up local-install bin/demo bin/sampleapp ## Play a canary a
 .PHONY: demo-all
 demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
-# Packages without goroutines, which the race detector slows down ten times: with it their random histories are fewer.
+# Packages without goroutines or anything that is shared between those of others, as test/layout checks: the race detector has
+# nothing to find there, and slows random histories down ten times.
 PURE := internal/release internal/version internal/preview internal/domains controllers/networkpolicy/traffic
+# Tests of documents, schemas and folders, which run no code of the product; and hostile, whose bound on memory is wider with
+# the race detector.
+PLAIN := test/docs test/words test/layout test/apiserver/policy test/apiserver/schema test/hostile
 space := $(subst ,, )
 
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API server
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@$(LOCALCLUSTER) packages prometheus promtool docker-registry
-	@assets=$$($(LOCALCLUSTER) assets) && distribution=$$($(LOCALCLUSTER) programs distribution) && \
-		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" \
-		go test -race -shuffle=on -timeout 30m $$(go list ./... | grep -vE '/($(subst $(space),|,$(PURE)))$$')
-	@go test -race -short -shuffle=on $(addprefix ./,$(PURE))
-	@go test -shuffle=on $(addprefix ./,$(PURE)) ./test/hostile # hostile: with the race detector its bound on memory is a wider one
+	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
+		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
+		go test -race -shuffle=on -parallel 4 -timeout 30m $$(go list ./... | grep -vE '/($(subst $(space),|,$(PURE) $(PLAIN)))$$'); \
+		go test -shuffle=on -parallel 4 -timeout 30m $(addprefix ./,$(PURE) $(PLAIN))
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
 

@@ -2,6 +2,7 @@
 package layout
 
 import (
+	"fmt"
 	"go/ast"
 	"go/build/constraint"
 	"go/parser"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,8 +51,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestPure: the packages that "make test" plays in full without the race detector have nothing for it to find: they start no
-// goroutine and share nothing between any.
+// TestPure: the packages that "make test" plays without the race detector have nothing for it to find: they start no
+// goroutine, and share nothing between those of others that call them.
 func TestPure(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -66,26 +68,132 @@ func TestPure(t *testing.T) {
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %d files, %v", folder, len(paths), err)
 		}
+		paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
+		texts := map[string]string{}
 		for _, path := range paths {
-			if strings.HasSuffix(path, "_test.go") {
-				continue
-			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, i := range file.Imports {
-				if name := strings.Trim(i.Path.Value, `"`); name == "sync" || name == "sync/atomic" || name == "context" {
-					t.Errorf("%s imports %s", path, name)
+			texts[path] = string(text)
+		}
+		for _, fault := range impure(t, texts) {
+			t.Error(fault)
+		}
+	}
+}
+
+// TestImpure: each way in which a package shares something between goroutines is found.
+func TestImpure(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		files []string
+		want  []string
+	}{
+		"nothing":   {[]string{"package a\nvar seen = map[string]int{}\nfunc f() int { seen := 1; seen++; seen = 2; return seen }"}, nil},
+		"import":    {[]string{"package a\nimport \"sync\"\nvar mu sync.Mutex"}, []string{"0.go imports sync"}},
+		"goroutine": {[]string{"package a\nfunc f() { go f() }"}, []string{"0.go:2:12 starts a goroutine"}},
+		"channel":   {[]string{"package a\nfunc f(c chan int) {}"}, []string{"0.go:2:10 has a channel"}},
+		"variable":  {[]string{"package a\nvar seen int", "package a\nfunc f() { seen = 1 }"}, []string{"1.go:2:12 changes the variable seen of the package"}},
+		"same file": {[]string{"package a\nvar seen int\nfunc f() { seen++ }"}, []string{"0.go:3:12 changes the variable seen of the package"}},
+		"map":       {[]string{"package a\nvar seen = map[string][]int{}\nfunc f() { seen[\"a\"][0] += 1 }"}, []string{"0.go:3:12 changes the variable seen of the package"}},
+		"field":     {[]string{"package a\nvar seen struct{ n int }\nfunc f() { (&seen).n, _ = 1, 2 }"}, []string{"0.go:3:14 changes the variable seen of the package"}},
+		"deletion":  {[]string{"package a\nvar seen = map[string]int{}\nfunc f() { delete(seen, \"a\") }"}, []string{"0.go:3:19 changes the variable seen of the package"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			texts := map[string]string{}
+			for i, text := range tc.files {
+				texts[strconv.Itoa(i)+".go"] = text
+			}
+			if diff := cmp.Diff(tc.want, impure(t, texts)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// impure lists what the files of a package, by name, share between goroutines.
+func impure(t *testing.T, texts map[string]string) (faults []string) {
+	t.Helper()
+	files, parsed := token.NewFileSet(), map[string]*ast.File{}
+	variables := map[string]bool{}
+	shared := map[any]bool{} // their declarations
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		file, err := parser.ParseFile(files, path, texts[path], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed[path] = file
+		for _, decl := range file.Decls {
+			if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.VAR {
+				for _, spec := range g.Specs {
+					shared[spec] = true
+					for _, name := range spec.(*ast.ValueSpec).Names {
+						variables[name.Name] = true
+					}
 				}
 			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if g, ok := n.(*ast.GoStmt); ok {
-					t.Errorf("%s starts a goroutine", files.Position(g.Pos()))
+		}
+	}
+	note := func(at token.Pos, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%s %s", files.Position(at), fmt.Sprintf(format, args...)))
+	}
+	change := func(e ast.Expr) {
+		// A name that is declared elsewhere in its file is resolved, one of another file is not.
+		if name := rootOf(e); name != nil && variables[name.Name] && (name.Obj == nil || shared[name.Obj.Decl]) {
+			note(name.Pos(), "changes the variable %s of the package", name.Name)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		for _, i := range parsed[path].Imports {
+			if name := strings.Trim(i.Path.Value, `"`); name == "sync" || name == "sync/atomic" || name == "context" {
+				faults = append(faults, fmt.Sprintf("%s imports %s", path, name))
+			}
+		}
+		ast.Inspect(parsed[path], func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				note(n.Pos(), "starts a goroutine")
+			case *ast.ChanType:
+				note(n.Pos(), "has a channel")
+			case *ast.IncDecStmt:
+				change(n.X)
+			case *ast.AssignStmt:
+				for _, e := range n.Lhs {
+					if n.Tok != token.DEFINE {
+						change(e)
+					}
 				}
-				return true
-			})
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "delete" || f.Name == "clear") && f.Obj == nil {
+					change(n.Args[0])
+				}
+			}
+			return true
+		})
+	}
+	return faults
+}
+
+// rootOf is the name that an expression reads a part of; nil: none.
+func rootOf(e ast.Expr) *ast.Ident {
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			return x
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.UnaryExpr:
+			e = x.X
+		default:
+			return nil
 		}
 	}
 }
