@@ -649,9 +649,7 @@ func TestMessagesDoNotPileUp(t *testing.T) {
 	for i := range 50 {
 		w.ask(w.question(v1alpha1.HookEvent, fmt.Sprint(i)))
 	}
-	for calls.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	await.Until(t, "the first call", func() bool { return calls.Load() > 0 })
 	close(open)
 	w.outcome(t, "49")
 	if n := calls.Load(); n > maxStale+2 {

@@ -29,7 +29,7 @@ func TestProtocols(t *testing.T) {
 		t.Run(string(protocol), func(t *testing.T) {
 			for _, version := range []string{"1.1.0", ""} {
 				load, err := StartLoad(t.Context(), LoadConfig{
-					Protocol: protocol, Gateway: serve(t, version), Host: "shop.localhost", Rate: 100, Count: 5, Timeout: 5 * time.Second,
+					Protocol: protocol, Gateway: serve(t, version), Host: "shop.localhost", Rate: 100, Count: 5, Timeout: 30 * time.Second,
 				})
 				if err != nil {
 					t.Fatal(err)
