@@ -60,7 +60,7 @@ func (a *argoRollouts) start(ctx context.Context, p *plane) (*process, error) {
 		return nil, err
 	}
 	controller, err := startProcess(p.dir, a.peerBinary, nil, append([]string{
-		"--kubeconfig=" + config, "--namespace=" + own, "--healthzPort=" + port(probes), "--metricsport=" + port(a.metricsAddr), "--loglevel=warn",
+		"--kubeconfig=" + config, "--namespace=" + own, "--healthzPort=" + port(probes), "--metricsPort=" + port(a.metricsAddr), "--loglevel=warn",
 	}, fields(a.peerArguments)...)...)
 	if err != nil {
 		return nil, err

@@ -194,8 +194,11 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	reached, err := s.tracker.await(ctx, s.services, s.patience, s.plane.failed, func(format string, arguments ...any) {
 		s.say("%s: %s", p.name, fmt.Sprintf(format, arguments...))
 	})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		return errors.Join(err, s.note())
+	}
+	if err != nil {
+		return err
 	}
 	result.Reached = reached.Sub(began).Seconds()
 	result.AfterLast = max(0, reached.Sub(applied).Seconds())
