@@ -68,8 +68,9 @@ func (h *heighliner) start(ctx context.Context, p *plane) (*process, error) {
 	if h.metricsAddr, err = freeAddress(); err != nil {
 		return nil, err
 	}
+	// Without leader election: its renewals fail on a machine that is too busy, and end the manager.
 	arguments := []string{
-		"--kubeconfig=" + config, "--leader-elect", "--leader-election-namespace=" + systemNamespace, "--health-probe-bind-address=" + probes,
+		"--kubeconfig=" + config, "--leader-election-namespace=" + systemNamespace, "--health-probe-bind-address=" + probes,
 		"--metrics-bind-address=" + h.metricsAddr, "--metrics-insecure", "--outbound-allow=127.0.0.1",
 	}
 	if h.options.profiles != "" {

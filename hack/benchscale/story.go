@@ -194,7 +194,7 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	reached, err := s.tracker.await(ctx, s.services, s.patience, s.plane.failed, func(format string, arguments ...any) {
 		s.say("%s: %s", p.name, fmt.Sprintf(format, arguments...))
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && s.plane.failed() == nil { // else the error has the last lines
 		return errors.Join(err, s.note())
 	}
 	if err != nil {
