@@ -111,7 +111,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Now}},
+		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Now}, Matches: &apply.Matches{}},
 		Events: status.Recorder{Events: mgr.GetEventRecorder("heighliner")},
 		Now:    opts.Now,
 	}

@@ -113,7 +113,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &reconciler{
 		client:  mgr.GetClient(),
 		live:    mgr.GetAPIReader(),
-		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Clock.Now}},
+		writer:  apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Clock.Now}, Matches: &apply.Matches{}},
 		events:  status.Recorder{Events: mgr.GetEventRecorder(fieldOwner)},
 		journal: &status.Journal{Interval: statusInterval},
 		checks:  pools,

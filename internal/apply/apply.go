@@ -3,6 +3,7 @@
 //
 //	apply.go      server-side apply, skipped where nothing differs
 //	compare.go    compares an intent with a live object
+//	matches.go    objects that need no comparison
 //	deletions.go  objects that were deleted a short time ago
 //	finalizer.go  adds and removes finalizers
 package apply
@@ -83,6 +84,9 @@ type Writer struct {
 	// Deletions remembers deleted objects, so that a stale cache does not cause a second
 	// deletion. It may be nil.
 	Deletions *Deletions
+	// Matches remembers which objects have their intent, so that it is not compared again. It
+	// may be nil.
+	Matches *Matches
 }
 
 // Apply applies desired, and removes fields of an earlier intent of this Writer's Owner that
@@ -96,11 +100,18 @@ type Writer struct {
 // The error is a *ForeignError if an object of that name is not controlled by owner's UID, and
 // a *TerminatingError if it is being deleted.
 func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcome, error) {
-	intent, err := w.intent(owner, desired)
+	digest, err := w.Matches.digest(owner, desired)
 	if err != nil {
 		return "", err
 	}
 	live, err := w.read(ctx, w.Client, desired)
+	if err != nil {
+		return "", err
+	}
+	if live != nil && w.Matches.have(live, digest) && w.Claim(owner, live) == nil {
+		return Unchanged, nil
+	}
+	intent, err := w.intent(owner, desired)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +125,11 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	if live == nil {
 		return w.create(ctx, desired, intent)
 	}
-	return w.update(ctx, owner, live, desired, intent)
+	outcome, same, err := w.update(ctx, owner, live, desired, intent)
+	if same {
+		w.Matches.note(live, digest)
+	}
+	return outcome, err
 }
 
 // Delete deletes the object that obj names if owner's UID controls it and it is not already
@@ -146,6 +161,7 @@ func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 		return fmt.Errorf("delete %s %q: %w", w.kind(obj), obj.GetName(), err)
 	}
 	w.Deletions.note(*pre.UID)
+	w.Matches.forget(*pre.UID)
 	return nil
 }
 
@@ -161,33 +177,33 @@ func (w Writer) create(ctx context.Context, desired client.Object, intent *unstr
 	return Created, nil
 }
 
-// update applies with force, with the UID of the object that was read as a precondition.
-func (w Writer) update(ctx context.Context, owner, live, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
+// update applies with force, with the UID of the object that was read as a precondition. same
+// reports whether the object that was read has the intent.
+func (w Writer) update(ctx context.Context, owner, live, desired client.Object, intent *unstructured.Unstructured) (outcome Outcome, same bool, err error) {
 	if err := w.Claim(owner, live); err != nil {
-		return "", err
+		return "", false, err
 	}
-	same, err := carries(live, intent)
-	if err != nil {
-		return "", fmt.Errorf("compare %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	if same, err = carries(live, intent); err != nil {
+		return "", false, fmt.Errorf("compare %s %q: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	if same {
-		return Unchanged, nil
+		return Unchanged, true, nil
 	}
 	if uid := desired.GetUID(); uid != "" && uid != live.GetUID() {
-		return "", conflict(intent, "the object that the caller read was replaced")
+		return "", false, conflict(intent, "the object that the caller read was replaced")
 	}
 	intent.SetUID(live.GetUID())
 	intent.SetResourceVersion(desired.GetResourceVersion())
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
 		if apierrors.IsInvalid(err) && names(err, "metadata.uid") {
-			return "", conflict(intent, "the object was replaced")
+			return "", false, conflict(intent, "the object was replaced")
 		}
-		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
+		return "", false, fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
-		return Unchanged, nil // The server, or a webhook, reverts the difference.
+		return Unchanged, false, nil // The server, or a webhook, reverts the difference.
 	}
-	return Updated, nil
+	return Updated, false, nil
 }
 
 // conflict is the error of a precondition that does not match.

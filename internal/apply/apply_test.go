@@ -49,7 +49,7 @@ func newBench(t *testing.T) *bench {
 			return c.Delete(ctx, obj, opts...)
 		},
 	})
-	b := &bench{Client: env.Client, writes: writes, namespace: env.Namespace(t), writer: apply.Writer{Client: counted, Owner: "heighliner-test"}}
+	b := &bench{Client: env.Client, writes: writes, namespace: env.Namespace(t), writer: apply.Writer{Client: counted, Owner: "heighliner-test", Matches: &apply.Matches{}}}
 	b.owner = b.makeOwner(t, "owner")
 	return b
 }

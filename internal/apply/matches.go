@@ -1,0 +1,70 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// maxMatches is how many objects are remembered, those that were compared last.
+const maxMatches = 1 << 16
+
+// Matches are the live objects that were found to have their intent, so that the same intent is not compared with the same state
+// of an object again. It is lost at a restart, which costs a comparison. The zero value is ready to use; nil remembers nothing. It
+// is safe for concurrent use.
+type Matches struct {
+	once    sync.Once
+	objects *lru.Cache // of match, by UID
+}
+
+// match is a state of an object, and the intent that it has.
+type match struct {
+	resourceVersion string
+	intent          [sha256.Size]byte
+}
+
+func (c *Matches) cache() *lru.Cache {
+	c.once.Do(func() { c.objects = lru.New(maxMatches) })
+	return c.objects
+}
+
+// digest identifies the intent of a desired object with its owner. It is far cheaper than the intent itself, which is converted
+// without types.
+func (c *Matches) digest(owner, desired client.Object) (digest [sha256.Size]byte, err error) {
+	if c == nil {
+		return digest, nil
+	}
+	text, err := json.Marshal(desired)
+	if err != nil {
+		return digest, fmt.Errorf("encode %T %q: %w", desired, desired.GetName(), err)
+	}
+	return sha256.Sum256(append(text, owner.GetUID()...)), nil
+}
+
+// have reports whether the present state of a live object has the intent.
+func (c *Matches) have(live client.Object, intent [sha256.Size]byte) bool {
+	if c == nil || live.GetResourceVersion() == "" {
+		return false
+	}
+	known, ok := c.cache().Get(live.GetUID())
+	return ok && known == match{live.GetResourceVersion(), intent}
+}
+
+// note remembers that the state of a live object has the intent.
+func (c *Matches) note(live client.Object, intent [sha256.Size]byte) {
+	if c != nil {
+		c.cache().Add(live.GetUID(), match{live.GetResourceVersion(), intent})
+	}
+}
+
+// forget drops a deleted object.
+func (c *Matches) forget(uid types.UID) {
+	if c != nil {
+		c.cache().Remove(uid)
+	}
+}

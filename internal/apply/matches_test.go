@@ -1,0 +1,100 @@
+package apply
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func configMap(uid types.UID, version, content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid, ResourceVersion: version}, Data: map[string]string{"a": content},
+	}
+}
+
+// TestMatches: an object is remembered at one state, with one intent of one owner.
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	owner, other := configMap("owner", "1", ""), configMap("other", "1", "")
+	for name, tc := range map[string]struct {
+		owner, live, desired *corev1.ConfigMap
+		want                 bool
+	}{
+		"same":           {owner, configMap("web", "7", "x"), configMap("", "", "x"), true},
+		"changed since":  {owner, configMap("web", "8", "x"), configMap("", "", "x"), false},
+		"another object": {owner, configMap("new", "7", "x"), configMap("", "", "x"), false},
+		"another intent": {owner, configMap("web", "7", "x"), configMap("", "", "y"), false},
+		"another owner":  {other, configMap("web", "7", "x"), configMap("", "", "x"), false},
+	} {
+		c := &Matches{}
+		noted, err := c.digest(owner, configMap("", "", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.note(configMap("web", "7", "x"), noted)
+		asked, err := c.digest(tc.owner, tc.desired)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.have(tc.live, asked); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+		c.forget("web")
+		if c.have(tc.live, asked) {
+			t.Errorf("%s: it is remembered after its deletion", name)
+		}
+	}
+	var none *Matches
+	none.note(configMap("web", "7", "x"), [32]byte{})
+	none.forget("web")
+	if none.have(configMap("web", "7", "x"), [32]byte{}) {
+		t.Error("nil remembers an object")
+	}
+}
+
+// stored is a client that holds one object.
+type stored struct {
+	client.Client
+	object *corev1.Service
+}
+
+func (stored) Scheme() *runtime.Scheme { return clientgoscheme.Scheme }
+
+func (s stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.object.DeepCopyInto(into.(*corev1.Service))
+	return nil
+}
+
+// BenchmarkUnchanged applies what the object has, with and without memory.
+func BenchmarkUnchanged(b *testing.B) {
+	owner := configMap("owner", "1", "")
+	desired := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"a": "b", "c": "d"}},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+	for name, memory := range map[string]*Matches{"without": nil, "with": {}} {
+		b.Run(name, func(b *testing.B) {
+			w := Writer{Client: stored{}, Owner: "bench", Matches: memory}
+			intent, err := w.intent(owner, desired)
+			if err != nil {
+				b.Fatal(err)
+			}
+			live := desired.DeepCopy()
+			live.UID, live.ResourceVersion, live.Annotations = "web", "7", intent.GetAnnotations()
+			live.OwnerReferences = intent.GetOwnerReferences()
+			w.Client = stored{object: live}
+			b.ReportAllocs()
+			for b.Loop() {
+				if got, err := w.Apply(b.Context(), owner, desired); err != nil || got != Unchanged {
+					b.Fatalf("%s, %v", got, err)
+				}
+			}
+		})
+	}
+}
