@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -25,7 +26,7 @@ type argoRollouts struct {
 var rolloutKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
 
 func (a *argoRollouts) name() string          { return "argo-rollouts (routing: " + a.peerRouting + ")" }
-func (a *argoRollouts) agent() string         { return "rollouts-controller" }
+func (a *argoRollouts) agent() string         { return filepath.Base(a.peerBinary) }
 func (a *argoRollouts) metrics() string       { return a.metricsAddr }
 func (a *argoRollouts) profiles() string      { return "" }
 func (a *argoRollouts) definitions() []string { return withGatewayAPI(a.peerCRDs) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ type flagger struct {
 var canaryKind = schema.GroupVersionKind{Group: "flagger.app", Version: "v1beta1", Kind: "Canary"}
 
 func (f *flagger) name() string          { return "flagger" }
-func (f *flagger) agent() string         { return "flagger" }
+func (f *flagger) agent() string         { return filepath.Base(f.peerBinary) }
 func (f *flagger) metrics() string       { return "" }
 func (f *flagger) profiles() string      { return "" }
 func (f *flagger) definitions() []string { return withGatewayAPI(f.peerCRDs) }
