@@ -54,6 +54,9 @@ import (
 // FieldOwner is the field manager of all writes of this controller.
 const FieldOwner = "heighliner-microservice"
 
+// minDrainDelay is the default of [Options.MinDrainDelay].
+const minDrainDelay = 5 * time.Second
+
 // Options of the controller.
 type Options struct {
 	// MinDrainDelay is the least time between the last route and the end of the
@@ -109,7 +112,7 @@ func (f *first) at(now time.Time) time.Time {
 // SetupWithManager registers the controller with its watches and indexes.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.MinDrainDelay == 0 {
-		o.MinDrainDelay = 5 * time.Second
+		o.MinDrainDelay = minDrainDelay
 	}
 	if o.Workers == 0 {
 		o.Workers = 8

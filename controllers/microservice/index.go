@@ -2,11 +2,15 @@ package microservice
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,12 +29,15 @@ const (
 	indexTogether        = "microservice.spec.updateStrategy.canary.together"
 )
 
-// indexes of the cache, with the objects that they are of.
-var indexes = []struct {
+// index of the cache, with the object that it is of.
+type index struct {
 	object client.Object
 	field  string
 	values client.IndexerFunc
-}{
+}
+
+// indexes of the cache.
+var indexes = []index{
 	{&v1alpha1.Microservice{}, indexImagePolicy, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
 	}},
@@ -64,6 +71,38 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 		}
 	}
 	return nil
+}
+
+// uncached answers lists by an index without a cache: the server filters by namespace, labels and its
+// own fields, the index the rest.
+func uncached(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			var o client.ListOptions
+			o.ApplyOptions(opts)
+			if o.FieldSelector == nil || o.FieldSelector.Empty() {
+				return c.List(ctx, list, &o)
+			}
+			wanted := o.FieldSelector.Requirements()[0]
+			at := slices.IndexFunc(indexes, func(x index) bool { return x.field == wanted.Field })
+			if at < 0 {
+				return c.List(ctx, list, &o) // a field that the server selects by
+			}
+			o.FieldSelector = nil
+			if err := c.List(ctx, list, &o); err != nil {
+				return err
+			}
+			items, err := meta.ExtractList(list)
+			if err != nil {
+				return err
+			}
+			items = slices.DeleteFunc(items, func(item runtime.Object) bool {
+				object, ok := item.(client.Object)
+				return !ok || !slices.Contains(indexes[at].values(object), wanted.Value)
+			})
+			return meta.SetList(list, items)
+		},
+	})
 }
 
 // forImagePolicy enqueues the Microservices that an ImagePolicy concerns.

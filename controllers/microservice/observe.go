@@ -92,6 +92,34 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
 const fieldMicroservice = "spec.microserviceName"
 
+// Facts gives what a plan about a Microservice is made from at a time, read by a client without a
+// cache. ms may differ from what is stored, so that a plan can be made about a change before it is
+// written. Reading needs the rights to get and list the kinds of hlnr.io and, where releases
+// contain them, ConfigMaps and Secrets. problem is why nothing new would start: a specification or
+// an object that it names. The manager's least drain delay counts as its default, 5s.
+func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
+	ms = ms.DeepCopy()
+	convertStatus(&ms.Status)
+	plain := uncached(c)
+	r := &Reconciler{Client: plain, live: plain, clock: fixedClock{now}, minDrain: minDrainDelay}
+	o, err := r.observe(ctx, ms)
+	if err != nil {
+		return release.Observed{}, nil, err
+	}
+	// The manager has run for long: nothing that is reported is unknown because it just began.
+	o.facts.Began = time.Time{}
+	if o.problem != nil {
+		problem = o.problem
+	}
+	return o.facts, problem, nil
+}
+
+// fixedClock is a clock that stands still.
+type fixedClock struct{ now time.Time }
+
+func (c fixedClock) Now() time.Time                  { return c.now }
+func (c fixedClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
+
 func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
