@@ -1,0 +1,332 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// Event is one thing that would happen.
+type Event struct {
+	// After is how long after now it happens at the earliest.
+	After time.Duration `json:"after"`
+	// Group by name; "" where it is about none.
+	Group string `json:"group,omitempty"`
+	// Text is a sentence.
+	Text string `json:"text"`
+}
+
+// Forecast is what would happen, at the earliest.
+type Forecast struct {
+	// Events in order.
+	Events []Event `json:"events"`
+	// Pods is the largest number of pods above those that there are now.
+	Pods int `json:"pods"`
+	// Duration until all rollouts have ended; 0 where none begins.
+	Duration time.Duration `json:"duration"`
+	// People is the number of approvals on the way. Duration does not contain them.
+	People int `json:"people"`
+	// Open is what the play waits for at its end without limit; "": nothing.
+	Open string `json:"open,omitempty"`
+}
+
+// Lines are the events for people.
+func (f Forecast) Lines() []string {
+	lines := make([]string, 0, len(f.Events)+1)
+	for _, e := range f.Events {
+		line := e.Text
+		if e.Group != "" {
+			line = e.Group + ": " + line
+		}
+		if e.After > 0 {
+			line = "after " + e.After.Round(time.Second).String() + ": " + line
+		}
+		lines = append(lines, line)
+	}
+	if f.Open != "" {
+		lines = append(lines, "then it waits: "+f.Open)
+	}
+	if len(lines) == 0 {
+		lines = append(lines, "nothing changes")
+	}
+	return lines
+}
+
+// The bounds of a play.
+const (
+	maxPlans = 500
+	horizon  = 60 * 24 * time.Hour
+)
+
+// play is one play of a world.
+type play struct {
+	o        release.Observed
+	objects  []object
+	start    time.Time
+	now      time.Time
+	before   int // pods at the start
+	forecast Forecast
+	decided  int
+	asked    map[string]bool // approvals that were given, by group, rollout and step
+}
+
+// Play plays what follows from the facts until no rollout is in progress.
+func (f *Facts) Play(now time.Time) Forecast {
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: now, now: now, asked: map[string]bool{}}
+	p.o.Policies = slices.Clone(f.Policies)
+	p.before = p.pods()
+	if f.Problem != nil {
+		p.forecast.Events = append(p.forecast.Events, Event{Text: f.Problem.Error()})
+	}
+	// What happens anyway is shown too: it is what the facts lead to.
+	for range maxPlans {
+		result := p.plan()
+		p.record(result)
+		moved := p.apply(result)
+		moved = p.world(result) || moved
+		p.forecast.Pods = max(p.forecast.Pods, p.pods()-p.before)
+		if moved {
+			continue
+		}
+		if !p.rolling() {
+			break
+		}
+		if result.RequeueTime.IsZero() || result.RequeueTime.Sub(p.start) > horizon {
+			p.forecast.Open = p.waits(result)
+			break
+		}
+		p.now = result.RequeueTime
+	}
+	return p.forecast
+}
+
+// plan of what is to be done now.
+func (p *play) plan() release.Result {
+	o := p.o
+	o.Children = p.objects
+	return release.Plan(o, p.now)
+}
+
+// pods that the releases have.
+func (p *play) pods() int {
+	n := 0
+	for _, c := range p.objects {
+		n += max(c.Replicas, c.Current)
+	}
+	return n
+}
+
+// rolling reports whether a rollout is in progress.
+func (p *play) rolling() bool {
+	return slices.ContainsFunc(p.o.State.Groups, func(g release.Group) bool { return g.Rollout != nil })
+}
+
+// record keeps what happened, and how long rollouts took.
+func (p *play) record(r release.Result) {
+	names := map[string]string{}
+	for _, g := range r.State.Groups {
+		names[g.Slug] = g.Name
+	}
+	for _, g := range p.o.State.Groups {
+		names[g.Slug] = cmp.Or(names[g.Slug], g.Name)
+	}
+	for _, n := range r.Notes {
+		if !n.Event {
+			continue
+		}
+		e := Event{After: p.now.Sub(p.start), Group: cmp.Or(names[n.Slug], n.Slug), Text: n.Message}
+		if !slices.ContainsFunc(p.forecast.Events, func(x Event) bool { return x.Group == e.Group && x.Text == e.Text }) {
+			p.forecast.Events = append(p.forecast.Events, e)
+		}
+	}
+	if slices.ContainsFunc(r.State.Groups, func(g release.Group) bool { return g.Rollout != nil }) || p.rolling() {
+		p.forecast.Duration = p.now.Sub(p.start)
+	}
+}
+
+// apply does what a plan asks for, and reports whether something changed.
+func (p *play) apply(r release.Result) bool {
+	moved := r.Changed
+	for _, e := range r.Ensure {
+		moved = p.ensure(e, r.State) || moved
+	}
+	p.o.State = r.State
+	for _, x := range r.Retire {
+		at := slices.IndexFunc(p.objects, func(o object) bool { return o.Release == x.Release })
+		switch {
+		case at < 0:
+		case x.Delete:
+			p.objects, moved = slices.Delete(p.objects, at, at+1), true
+		case p.objects[at].Replicas != x.Replicas:
+			c := &p.objects[at]
+			c.Replicas, c.Available, c.Current, moved = x.Replicas, x.Replicas, x.Replicas, true
+		}
+	}
+	return moved
+}
+
+// ensure makes a release, or gives it more pods; they are available immediately.
+func (p *play) ensure(e release.Ensure, state release.State) bool {
+	for i := range p.objects {
+		c := &p.objects[i]
+		if c.Release != e.Release {
+			continue
+		}
+		moved := c.Replicas < e.Replicas || e.Stamp > c.Stamp || c.Available < c.Replicas
+		c.Replicas, c.Stamp = max(c.Replicas, e.Replicas), max(c.Stamp, e.Stamp)
+		c.Available, c.Current, c.Unsettled, c.Failure = max(c.Available, c.Replicas), max(c.Current, c.Replicas), false, ""
+		return moved
+	}
+	c := object{Release: e.Release, Slug: e.Slug, Created: p.now, Stamp: e.Stamp, Replicas: e.Replicas, Available: e.Replicas, Current: e.Replicas}
+	for _, g := range state.Groups {
+		if row := g.Row(e.Release); g.Slug == e.Slug && row != nil {
+			c.Name, c.Level, c.Version, c.Config, c.PullRequest = g.Name, g.Level, row.Version, row.Config, g.PullRequest
+		}
+	}
+	p.objects = append(p.objects, c)
+	return true
+}
+
+// world answers what a plan waits for: routes, measurements, hooks and people.
+func (p *play) world(r release.Result) bool {
+	moved := p.routes()
+	for i := range p.o.State.Groups {
+		g := &p.o.State.Groups[i]
+		run := g.Rollout
+		if run == nil {
+			continue
+		}
+		at := slices.IndexFunc(p.objects, func(o object) bool { return o.Release == run.Release })
+		if at < 0 {
+			continue
+		}
+		c := &p.objects[at]
+		if c.Available < c.Replicas || c.Unsettled {
+			c.Available, c.Current, c.Unsettled, c.Failure, moved = c.Replicas, max(c.Current, c.Replicas), false, "", true
+		}
+		moved = p.measure(c, run) || moved
+		moved = p.gates(c, run) || moved
+		moved = p.approve(c, g, run, r) || moved
+	}
+	return moved
+}
+
+// measure lets the measurements of a step pass.
+func (p *play) measure(c *object, run *release.Rollout) bool {
+	if !p.o.Spec.Analysis || run.Step == 0 {
+		return false
+	}
+	v := release.Verdict{Rollout: run.Sequence, Step: run.Step, Since: run.WaitingSince, Phase: release.VerdictPassed}
+	if c.Analysis != nil && *c.Analysis == v {
+		return false
+	}
+	c.Analysis = &v
+	return true
+}
+
+// gates lets hooks agree.
+func (p *play) gates(c *object, run *release.Rollout) bool {
+	if run.Gate == "" || run.GateTime.IsZero() {
+		return false
+	}
+	fact := release.GateFact{Rollout: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: true}
+	if slices.Contains(c.Gates, fact) {
+		return false
+	}
+	c.Gates = append(slices.DeleteFunc(slices.Clone(c.Gates), func(x release.GateFact) bool { return x.Point == fact.Point }), fact)
+	return true
+}
+
+// approve lets a person approve a step that waits for one.
+func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r release.Result) bool {
+	waits := slices.ContainsFunc(r.Notes, func(n release.Note) bool {
+		return !n.Event && n.Slug == g.Slug && n.Reason == release.AwaitingApproval && n.Release == run.Release
+	})
+	key := fmt.Sprint(g.Slug, "/", run.Sequence, "/", run.Step)
+	if !waits || p.asked[key] {
+		return false
+	}
+	p.asked[key] = true
+	p.decided++
+	p.forecast.People++
+	step := strconv.Itoa(run.Step)
+	name := step
+	if run.Step <= len(p.o.Spec.Steps) {
+		name = cmp.Or(p.o.Spec.Steps[run.Step-1].Name, step)
+	}
+	p.forecast.Events = append(p.forecast.Events, Event{After: p.now.Sub(p.start), Group: g.Name, Text: fmt.Sprintf("%s waits for approval of step %q", c.Version, name)})
+	c.Decision = &release.Decision{Action: release.Continue, ID: "play-" + strconv.Itoa(p.decided), Step: step}
+	return true
+}
+
+// routes lets every policy confirm what is asked for.
+func (p *play) routes() bool {
+	moved := false
+	for i := range p.o.Policies {
+		policy := &p.o.Policies[i]
+		newest := slices.ContainsFunc(policy.Groups, func(r release.Report) bool { return r.Newest })
+		var reports []release.Report
+		for _, g := range p.o.State.Groups {
+			reports = append(reports, p.report(policy, g))
+		}
+		if newest {
+			markNewest(reports, p.o.State.Groups)
+		}
+		moved = moved || !slices.EqualFunc(policy.Groups, reports, sameReport)
+		policy.Groups = reports
+	}
+	return moved
+}
+
+// report of one group by a policy that has programmed what is asked for.
+func (p *play) report(policy *release.Policy, g release.Group) release.Report {
+	r := release.Report{Slug: g.Slug}
+	if at := slices.IndexFunc(policy.Groups, func(x release.Report) bool { return x.Slug == g.Slug }); at >= 0 {
+		old := policy.Groups[at]
+		r.Revision, r.Confirmed, r.Pinned, r.CanaryDomains, r.Canary = old.Revision, old.Confirmed, old.Pinned, old.CanaryDomains, old.Canary
+	}
+	if r.Revision != g.TrafficRevision {
+		r.Revision, r.Confirmed = g.TrafficRevision, p.now
+	}
+	for _, row := range g.Releases {
+		if row.Weight > 0 || row.Match || row.Mirror > 0 || slices.Contains(r.Pinned, row.Release) {
+			r.References = append(r.References, row.Release)
+		}
+		if row.Status == release.Active {
+			r.Active = row.Release
+		}
+		if r.CanaryDomains && row.Status == release.Canary {
+			r.Canary = row.Release
+		}
+	}
+	return r
+}
+
+// markNewest lets the domains of the newest group route to the newest group that has an active release.
+func markNewest(reports []release.Report, groups []release.Group) {
+	for i, g := range groups {
+		if g.Phase == release.Live && g.PullRequest == 0 && g.ActiveRow() != nil {
+			reports[i].Newest = true
+			return
+		}
+	}
+}
+
+func sameReport(a, b release.Report) bool {
+	return a.Slug == b.Slug && a.Revision == b.Revision && slices.Equal(a.References, b.References) &&
+		a.Active == b.Active && a.Newest == b.Newest && a.Canary == b.Canary && a.Unrouted == b.Unrouted && a.Reason == b.Reason
+}
+
+// waits is what a plan waits for.
+func (p *play) waits(r release.Result) string {
+	for _, n := range r.Notes {
+		if !n.Event && n.Message != "" {
+			return n.Message
+		}
+	}
+	return "for a change"
+}

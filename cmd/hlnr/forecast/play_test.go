@@ -1,0 +1,124 @@
+package forecast
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+var start = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
+
+// shop is a Microservice with 1.0.0 active, and 1.1.0 offered.
+func shop(steps ...release.Step) *Facts {
+	candidate := func(version string) release.Candidate {
+		return release.Candidate{Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Release: "shop-" + version}
+	}
+	f := newFacts(release.Observed{
+		Spec:       release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 3, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: release.Previews{MaxGroups: 20}, Steps: steps},
+		Config:     "config",
+		Candidates: []release.Candidate{candidate("1.0.0")},
+		Policies:   []release.Policy{{Name: "shop"}},
+	}, nil)
+	played := f.Play(start.Add(-time.Hour))
+	if len(played.Events) == 0 {
+		panic("1.0.0 does not start")
+	}
+	// What the play leaves is what a cluster would have.
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start.Add(-time.Hour), asked: map[string]bool{}}
+	for range 20 {
+		r := p.plan()
+		p.apply(r)
+		p.world(r)
+	}
+	f.Observed, f.objects = p.o, p.objects
+	f.Candidates = append(f.Candidates, candidate("1.1.0"))
+	return f
+}
+
+// A rollout takes its pauses, and asks for its approvals; the rest takes no time.
+func TestPlay(t *testing.T) {
+	t.Parallel()
+	f := shop(
+		release.Step{Name: "tenth", Weight: 10, Pause: 10 * time.Minute},
+		release.Step{Weight: 50, Approval: true},
+		release.Step{Weight: 100, Pause: 5 * time.Minute})
+	f.Spec.Analysis = true
+	f.Spec.Gates = []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion}
+	before := len(f.objects)
+	got := f.Play(start)
+	if got.Duration != 15*time.Minute || got.People != 1 || got.Pods != 2 || got.Open != "" {
+		t.Errorf("%s, %d approvals, %d pods more, open %q; want 15m, 1, 2 and nothing\n%s", got.Duration, got.People, got.Pods, got.Open, strings.Join(got.Lines(), "\n"))
+	}
+	lines := got.Lines()
+	for _, want := range []string{"1.x: 1.1.0 waits for approval of step \"2\"", "after 15m0s: 1.x: "} {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, want) }) {
+			t.Errorf("no line with %q in:\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+	if len(f.objects) != before {
+		t.Error("the play changed its facts")
+	}
+	if diff := cmp.Diff(got, f.Play(start)); diff != "" {
+		t.Errorf("another play differs: %s", diff)
+	}
+}
+
+func TestPlayOfNothing(t *testing.T) {
+	t.Parallel()
+	f := shop()
+	f.Candidates = f.Candidates[:1]
+	if got := f.Play(start); got.Duration != 0 || got.Pods > 0 || !slices.Equal(got.Lines(), []string{"nothing changes"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPlayShowsProblems(t *testing.T) {
+	t.Parallel()
+	f := shop()
+	f.Problem, f.SourceStale = errors.New("spec.imagePolicyRef.name: there is no ImagePolicy"), true
+	if got := f.Play(start).Lines(); len(got) == 0 || got[0] != "spec.imagePolicyRef.name: there is no ImagePolicy" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What pauses a rollout without limit is what remains open.
+func TestPlayOfAPause(t *testing.T) {
+	t.Parallel()
+	f := shop(release.Step{Weight: 10, Pause: time.Minute})
+	f.Play(start)
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
+	for range 3 { // the canary is in its step
+		r := p.plan()
+		p.apply(r)
+		p.world(r)
+	}
+	f.Observed, f.objects = p.o, p.objects
+	f.Spec.Paused = true
+	if got := f.Play(start); !strings.Contains(got.Open, "paused") {
+		t.Errorf("open %q: %s", got.Open, strings.Join(got.Lines(), "\n"))
+	}
+}
+
+// A decision is played as the planner handles it.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	f := shop(release.Step{Weight: 10, Approval: true})
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
+	for range 3 {
+		r := p.plan()
+		p.apply(r)
+		p.routes()
+	}
+	f.Observed, f.objects = p.o, p.objects
+	f.Decide("shop-1.1.0", release.Decision{Action: release.Deprecate, ID: "1", By: "ana"})
+	got := strings.Join(f.Play(start).Lines(), "\n")
+	if !strings.Contains(got, "Deprecate") || !strings.Contains(got, "ana") {
+		t.Errorf("%s", got)
+	}
+}
