@@ -6,7 +6,9 @@ package main
 
 import (
 	"os"
+	"slices"
 
+	"github.com/heighliner/heighliner/cmd/hlnr/act"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/explain"
 )
@@ -15,8 +17,9 @@ import (
 var version = "dev"
 
 // commands in no order: help sorts them.
-var commands = []cli.NewCommand{
-	explain.NewCommand,
-}
+var commands = slices.Concat(
+	act.Commands,
+	[]cli.NewCommand{explain.NewCommand},
+)
 
 func main() { os.Exit(cli.Main(os.Args, version, commands...)) }

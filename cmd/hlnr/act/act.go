@@ -1,0 +1,183 @@
+// Package act holds the commands of hlnr that change something: decisions about releases, pins, pauses, the
+// end of groups, and scans. Each one checks whether the act makes sense, writes once, with the field
+// manager hlnr, and reports what became of it.
+//
+//	act.go        the commands, and what they report
+//	decide.go     continue, adopt, deprecate, retry and promote
+//	target.go     which release is meant
+//	pin.go        pin, unpin and rollback
+//	pins.go       how the pins of a Microservice change; pure
+//	switches.go   pause, resume and end-group
+//	change.go     a change of the specification of a Microservice: shown, left to Git, or written
+//	git.go        fields that a GitOps tool owns
+//	until.go      times in the future
+//	scan.go       scan
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// Commands are all commands of this package.
+var Commands = []cli.NewCommand{
+	newContinueCommand, newAdoptCommand, newDeprecateCommand, newRetryCommand, newPromoteCommand,
+	newRollbackCommand, newPinCommand, newUnpinCommand,
+	newPauseCommand, newResumeCommand, newEndGroupCommand,
+	newScanCommand,
+}
+
+// Done is what became of an act. Its JSON fields are an interface for scripts.
+type Done struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Action as the API calls it: Continue, Adopt, Deprecate, Retry; Pin, Unpin, Pause, Resume, EndGroup
+	// and Scan for fields of objects.
+	Action string `json:"action"`
+	// Resource and name of the object that was written.
+	Object       string `json:"object"`
+	Namespace    string `json:"namespace"`
+	Microservice string `json:"microservice,omitempty"`
+	Group        string `json:"group,omitempty"`
+	Version      string `json:"version,omitempty"`
+	Step         string `json:"step,omitempty"`
+	// By is the user as the API server knows them.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Until is when a pin ends, as RFC 3339.
+	Until string `json:"until,omitempty"`
+	// DryRun: nothing was written.
+	DryRun bool `json:"dryRun,omitempty"`
+	// Outcome of a decision as the manager recorded it; empty while it has not.
+	Outcome string `json:"outcome,omitempty"`
+	// Effects are what a dry run shows would happen, in order.
+	Effects []string `json:"effects,omitempty"`
+
+	// text is the result in one line.
+	text string
+}
+
+// The kind of Done.
+const (
+	apiVersion = "view.hlnr.io/v1"
+	kindDone   = "Act"
+)
+
+// print reports what became of an act.
+func (d *Done) print(out io.Writer, o *cli.Output) error {
+	d.APIVersion, d.Kind = apiVersion, kindDone
+	return o.Print(out, d, func(w io.Writer) error {
+		var b strings.Builder
+		b.WriteString(d.text + "\n")
+		for _, e := range d.Effects {
+			b.WriteString("  " + e + "\n")
+		}
+		if d.DryRun {
+			b.WriteString("Nothing was written: dry run.\n")
+		}
+		if _, err := io.WriteString(w, b.String()); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+		return nil
+	}, func() []string { return []string{d.Object} })
+}
+
+// formats of --output of acts.
+var formats = []string{cli.FormatJSON, cli.FormatYAML, cli.FormatName}
+
+// writeTimeout bounds a write that a signal does not interrupt.
+const writeTimeout = 30 * time.Second
+
+// whole gives a write a context that a signal does not end: an act is done, or not begun.
+func whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+}
+
+// scope is the cluster and the namespace of a call.
+type scope struct {
+	*cli.Factory
+	client    client.WithWatch
+	namespace string
+}
+
+func newScope(f *cli.Factory) (*scope, error) {
+	c, err := f.Client()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	return &scope{f, c, namespace}, nil
+}
+
+// microservice reads one by its name, with or without its resource ("msvc/shop"); where it does not
+// exist, the nearest names are offered.
+func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Microservice, error) {
+	name = bare(name)
+	ms := &v1alpha1.Microservice{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, ms)
+	if !isMissing(err, name) {
+		return ms, err
+	}
+	names, err := s.names(ctx, &v1alpha1.MicroserviceList{})
+	if err != nil {
+		return nil, err
+	}
+	return nil, cli.Unknown("Microservice in namespace "+s.namespace, name, names)
+}
+
+// names of the objects of a list in the namespace.
+func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, error) {
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		return nil, err
+	}
+	var names []string
+	objects, err := meta.ExtractList(list)
+	for _, o := range objects {
+		if m, ok := o.(client.Object); ok {
+			names = append(names, m.GetName())
+		}
+	}
+	return names, err
+}
+
+// isMissing reports whether an object of that name does not exist, though its kind does.
+func isMissing(err error, name string) bool {
+	var s apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &s) {
+		return false
+	}
+	d := s.Status().Details
+	return d != nil && d.Name == name
+}
+
+// bare is a name without its resource.
+func bare(name string) string {
+	if _, after, found := strings.Cut(name, "/"); found {
+		return after
+	}
+	return name
+}
+
+// me is the user as the API server knows them, impersonation included.
+func (s *scope) me(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := s.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("ask the API server who you are: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}

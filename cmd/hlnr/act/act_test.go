@@ -1,0 +1,312 @@
+package act
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/manager"
+)
+
+var cluster *manager.Cluster
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(manager.Run(m, &cluster))
+}
+
+// person is a user at a terminal, in a namespace of their own.
+type person struct {
+	testing.TB
+	*manager.Cluster
+	namespace string
+}
+
+func begin(t *testing.T) *person {
+	t.Helper()
+	return &person{t, cluster, cluster.Namespace(t)}
+}
+
+// call runs a command as ana, who may do anything.
+func (p *person) call(args ...string) (code cli.Code, stdout, stderr string) {
+	p.Helper()
+	return p.as([]string{"--as", "ana", "--as-group", "system:masters"}, args...)
+}
+
+func (p *person) as(who []string, args ...string) (code cli.Code, stdout, stderr string) {
+	p.Helper()
+	var out, err bytes.Buffer
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err})
+	code = cli.Run(p.Context(), f, slices.Concat(args, []string{"--kubeconfig", p.Kubeconfig(), "-n", p.namespace}, who), Commands...)
+	return code, out.String(), err.String()
+}
+
+// want runs a command, and expects its exit code and a part of its output or of its error.
+func (p *person) want(code cli.Code, text string, args ...string) string {
+	p.Helper()
+	got, stdout, stderr := p.call(args...)
+	answer := stdout
+	if code != cli.ExitYes && stderr != "" {
+		answer = stderr
+	}
+	if got != code || !strings.Contains(answer, text) {
+		p.Fatalf("%s: exit code %d, output %q, error %q; want %d and %q", strings.Join(args, " "), got, stdout, stderr, code, text)
+	}
+	return stdout
+}
+
+func (p *person) get(name string, o client.Object) {
+	p.Helper()
+	if err := p.Client.Get(p.Context(), client.ObjectKey{Namespace: p.namespace, Name: name}, o); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *person) spec() v1alpha1.MicroserviceSpec {
+	p.Helper()
+	var ms v1alpha1.Microservice
+	p.get("shop", &ms)
+	return ms.Spec
+}
+
+func (p *person) await(version string, status v1alpha1.ReleaseStatus) *v1alpha1.VersionedMicroservice {
+	p.Helper()
+	return p.Await(p, p.namespace, "shop", version, status)
+}
+
+func (p *person) offer(versions ...string) {
+	p.Helper()
+	p.Offer(p, p.namespace, "shop", versions...)
+}
+
+// shop runs 1.0.0, with a step that needs approval and one that takes an hour.
+func shop(t *testing.T) *person {
+	t.Helper()
+	p := begin(t)
+	p.Microservice(t, p.namespace, "shop",
+		v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
+		v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}})
+	p.offer("1.0.0")
+	p.await("1.0.0", v1alpha1.ReleaseActive)
+	return p
+}
+
+// A canary is continued, promoted and looked at in the order of its life; each decision is signed by
+// the user whom the API server knows.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.want(cli.ExitNo, "there is nothing to continue at shop: 1.0.0 is active", "continue", "shop")
+	p.want(cli.ExitNo, `Adopt cannot be decided: shop 1.0.0 is active already`, "adopt", "shop", "1.0.0")
+	p.want(cli.ExitNo, `"hlnr rollback shop" pins the release before it`, "deprecate", "shop", "1.0.0")
+	p.offer("1.1.0", "1.0.0")
+	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
+
+	p.want(cli.ExitNo, "shop 1.1.0 is in step tenth, not in half", "continue", "shop", "--step", "half")
+	p.want(cli.ExitUsage, `there is no release or Microservice in namespace `+p.namespace+` with the name "shpo"; did you mean "shop"?`, "continue", "shpo")
+	p.want(cli.ExitUsage, `there is no release of shop with the name "1.1.1"; did you mean "1.1.0"?`, "continue", "shop", "1.1.1")
+	dry := p.want(cli.ExitYes, "1.1.0: Continue of step tenth by ana", "continue", "shop", "--dry-run")
+	if !strings.Contains(dry, "after 1h") || !strings.Contains(dry, "Nothing was written: dry run.") {
+		t.Errorf("dry run: %s", dry)
+	}
+	if p.await("1.1.0", v1alpha1.ReleaseCanary).Spec.Decision != nil {
+		t.Error("a dry run decided")
+	}
+
+	p.want(cli.ExitYes, "shop 1.1.0: Continue of step tenth by ana: applied", "continue", name, "--reason", "looks good")
+	release := p.await("1.1.0", v1alpha1.ReleaseCanary)
+	if d := release.Spec.Decision; d == nil || d.Step != "tenth" || d.Reason != "looks good" || release.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" {
+		t.Errorf("decision %+v, signed by %q", d, release.Annotations[v1alpha1.AnnotationDecidedBy])
+	}
+	if !slices.ContainsFunc(release.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "hlnr" }) {
+		t.Errorf("the field manager hlnr wrote nothing: %+v", release.ManagedFields)
+	}
+	await.Nil(t, func(context.Context) error {
+		var ms v1alpha1.Microservice
+		p.get("shop", &ms)
+		if r := ms.Status.ReleaseGroups[0].Rollout; r == nil || r.Step != 2 {
+			return fmt.Errorf("the rollout is %+v, want step 2", r)
+		}
+		return nil
+	})
+	p.want(cli.ExitNo, "shop 1.1.0 is in step half, not in tenth", "continue", "shop", "1.1.0", "--step", "tenth")
+
+	stdout := p.want(cli.ExitYes, "", "promote", "shop", "v1.1.0", "--full", "-o", "json")
+	var done Done
+	if err := json.Unmarshal([]byte(stdout), &done); err != nil || done.Action != "Adopt" || done.Outcome != "Applied" || done.By != "ana" || done.Object != "versionedmicroservice.hlnr.io/"+name {
+		t.Errorf("%v: %s", err, stdout)
+	}
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+
+	p.offer("1.2.0", "1.1.0", "1.0.0")
+	p.await("1.2.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "shop 1.2.0: Deprecate by ana: applied", "abort", "shop")
+	p.await("1.2.0", v1alpha1.ReleaseError)
+	p.want(cli.ExitNo, `failed (Aborted): "hlnr retry shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
+	p.want(cli.ExitYes, "shop 1.2.0: Retry by ana: applied", "retry", "shop")
+	p.await("1.2.0", v1alpha1.ReleaseCanary)
+}
+
+// The same id is handled once, so that a pipeline may run again.
+func TestDecisionOfAnID(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "applied", "continue", "shop", "--id", "build-7")
+	before := p.await("1.1.0", v1alpha1.ReleaseCanary).Status.LastHandledDecision
+	p.want(cli.ExitYes, "applied", "continue", "shop", "--id", "build-7")
+	if after := p.await("1.1.0", v1alpha1.ReleaseCanary).Status.LastHandledDecision; !after.Time.Equal(&before.Time) {
+		t.Errorf("handled at %s and %s", before.Time, after.Time)
+	}
+}
+
+// What the server refuses ends with its message, or with who may.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	code, _, stderr := p.as([]string{"--as", "bob"}, "continue", "shop")
+	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) may not list microservices.hlnr.io in namespace "+p.namespace) {
+		t.Errorf("exit code %d, error %q", code, stderr)
+	}
+	p.want(cli.ExitUsage, "spec.decision.reason: Too long", "continue", "shop", "--reason", strings.Repeat("x", 300))
+	p.want(cli.ExitUsage, "reason: Too long", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
+}
+
+// A pin holds a group at a version, and goes again; other pins stay.
+func TestPins(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.want(cli.ExitNo, "no release of shop was active before: 1.0.0 is active; name a version with --to", "rollback", "shop")
+	p.want(cli.ExitNo, "shop is not pinned", "unpin", "shop")
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "applied", "adopt", "shop")
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+	old := p.await("1.0.0", v1alpha1.ReleaseDeprecated).Name
+
+	patch := p.want(cli.ExitYes, "kind: Microservice", "rollback", "shop", "--print-patch")
+	if !strings.Contains(patch, "release: "+old) || p.spec().UpdateStrategy.Manual != nil {
+		t.Errorf("patch for Git: %s, pins %+v", patch, p.spec().UpdateStrategy.Manual)
+	}
+	if effects := p.want(cli.ExitYes, "Nothing was written", "rollback", "shop", "--dry-run"); !strings.Contains(effects, "1.0.0") || p.spec().UpdateStrategy.Manual != nil {
+		t.Errorf("dry run: %s, pins %+v", effects, p.spec().UpdateStrategy.Manual)
+	}
+	p.want(cli.ExitYes, "it is retained, and returns without canary steps", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
+	m := p.spec().UpdateStrategy.Manual
+	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
+		t.Fatalf("pins %+v", m)
+	}
+	p.await("1.0.0", v1alpha1.ReleaseActive)
+
+	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
+	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
+	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
+	p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0")
+	p.want(cli.ExitNo, "shop 1.x is pinned to 1.1.0 already", "pin", "shop", "1.1.0")
+	p.want(cli.ExitYes, "the group follows the newest version", "unpin", "shop")
+	if m := p.spec().UpdateStrategy.Manual; m != nil {
+		t.Errorf("pins %+v", m)
+	}
+}
+
+func TestSwitches(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.want(cli.ExitNo, "shop is not paused", "resume", "shop")
+	p.want(cli.ExitYes, "shop: paused", "pause", "msvc/shop")
+	p.want(cli.ExitNo, "shop is paused already", "pause", "shop")
+	if !p.spec().Paused {
+		t.Error("not paused")
+	}
+	p.want(cli.ExitYes, "microservice.hlnr.io/shop\n", "resume", "shop", "-o", "name")
+	if p.spec().Paused {
+		t.Error("paused")
+	}
+	p.offer("2.0.0", "1.0.0")
+	p.await("2.0.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitUsage, `there is no release group of shop with the name "3.x"; did you mean`, "end-group", "shop", "3.x")
+	p.want(cli.ExitYes, "Nothing was written", "end-group", "shop", "1-x", "--dry-run")
+	p.want(cli.ExitYes, "shop 1.x: ends; it loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
+	p.want(cli.ExitNo, "group 1.x of shop is ended already", "end-group", "shop", "1.x")
+	if got := p.spec().EndedGroups; !slices.Equal(got, []string{"1.x"}) {
+		t.Errorf("ended groups %q", got)
+	}
+	p.want(cli.ExitYes, "shop 1.x: may start again", "end-group", "shop", "1.x", "--undo")
+	if got := p.spec().EndedGroups; len(got) != 0 {
+		t.Errorf("ended groups %q", got)
+	}
+}
+
+// A field that a GitOps tool set is left to Git: the patch is printed, and nothing is written.
+func TestGitOps(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.Edit(t, p.namespace, "shop", "kustomize-controller", func(s *v1alpha1.MicroserviceSpec) { s.UpdateStrategy.ProgressDeadlineSeconds = 700 })
+	code, stdout, stderr := p.call("pause", "shop")
+	if code != cli.ExitYes || !strings.Contains(stderr, "note: Flux (field manager kustomize-controller) applies this object") {
+		t.Errorf("a field that Flux does not set: exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+	p.Edit(t, p.namespace, "shop", "kustomize-controller", func(s *v1alpha1.MicroserviceSpec) { s.Paused = false })
+	p.Edit(t, p.namespace, "shop", "argocd-controller", func(s *v1alpha1.MicroserviceSpec) { s.Paused = true })
+	code, stdout, stderr = p.call("resume", "shop")
+	if code != cli.ExitNo || !strings.Contains(stdout, "paused: null") || !strings.Contains(stderr, "spec.paused of "+p.namespace+"/shop is set by Argo CD (field manager argocd-controller)") || !p.spec().Paused {
+		t.Errorf("a field that Argo CD set: exit code %d, output %q, error %q, paused %t", code, stdout, stderr, p.spec().Paused)
+	}
+	p.want(cli.ExitYes, "shop: resumed", "resume", "shop", "--force")
+}
+
+func TestScan(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.want(cli.ExitUsage, `there is no ImagePolicy in namespace `+p.namespace+` with the name "shp"; did you mean "shop"?`, "scan", "imagepolicy/shp")
+	p.want(cli.ExitTimeout, "the manager did not scan within 50ms", "scan", "shop", "--timeout", "50ms")
+	// A manager that scans.
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			var policy v1alpha1.ImagePolicy
+			if err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "shop"}, &policy); err != nil {
+				continue
+			}
+			if request := policy.Annotations[v1alpha1.AnnotationRequestedAt]; policy.Status.LastHandledRequest != request {
+				policy.Status.LastHandledRequest = request
+				_ = p.Client.Status().Update(ctx, &policy) // tried again in the next round
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	defer func() { cancel(); <-ended }()
+	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop")
+}
+
+// A signal during a decision ends the wait, and the decision is whole.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	write, stop := whole(ctx)
+	defer stop()
+	cancel()
+	if ctx.Err() == nil || write.Err() != nil {
+		t.Errorf("the call: %v, the write: %v", ctx.Err(), write.Err())
+	}
+}

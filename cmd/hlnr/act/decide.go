@@ -1,0 +1,300 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// verbs are the actions in sentences.
+var verbs = map[v1alpha1.DecisionAction]string{
+	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
+}
+
+// decision is one call of a command that decides.
+type decision struct {
+	action  v1alpha1.DecisionAction
+	reason  string
+	step    string
+	id      string
+	dryRun  bool
+	timeout time.Duration
+	output  *cli.Output
+}
+
+func newContinueCommand(f *cli.Factory) *cobra.Command {
+	d := &decision{action: v1alpha1.DecisionContinue}
+	cmd := d.command(f, "continue", "Complete the present step of a canary: its approval, or the rest of its pause",
+		`continue completes the step in which a canary is: it approves it, or ends its pause. The
+decision is the API's Continue.`)
+	cmd.Flags().StringVar(&d.step, "step", "", "name of the step, or its number from 1: where the canary is in another one, nothing is decided")
+	cmd.Example = `  # The only canary of shop
+  hlnr continue shop --reason "checked the logs"
+
+  # One version, and only in its step "half"
+  hlnr continue shop 1.2.0 --step half`
+	return cmd
+}
+
+func newAdoptCommand(f *cli.Factory) *cobra.Command {
+	d := &decision{action: v1alpha1.DecisionAdopt}
+	cmd := d.command(f, "adopt", "Make a canary active without further steps",
+		`adopt skips the remaining steps of a rollout: the release becomes active as soon as all its
+pods are available. The decision is the API's Adopt.`)
+	cmd.Example = `  hlnr adopt shop 1.2.0 --reason "urgent fix"`
+	return cmd
+}
+
+func newDeprecateCommand(f *cli.Factory) *cobra.Command {
+	d := &decision{action: v1alpha1.DecisionDeprecate}
+	cmd := d.command(f, "deprecate", "Abort a rollout: the active release gets all the traffic",
+		`deprecate aborts the rollout of a pending or canary release: its status becomes error, and
+the active release gets all the traffic. The decision is the API's Deprecate. To leave an
+active release, use rollback.`)
+	cmd.Aliases = []string{"abort"}
+	cmd.Example = `  hlnr deprecate shop --reason "error rate"`
+	return cmd
+}
+
+func newRetryCommand(f *cli.Factory) *cobra.Command {
+	d := &decision{action: v1alpha1.DecisionRetry}
+	cmd := d.command(f, "retry", "Start a failed release again",
+		`retry starts a release in error again, from the beginning. The decision is the API's Retry.`)
+	cmd.Example = `  hlnr retry shop 1.1.1 --reason "database is back"`
+	return cmd
+}
+
+// newPromoteCommand is for hands that know "kubectl argo rollouts promote".
+func newPromoteCommand(f *cli.Factory) *cobra.Command {
+	d := &decision{action: v1alpha1.DecisionContinue}
+	full := false
+	cmd := d.command(f, "promote", "The same as continue, or with --full as adopt",
+		`promote is the command of Argo Rollouts: it completes the present step, as continue does, and
+with --full skips all remaining steps, as adopt does.`)
+	cmd.Flags().BoolVar(&full, "full", false, "skip all remaining steps, as adopt does")
+	decide := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if full {
+			d.action = v1alpha1.DecisionAdopt
+		}
+		return decide(cmd, args)
+	}
+	cmd.Example = `  hlnr promote shop
+  hlnr promote shop 1.2.0 --full`
+	return cmd
+}
+
+// command makes the command of an action.
+func (d *decision) command(f *cli.Factory, name, short, long string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     name + " RELEASE | MICROSERVICE [VERSION]",
+		Short:   short,
+		GroupID: cli.GroupAct,
+		Long: long + `
+
+RELEASE is the name of a VersionedMicroservice. With a Microservice alone, the one release is
+meant for which the decision makes sense. The API server records who decided.`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
+		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd, f, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&d.reason, "reason", "", "why, for others; at most 256 characters")
+	flags.StringVar(&d.id, "id", "", "identifies the decision: a release handles each id once, so that a pipeline may run again; by default a new one")
+	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, and decide nothing")
+	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until the manager has handled the decision; 0 does not wait")
+	d.output = cli.AddOutput(cmd, formats...)
+	return cmd
+}
+
+func (d *decision) run(cmd *cobra.Command, f *cli.Factory, args []string) error {
+	ctx := cmd.Context()
+	s, err := newScope(f)
+	if err != nil {
+		return err
+	}
+	t, err := s.target(ctx, d.action, args)
+	if err != nil {
+		return err
+	}
+	if err := d.sensible(t, s.Program()); err != nil {
+		return err
+	}
+	by, err := s.me(ctx)
+	if err != nil {
+		return err
+	}
+	if d.id == "" {
+		d.id = "hlnr-" + strconv.FormatInt(s.Now().Unix(), 36) + "-" + rand.String(5)
+	}
+	done := &Done{
+		Action: string(d.action), Object: "versionedmicroservice.hlnr.io/" + t.row.VersionedMicroservice, Namespace: s.namespace, Microservice: t.ms.Name,
+		Group: t.group.Name, Version: t.row.SemVer.Version, Step: d.step, By: by, Reason: d.reason, DryRun: d.dryRun,
+	}
+	about := fmt.Sprintf("%s: %s", t, d.action)
+	if d.step != "" {
+		about += " of step " + d.step
+	}
+	about += " by " + by
+	if d.dryRun {
+		if done.Effects, err = d.play(ctx, s, t, by); err != nil {
+			return err
+		}
+		if err := d.write(ctx, s, t, by, client.DryRunAll); err != nil {
+			return err
+		}
+		done.text = about
+		return done.print(f.Out, d.output)
+	}
+	if err := d.write(ctx, s, t, by); err != nil {
+		return err
+	}
+	return d.report(ctx, s, t, done, about)
+}
+
+// report waits until the decision was handled, and prints what became of it.
+func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, about string) error {
+	handled, err := d.handled(ctx, s, t)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the decision is recorded; wait until it is handled: %w", err)
+	case handled == nil && d.timeout > 0:
+		done.text = about + ": recorded"
+		if err := done.print(s.Out, d.output); err != nil {
+			return err
+		}
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s: it will when it runs; %q shows whether it does", d.timeout, s.Program()+" doctor"))
+	case handled == nil:
+		done.text = about + ": recorded"
+		return done.print(s.Out, d.output)
+	case handled.Outcome != release.DecisionApplied:
+		done.Outcome = handled.Outcome
+		cause := strings.TrimPrefix(handled.Outcome, release.DecisionNotApplicable+": ")
+		done.text = about + ": not applied: " + cause
+		return firstOf(done.print(s.Out, d.output), cli.No(nil))
+	}
+	done.Outcome = handled.Outcome
+	done.text = about + ": applied"
+	return done.print(s.Out, d.output)
+}
+
+// firstOf gives the error of the output, else that of the answer.
+func firstOf(output, answer error) error {
+	if output != nil {
+		return output
+	}
+	return answer
+}
+
+// sensible refuses what the state of the release makes senseless, and completes the step.
+func (d *decision) sensible(t target, program string) error {
+	no := func(format string, args ...any) error {
+		return cli.No(fmt.Errorf("%s cannot be decided: "+format, append([]any{d.action}, args...)...))
+	}
+	if t.group.Phase != v1alpha1.GroupLive {
+		return no("group %s of %s is %s", t.group.Name, t.ms.Name, strings.ToLower(string(t.group.Phase)))
+	}
+	status := t.row.Status
+	if !fits(t, d.action) {
+		switch {
+		case status == v1alpha1.ReleaseActive && d.action == v1alpha1.DecisionDeprecate:
+			return no("%s is active: \"%s rollback %s\" pins the release before it", t, program, t.ms.Name)
+		case status == v1alpha1.ReleaseActive:
+			return no("%s is active already", t)
+		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
+			return no("%s is deprecated already", t)
+		case status == v1alpha1.ReleaseDeprecated:
+			return no("%s is retained, and not being rolled out: \"%s rollback %s --to %s\" brings it back", t, program, t.ms.Name, t.row.SemVer.Version)
+		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
+			return no("%s failed (%s): \"%s retry %s %s\" starts it again", t, t.row.Reason, program, t.ms.Name, t.row.SemVer.Version)
+		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:
+			return no("%s is pending and in no step yet", t)
+		}
+		return no("%s is %s", t, status)
+	}
+	if d.action != v1alpha1.DecisionContinue {
+		if d.step != "" {
+			return cli.Usage(fmt.Errorf("--step is for Continue, not for %s", d.action))
+		}
+		return nil
+	}
+	number := int(t.group.Rollout.Step)
+	name := strconv.Itoa(number)
+	if c := t.ms.Spec.UpdateStrategy.Canary; c != nil && number <= len(c.Steps) && c.Steps[number-1].Name != "" {
+		name = c.Steps[number-1].Name
+	}
+	if d.step != "" && d.step != name && d.step != strconv.Itoa(number) {
+		return no("%s is in step %s, not in %s", t, name, d.step)
+	}
+	d.step = name
+	return nil
+}
+
+// write records the decision, signed, in one request.
+func (d *decision) write(ctx context.Context, s *scope, t target, by string, opts ...client.PatchOption) error {
+	var step, reason any // null removes those of an earlier decision
+	if d.step != "" {
+		step = d.step
+	}
+	if d.reason != "" {
+		reason = d.reason
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDecidedBy: by}},
+		"spec":     map[string]any{"decision": map[string]any{"action": d.action, "id": d.id, "step": step, "reason": reason}},
+	})
+	if err != nil {
+		return fmt.Errorf("write the decision: %w", err)
+	}
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	vsvc := &v1alpha1.VersionedMicroservice{}
+	vsvc.Namespace, vsvc.Name = s.namespace, t.row.VersionedMicroservice
+	return s.client.Patch(ctx, vsvc, client.RawPatch(types.MergePatchType, patch), append(opts, client.FieldOwner(cli.FieldManager))...)
+}
+
+// pollInterval is the time between two reads of what is waited for.
+const pollInterval = 100 * time.Millisecond
+
+// handled waits until the manager has handled the decision; nil: not within the timeout.
+func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
+	end := s.Now().Add(d.timeout)
+	for s.Now().Before(end) {
+		vsvc := &v1alpha1.VersionedMicroservice{}
+		if err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: t.row.VersionedMicroservice}, vsvc); err != nil {
+			return nil, err
+		}
+		if h := vsvc.Status.LastHandledDecision; h != nil && h.ID == d.id {
+			return h, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.Clock.After(pollInterval):
+		}
+	}
+	return nil, nil
+}
+
+// play shows what the planner does with the decision.
+func (d *decision) play(ctx context.Context, s *scope, t target, by string) ([]string, error) {
+	facts, err := forecast.Read(ctx, s.client, t.ms, s.Now())
+	if err != nil {
+		return nil, fmt.Errorf("play the decision: %w", err)
+	}
+	facts.Decide(t.row.VersionedMicroservice, release.Decision{Action: release.Action(d.action), ID: d.id, Step: d.step, By: by})
+	return facts.Play(s.Now()).Lines(), nil
+}

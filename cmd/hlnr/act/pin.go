@@ -1,0 +1,371 @@
+package act
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// pinOptions are the flags of pin, unpin and rollback.
+type pinOptions struct {
+	change
+	group, until, reason, to string
+	current                  bool
+}
+
+// field of the specification that pins change.
+var pinField = []string{"updateStrategy", "manual"}
+
+func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the one that has the version, or the only one")
+	flags.StringVar(&o.until, "until", "", "when the pin ends: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default it holds until it is removed")
+	flags.StringVar(&o.reason, "reason", "", "why, for others; at most 128 characters")
+	o.addFlags(cmd)
+}
+
+func completeMicroservice(f *cli.Factory) cobra.CompletionFunc {
+	return f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} })
+}
+
+func newPinCommand(f *cli.Factory) *cobra.Command {
+	o := &pinOptions{}
+	cmd := &cobra.Command{
+		Use:     "pin MICROSERVICE VERSION|RELEASE",
+		Short:   "Keep a release group at one version",
+		GroupID: cli.GroupAct,
+		Long: `pin sets spec.updateStrategy.manual: the group runs the version, and newer ones wait. A version
+that was active and is retained returns with its configuration and without canary steps. RELEASE is
+the name of a VersionedMicroservice, and brings back exactly that configuration.`,
+		Example: `  hlnr pin shop 1.1.0 --until "Mon 08:00" --reason "sessions lost"
+
+  # What would happen?
+  hlnr pin shop 1.1.0 --dry-run
+
+  # As a patch for Git
+  hlnr pin shop 1.1.0 --print-patch`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeMicroservice(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, ms, err := o.read(cmd.Context(), f, args[0])
+			if err != nil {
+				return err
+			}
+			return o.pin(cmd.Context(), s, ms, args[1])
+		},
+	}
+	o.addPinFlags(cmd)
+	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the present template instead of the one that it had")
+	return cmd
+}
+
+func newRollbackCommand(f *cli.Factory) *cobra.Command {
+	o := &pinOptions{}
+	cmd := &cobra.Command{
+		Use:     "rollback MICROSERVICE",
+		Short:   "Go back to the release that was active before, or to another one",
+		GroupID: cli.GroupAct,
+		Long: `rollback pins a group to the release that was active before the present one, with its
+configuration. A retained release takes no canary steps. The group stays there until the pin ends or
+is removed with unpin. To stop a canary, use deprecate.`,
+		Example: `  # To the release before, until Monday morning
+  hlnr rollback shop --until "Mon 08:00" --reason "sessions lost"
+
+  hlnr rollback shop --to 1.0.3`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeMicroservice(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, ms, err := o.read(cmd.Context(), f, args[0])
+			if err != nil {
+				return err
+			}
+			if o.to == "" {
+				if o.to, err = o.before(ms); err != nil {
+					return err
+				}
+			}
+			return o.pin(cmd.Context(), s, ms, o.to)
+		},
+	}
+	cmd.Flags().StringVar(&o.to, "to", "", "version, or name of a VersionedMicroservice; by default the release that was active before")
+	o.addPinFlags(cmd)
+	return cmd
+}
+
+func newUnpinCommand(f *cli.Factory) *cobra.Command {
+	o := &pinOptions{}
+	cmd := &cobra.Command{
+		Use:     "unpin MICROSERVICE",
+		Short:   "Let a release group follow the newest version again",
+		GroupID: cli.GroupAct,
+		Long: `unpin removes the pin of a group from spec.updateStrategy.manual: the group goes to the newest
+version that is offered and has not failed, with the canary steps.`,
+		Example: `  hlnr unpin shop
+  hlnr unpin shop --group 1.x`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeMicroservice(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, ms, err := o.read(cmd.Context(), f, args[0])
+			if err != nil {
+				return err
+			}
+			return o.unpin(cmd.Context(), s, ms)
+		},
+	}
+	cmd.Flags().StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the only one that is pinned")
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *pinOptions) read(ctx context.Context, f *cli.Factory, name string) (*scope, *v1alpha1.Microservice, error) {
+	s, err := newScope(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	ms, err := s.microservice(ctx, name)
+	return s, ms, err
+}
+
+// groupOf finds a group by its name, slug or number.
+func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, error) {
+	var all []string
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if names(name, g) {
+			return g, nil
+		}
+		all = append(all, g.Name)
+	}
+	return nil, cli.Unknown("release group of "+ms.Name, name, all)
+}
+
+// before is the release that was active before the present one in the only group that has one, or in the
+// group that a flag names.
+func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
+	var found []string
+	var groups []string
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if o.group != "" && !names(o.group, g) {
+			continue
+		}
+		if r := previous(g); r != nil {
+			found, groups = append(found, r.VersionedMicroservice), append(groups, g.Name)
+		}
+	}
+	if o.group != "" {
+		if _, err := groupOf(ms, o.group); err != nil {
+			return "", err
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", cli.No(fmt.Errorf("no release of %s was active before: %s; name a version with --to", ms.Name, states(releases(ms))))
+	}
+	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
+}
+
+// previous is the retained release of a group that was active last; nil: there is none.
+func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	var last *v1alpha1.Release
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		if r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && (last == nil || r.Promoted > last.Promoted) {
+			last = r
+		}
+	}
+	return last
+}
+
+// wanted is what a pin is to be to.
+type wanted struct {
+	group *v1alpha1.ReleaseGroup
+	pin   v1alpha1.GroupPin
+	// row is the release that exists; nil: the version is offered only.
+	row     *v1alpha1.Release
+	version string
+}
+
+// resolve finds the group and the release of a version or of a release's name.
+func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) (wanted, error) {
+	var only *v1alpha1.ReleaseGroup
+	if o.group != "" {
+		g, err := groupOf(ms, o.group)
+		if err != nil {
+			return wanted{}, err
+		}
+		only = g
+	}
+	what = bare(what)
+	var found []wanted
+	var known []string
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if only != nil && only != g {
+			continue
+		}
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			known = append(known, r.SemVer.Version, r.VersionedMicroservice)
+			switch {
+			case r.VersionedMicroservice == what:
+				return wanted{group: g, row: r, version: r.SemVer.Version, pin: v1alpha1.GroupPin{Release: what}}, nil
+			case version.Names(what, r.SemVer.Version) && !slices.ContainsFunc(found, func(w wanted) bool { return w.group == g }):
+				found = append(found, wanted{group: g, row: latestOf(g, r.SemVer.Version), version: r.SemVer.Version, pin: v1alpha1.GroupPin{Version: r.SemVer.Version}})
+			}
+		}
+	}
+	if len(found) == 0 {
+		var policy v1alpha1.ImagePolicy
+		if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, &policy); client.IgnoreNotFound(err) != nil {
+			return wanted{}, err
+		}
+		for _, x := range policy.Status.Releases {
+			known = append(known, x.SemVer.Version)
+			g, err := groupOf(ms, x.Group)
+			if version.Names(what, x.SemVer.Version) && err == nil && (only == nil || only == g) {
+				found = append(found, wanted{group: g, version: x.SemVer.Version, pin: v1alpha1.GroupPin{Version: x.SemVer.Version}})
+			}
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return wanted{}, cli.Unknown("version or release of "+ms.Name, what, known)
+	}
+	var groups []string
+	for _, w := range found {
+		groups = append(groups, w.group.Name)
+	}
+	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose with --group: %s", ms.Name, what, cli.ThereAre(groups)))
+}
+
+// latestOf is the release of a version that a pin to the version means: the one that was active last.
+func latestOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
+	var last *v1alpha1.Release
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.SemVer.Version == version && (last == nil || r.Promoted > last.Promoted) {
+			last = r
+		}
+	}
+	return last
+}
+
+func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) error {
+	w, err := o.resolve(ctx, s, ms, what)
+	if err != nil {
+		return err
+	}
+	w.pin.Reason = o.reason
+	if o.current {
+		if w.pin.Release != "" {
+			return cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
+		}
+		w.pin.Configuration = v1alpha1.PinCurrent
+	}
+	text := fmt.Sprintf("%s %s: pinned to %s", ms.Name, w.group.Name, w.version)
+	if o.until != "" {
+		at, err := until(o.until, s.Now())
+		if err != nil {
+			return cli.Usage(err)
+		}
+		w.pin.ExpireTime = &metav1.Time{Time: at}
+		text += " until " + at.Format("Mon 2006-01-02 15:04 MST")
+	}
+	if o.reason != "" {
+		text += fmt.Sprintf(" (%q)", o.reason)
+	}
+	if err := o.sensible(s, ms, w); err != nil {
+		return err
+	}
+	switch r := w.row; {
+	case r == nil:
+		text += "; it starts as a new release, with the canary steps"
+	case r.Status == v1alpha1.ReleaseActive:
+		text += "; it is active, and newer versions wait"
+	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !o.current:
+		text += "; it is retained, and returns without canary steps"
+	}
+	return o.run(ctx, s, ms, edit{
+		field: pinField,
+		apply: func(spec *v1alpha1.MicroserviceSpec) { setPin(spec, w.group, w.pin) },
+		done:  Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
+	})
+}
+
+// sensible refuses a pin that changes nothing or cannot hold.
+func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) error {
+	if w.group.Phase == v1alpha1.GroupClosing {
+		return cli.No(fmt.Errorf("group %s of %s is being removed", w.group.Name, ms.Name))
+	}
+	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError {
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: \"%s retry %s %s\" does", ms.Name, w.version, r.Reason, s.Program(), ms.Name, w.version))
+	}
+	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
+		for _, p := range m.Groups {
+			if names(p.Name, w.group) && p.Version == w.pin.Version && p.Release == w.pin.Release && p.Reason == w.pin.Reason &&
+				cmp.Or(p.Configuration, v1alpha1.PinRetained) == cmp.Or(w.pin.Configuration, v1alpha1.PinRetained) && p.ExpireTime.Equal(w.pin.ExpireTime) {
+				return cli.No(fmt.Errorf("%s %s is pinned to %s already", ms.Name, w.group.Name, w.version))
+			}
+		}
+	}
+	return nil
+}
+
+func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microservice) error {
+	now := metav1.NewTime(s.Now())
+	var found []*v1alpha1.ReleaseGroup
+	var list []string
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if what, is := pinned(ms.Spec.UpdateStrategy.Manual, g, now); is && (o.group == "" || names(o.group, g)) {
+			found, list = append(found, g), append(list, g.Name+" (to "+what+")")
+		}
+	}
+	if o.group != "" {
+		if _, err := groupOf(ms, o.group); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(found) > 1:
+		return cli.Usage(fmt.Errorf("several groups of %s are pinned: choose with --group: %s", ms.Name, cli.ThereAre(list)))
+	case len(found) == 0 && o.group == "" && ms.Spec.UpdateStrategy.Manual != nil:
+		return cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or name no group: remove them with kubectl edit", ms.Name))
+	case len(found) == 0:
+		return cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
+	}
+	g := found[0]
+	return o.run(ctx, s, ms, edit{
+		field: pinField,
+		apply: func(spec *v1alpha1.MicroserviceSpec) { removePin(spec, g) },
+		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the pin is removed, and the group follows the newest version", ms.Name, g.Name)},
+	})
+}
+
+func spaced(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " " + text
+}
+
+func rfc3339(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

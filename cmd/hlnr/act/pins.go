@@ -1,0 +1,85 @@
+package act
+
+import (
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// names reports whether a pin's or an ended group's name is that of a group: by name, slug or number of
+// a pull request.
+func names(name string, g *v1alpha1.ReleaseGroup) bool {
+	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
+}
+
+// pinned reports what a group is pinned to: by its name first, as the planner does, else by the pin for
+// the group that has the version or release. Pins that ended do not count.
+func pinned(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup, now metav1.Time) (what string, is bool) {
+	if m == nil {
+		return "", false
+	}
+	for _, p := range m.Groups {
+		if names(p.Name, g) && (p.ExpireTime == nil || now.Before(p.ExpireTime)) {
+			return p.Version + p.Release, true
+		}
+	}
+	if m.ExpireTime != nil && !now.Before(m.ExpireTime) {
+		return "", false
+	}
+	if what := global(m, g); what != "" {
+		return what, true
+	}
+	return "", false
+}
+
+// global is the version or release of the pin without a group's name, where the group has it.
+func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
+	for _, r := range g.Releases {
+		switch {
+		case m.Release != "" && m.Release == r.VersionedMicroservice:
+			return m.Release
+		case m.SemVer != nil && (m.SemVer.Name == "" || names(m.SemVer.Name, g)) && version.Names(m.SemVer.Version, r.SemVer.Version):
+			return m.SemVer.Version
+		}
+	}
+	return ""
+}
+
+// setPin pins a group by its name: what it was pinned to by name is replaced, and other pins stay.
+func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alpha1.GroupPin) {
+	m := spec.UpdateStrategy.Manual
+	if m == nil {
+		m = &v1alpha1.ManualUpdateStrategy{}
+		spec.UpdateStrategy.Manual = m
+	}
+	pin.Name = g.Name
+	at := slices.IndexFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return names(p.Name, g) })
+	m.Groups = slices.DeleteFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return names(p.Name, g) })
+	if at < 0 || at > len(m.Groups) {
+		at = len(m.Groups)
+	}
+	m.Groups = slices.Insert(m.Groups, at, pin)
+}
+
+// removePin removes the pins of a group, by its name and by a version or release that it has; where
+// nothing is pinned any more, the whole block goes.
+func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
+	m := spec.UpdateStrategy.Manual
+	if m == nil {
+		return
+	}
+	m.Groups = slices.DeleteFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return names(p.Name, g) })
+	if len(m.Groups) == 0 {
+		m.Groups = nil
+	}
+	if global(m, g) != "" {
+		*m = v1alpha1.ManualUpdateStrategy{Groups: m.Groups}
+	}
+	if m.SemVer == nil && m.Release == "" && len(m.Groups) == 0 {
+		spec.UpdateStrategy.Manual = nil
+	}
+}

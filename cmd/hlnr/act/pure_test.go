@@ -1,0 +1,110 @@
+package act
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	zone := time.FixedZone("CET", 3600)
+	now := time.Date(2026, 11, 25, 14, 30, 15, 7, zone) // a Wednesday
+	day := func(d, hour, minute int) time.Time { return time.Date(2026, 11, d, hour, minute, 0, 0, zone) }
+	for text, want := range map[string]time.Time{
+		"4h":                   now.Add(4 * time.Hour).Truncate(time.Second),
+		"90m":                  now.Add(90 * time.Minute).Truncate(time.Second),
+		"3d":                   now.AddDate(0, 0, 3).Truncate(time.Second),
+		"1d12h":                now.AddDate(0, 0, 1).Add(12 * time.Hour).Truncate(time.Second),
+		"Mon":                  day(30, 0, 0),
+		"monday 08:00":         day(30, 8, 0),
+		"Wed 18:00":            day(25, 18, 0),
+		"wed":                  time.Date(2026, 12, 2, 0, 0, 0, 0, zone),
+		"Wed 14:30":            time.Date(2026, 12, 2, 14, 30, 0, 0, zone),
+		"18:00":                day(25, 18, 0),
+		"8:00":                 day(26, 8, 0),
+		"2026-12-24":           time.Date(2026, 12, 24, 0, 0, 0, 0, zone),
+		"2026-12-24 18:00":     time.Date(2026, 12, 24, 18, 0, 0, 0, zone),
+		"2026-12-24T18:00:00Z": time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC),
+	} {
+		if got, err := until(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "soon", "-4h", "0s", "2020-01-01", "25:00", "Mon 8", "Mon Tue", "mo", "99999d", "Monx", "Mon 08:00 CET"} {
+		if got, err := until(text, now); err == nil {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	t.Parallel()
+	entry := func(manager, subresource, set string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(set)}}
+	}
+	pins := `{"f:spec":{"f:updateStrategy":{"f:manual":{"f:groups":{}}}}}`
+	for name, c := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   gitOwner
+	}{
+		"none":              {nil, gitOwner{}},
+		"a person":          {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", "", pins)}, gitOwner{}},
+		"sets the field":    {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", "", `{}`), entry("kustomize-controller", "", pins)}, gitOwner{"Flux", "kustomize-controller", true}},
+		"sets other fields": {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", `{"f:spec":{"f:updateStrategy":{".":{},"f:canary":{}}}}`)}, gitOwner{"Argo CD", "argocd-controller", false}},
+		"only labels":       {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", `{"f:metadata":{"f:labels":{}}}`)}, gitOwner{}},
+		"a subresource":     {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "status", pins)}, gitOwner{}},
+		"what is no JSON":   {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", "{"), {Manager: "flux"}}, gitOwner{}},
+	} {
+		if diff := cmp.Diff(c.want, ownerOf(c.fields, pinField...)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+func TestPinsOfASpec(t *testing.T) {
+	t.Parallel()
+	g := &v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Releases: []v1alpha1.Release{{VersionedMicroservice: "shop-1-0-0-a", SemVer: v1alpha1.SemVer{Name: "1.x", Version: "1.0.0"}}}}
+	other := v1alpha1.GroupPin{Name: "2.x", Version: "2.0.0"}
+	to := func(name, version string) v1alpha1.GroupPin { return v1alpha1.GroupPin{Name: name, Version: version} }
+	type manual = *v1alpha1.ManualUpdateStrategy
+	groups := func(pins ...v1alpha1.GroupPin) manual { return &v1alpha1.ManualUpdateStrategy{Groups: pins} }
+	global := func(version string, pins ...v1alpha1.GroupPin) manual {
+		return &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: version}, Reason: "old", Groups: pins}
+	}
+	for name, c := range map[string]struct {
+		before, set, removed manual
+		what                 string
+	}{
+		"none":                  {nil, groups(to("1.x", "1.0.0")), nil, ""},
+		"by slug":               {groups(to("1-x", "0.9.0")), groups(to("1.x", "1.0.0")), nil, "0.9.0"},
+		"another group":         {groups(other), groups(other, to("1.x", "1.0.0")), groups(other), ""},
+		"first of two":          {groups(to("1.x", "0.9.0"), other), groups(to("1.x", "1.0.0"), other), groups(other), "0.9.0"},
+		"twice":                 {groups(to("1.x", "0.9.0"), to("1-x", "0.9.0"), other), groups(to("1.x", "1.0.0"), other), groups(other), "0.9.0"},
+		"version that it has":   {global("v1.0.0", other), global("v1.0.0", other, to("1.x", "1.0.0")), groups(other), "v1.0.0"},
+		"version of another":    {global("2.0.0"), global("2.0.0", to("1.x", "1.0.0")), global("2.0.0"), ""},
+		"release that it has":   {&v1alpha1.ManualUpdateStrategy{Release: "shop-1-0-0-a"}, &v1alpha1.ManualUpdateStrategy{Release: "shop-1-0-0-a", Groups: []v1alpha1.GroupPin{to("1.x", "1.0.0")}}, nil, "shop-1-0-0-a"},
+		"a pin that is expired": {groups(v1alpha1.GroupPin{Name: "1.x", Version: "1.0.0", ExpireTime: &metav1.Time{Time: time.Unix(1, 0)}}), groups(to("1.x", "1.0.0")), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var set, removed v1alpha1.MicroserviceSpec
+			set.UpdateStrategy.Manual, removed.UpdateStrategy.Manual = c.before.DeepCopy(), c.before.DeepCopy()
+			setPin(&set, g, v1alpha1.GroupPin{Version: "1.0.0"})
+			removePin(&removed, g)
+			if diff := cmp.Diff(c.set, set.UpdateStrategy.Manual); diff != "" {
+				t.Errorf("pin: -want +got\n%s", diff)
+			}
+			if diff := cmp.Diff(c.removed, removed.UpdateStrategy.Manual); diff != "" {
+				t.Errorf("unpin: -want +got\n%s", diff)
+			}
+			if what, is := pinned(c.before, g, metav1.NewTime(time.Unix(1000, 0))); what != c.what || is != (c.what != "") {
+				t.Errorf("pinned to %q, %t; want %q", what, is, c.what)
+			}
+		})
+	}
+}

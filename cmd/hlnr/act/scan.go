@@ -1,0 +1,135 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// scan is one call of the command.
+type scan struct {
+	timeout time.Duration
+	output  *cli.Output
+}
+
+func newScanCommand(f *cli.Factory) *cobra.Command {
+	o := &scan{}
+	cmd := &cobra.Command{
+		Use:     "scan MICROSERVICE | ImagePolicy/NAME | GitHubRepository/NAME",
+		Short:   "Scan the registry or GitHub for new versions now",
+		GroupID: cli.GroupAct,
+		Long: `scan sets the annotation hlnr.io/requestedAt of the ImagePolicy of a Microservice, or of the object
+that is named, and waits until the manager has scanned.`,
+		Example: `  hlnr scan shop
+  hlnr scan githubrepository/shop`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeMicroservice(f),
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), f, args[0]) },
+	}
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the scan; 0 does not wait")
+	o.output = cli.AddOutput(cmd, formats...)
+	return cmd
+}
+
+// source finds the object that is scanned.
+func (o *scan) source(ctx context.Context, s *scope, arg string) (client.Object, error) {
+	kind, name, typed := strings.Cut(arg, "/")
+	switch word := strings.ToLower(kind); {
+	case typed && (word == "imgp" || strings.HasPrefix(word, "imagepolic")):
+		return o.get(ctx, s, &v1alpha1.ImagePolicy{}, "ImagePolicy", name, &v1alpha1.ImagePolicyList{})
+	case typed && (word == "ghrepo" || word == "ghr" || strings.HasPrefix(word, "githubrepositor")):
+		return o.get(ctx, s, &v1alpha1.GitHubRepository{}, "GitHubRepository", name, &v1alpha1.GitHubRepositoryList{})
+	}
+	ms, err := s.microservice(ctx, arg)
+	if err != nil {
+		return nil, err
+	}
+	return o.get(ctx, s, &v1alpha1.ImagePolicy{}, "ImagePolicy", ms.Spec.ImagePolicyRef.Name, &v1alpha1.ImagePolicyList{})
+}
+
+func (o *scan) get(ctx context.Context, s *scope, obj client.Object, kind, name string, list client.ObjectList) (client.Object, error) {
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, obj)
+	if !isMissing(err, name) {
+		return obj, err
+	}
+	names, err := s.names(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	return nil, cli.Unknown(kind+" in namespace "+s.namespace, name, names)
+}
+
+func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
+	s, err := newScope(f)
+	if err != nil {
+		return err
+	}
+	obj, err := o.source(ctx, s, arg)
+	if err != nil {
+		return err
+	}
+	kind := "imagepolicy"
+	if p, ok := obj.(*v1alpha1.ImagePolicy); !ok {
+		kind = "githubrepository"
+	} else if p.Spec.Suspend {
+		return cli.No(fmt.Errorf("ImagePolicy %s is suspended: remove spec.suspend first", p.Name))
+	}
+	request := s.Now().UTC().Format(time.RFC3339Nano)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRequestedAt: request}}})
+	if err != nil {
+		return fmt.Errorf("write the request: %w", err)
+	}
+	write, cancel := whole(ctx)
+	defer cancel()
+	if err := s.client.Patch(write, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(cli.FieldManager)); err != nil {
+		return err
+	}
+	done := &Done{Action: "Scan", Object: kind + ".hlnr.io/" + obj.GetName(), Namespace: s.namespace, text: obj.GetName() + ": a scan is requested"}
+	if o.timeout <= 0 {
+		return done.print(s.Out, o.output)
+	}
+	for end := s.Now().Add(o.timeout); s.Now().Before(end); {
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		if handled, text := scanned(obj, request); handled {
+			done.text, done.Outcome = obj.GetName()+": "+text, text
+			return done.print(s.Out, o.output)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.Clock.After(pollInterval):
+		}
+	}
+	if err := done.print(s.Out, o.output); err != nil {
+		return err
+	}
+	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s", o.timeout))
+}
+
+// scanned reports whether a request was handled, and with what result.
+func scanned(obj client.Object, request string) (bool, string) {
+	switch o := obj.(type) {
+	case *v1alpha1.ImagePolicy:
+		if o.Status.LastHandledRequest != request {
+			return false, ""
+		}
+		if o.Status.Latest == "" {
+			return true, "scanned, no version is offered"
+		}
+		return true, fmt.Sprintf("scanned, %s offered, latest %s", o.Status.Offered, o.Status.Latest)
+	case *v1alpha1.GitHubRepository:
+		return o.Status.LastHandledRequest == request, "polled"
+	}
+	return false, ""
+}
