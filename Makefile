@@ -188,6 +188,10 @@ docs-api: ## Generate docs/reference/api.md from the Go types
 	@sed -i 's# <br /> |$$# |#; s# <br /># · #g; s#<br /># #g; s#(?P<#(?P\&lt;#g; s#<nil>#nil#g' docs/reference/api.md
 	@cat -s docs/reference/api.md > docs/reference/api.md.new && mv docs/reference/api.md.new docs/reference/api.md
 
+.PHONY: docs-cli
+docs-cli: ## Generate docs/reference/hlnr and the man pages in bin/man from the commands of hlnr
+	@go test ./cmd/hlnr -count=1 -run 'TestReference$$' -update -man "$(CURDIR)/bin/man"
+
 .PHONY: site
 site: ## Build the website of docs into bin/site, and check its links; the first time compiles Hugo, several minutes
 	@cd hack/site && CGO_ENABLED=0 go tool hugo --quiet --noBuildLock --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
