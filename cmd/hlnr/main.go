@@ -11,6 +11,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/act"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/explain"
+	"github.com/heighliner/heighliner/cmd/hlnr/wait"
 )
 
 // version is set when the binary is built.
@@ -19,7 +20,7 @@ var version = "dev"
 // commands in no order: help sorts them.
 var commands = slices.Concat(
 	act.Commands,
-	[]cli.NewCommand{explain.NewCommand},
+	[]cli.NewCommand{explain.NewCommand, wait.NewCommand},
 )
 
 func main() { os.Exit(cli.Main(os.Args, version, commands...)) }

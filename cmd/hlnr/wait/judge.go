@@ -1,0 +1,377 @@
+package wait
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// The states to wait for.
+const (
+	forActive   = "active"
+	forCanary   = "canary"
+	forApproval = "approval"
+	forStep     = "step="
+)
+
+// question is what is waited for.
+type question struct {
+	version string
+	// state is active, canary, approval or step=NAME.
+	state string
+	// people: waits for people do not end the wait.
+	people bool
+	// program is how the user called the command.
+	program string
+}
+
+// snapshot is what is known at a time.
+type snapshot struct {
+	ms *v1alpha1.Microservice
+	// policy of the Microservice; nil: it does not exist.
+	policy *v1alpha1.ImagePolicy
+	// release of the version; nil: there is none, or it cannot be read.
+	release *v1alpha1.VersionedMicroservice
+	now     time.Time
+}
+
+// line is one thing that is known, reported when it changes.
+type line struct{ What, Text string }
+
+// answer ends the wait.
+type answer struct {
+	code cli.Code
+	text string
+}
+
+// judge reports what is known about a version, and the answer; nil: there is none yet.
+func (q question) judge(s snapshot) ([]line, *answer) {
+	var lines []line
+	if s.offered(q.version) {
+		lines = append(lines, line{"found", "version " + q.version + ", offered by ImagePolicy " + s.policy.Name})
+	}
+	g, row := s.row(q.version)
+	if row == nil {
+		return lines, q.judgeAbsent(s, g)
+	}
+	run := g.Rollout
+	if run != nil && run.Release != row.VersionedMicroservice {
+		run = nil
+	}
+	lines = append(lines, line{"started", started(g, row)})
+	if row.Available || row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleaseActive {
+		text := ""
+		if s.release != nil && s.release.Status.Ready != "" {
+			text = s.release.Status.Ready + " pods"
+		}
+		lines = append(lines, line{"available", text})
+	}
+	switch row.Status {
+	case v1alpha1.ReleaseActive:
+		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight)})
+		if q.state == forApproval {
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and waits for no approval", q.version)}
+		}
+		return lines, &answer{cli.ExitYes, ""}
+	case v1alpha1.ReleaseError:
+		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
+	case v1alpha1.ReleaseDeprecated:
+		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
+		if row.Promoted == 0 {
+			text = fmt.Sprintf("%s was superseded before it was active: %s", q.version, replacement(g))
+		}
+		return lines, &answer{cli.ExitNo, text}
+	}
+	if run != nil && run.Step > 0 {
+		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row)})
+	}
+	return lines, q.judgeRun(s, g, row, run)
+}
+
+// judgeRun answers about a release that is on its way.
+func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
+	approval := false
+	if run != nil && run.Step > 0 {
+		number := int(run.Step)
+		if row.Status == v1alpha1.ReleaseCanary && (q.state == forCanary || q.reached(s.ms, number)) {
+			return &answer{cli.ExitYes, ""}
+		}
+		approval = waitsForApproval(s.ms, run)
+	}
+	if approval && q.state == forApproval {
+		return &answer{cli.ExitYes, ""}
+	}
+	if q.people {
+		return nil
+	}
+	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
+	case approval:
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s continue %s %s", q.version, q.program, s.ms.Name, q.version)}
+	case s.ms.Spec.Paused:
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s resume %s", s.ms.Name, q.program, s.ms.Name)}
+	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
+		return &answer{cli.ExitWaits, c.Message}
+	case s.pinnedAway(g, q.version) != "":
+		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
+	}
+	return nil
+}
+
+// judgeAbsent answers about a version that has no release.
+func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
+	if text := s.filtered(q.version); text != "" {
+		return &answer{cli.ExitNo, text}
+	}
+	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == "True" && c.ObservedGeneration == s.ms.Generation {
+		return &answer{cli.ExitNo, fmt.Sprintf("nothing starts at %s: %s: %s", s.ms.Name, c.Reason, c.Message)}
+	}
+	if g == nil {
+		if s.offered(q.version) && s.ms.Spec.Paused && !q.people {
+			return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s resume %s", s.ms.Name, q.program, s.ms.Name)}
+		}
+		return nil
+	}
+	if text := s.pinnedAway(g, q.version); text != "" {
+		return &answer{cli.ExitNo, text}
+	}
+	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
+		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; \"%s pin %s %s\" goes back", q.version, g.Active, g.Name, q.program, s.ms.Name, q.version)}
+	}
+	if s.ms.Spec.Paused && !q.people {
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s resume %s", s.ms.Name, q.program, s.ms.Name)}
+	}
+	return nil
+}
+
+// offer of a version by the ImagePolicy; nil: it is not offered.
+func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
+	if s.policy == nil {
+		return nil
+	}
+	for i := range s.policy.Status.Releases {
+		if o := &s.policy.Status.Releases[i]; version.Names(wanted, o.SemVer.Version) {
+			return o
+		}
+	}
+	return nil
+}
+
+func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
+
+// row finds the release of a version, the one in progress or started last, and the group to which the
+// version belongs.
+func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			if !version.Names(wanted, r.SemVer.Version) {
+				continue
+			}
+			inProgress := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice
+			if row == nil || inProgress || r.Status == v1alpha1.ReleaseActive || r.LastTransitionTime.After(row.LastTransitionTime.Time) && row.Status != v1alpha1.ReleaseActive && (group.Rollout == nil || group.Rollout.Release != row.VersionedMicroservice) {
+				group, row = g, r
+			}
+		}
+	}
+	if row != nil {
+		return group, row
+	}
+	if o := s.offer(wanted); o != nil {
+		for i := range s.ms.Status.ReleaseGroups {
+			if g := &s.ms.Status.ReleaseGroups[i]; g.Slug == o.Group {
+				return g, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// passing verdicts are not the last word: the next scan may find an image that was not there.
+var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
+
+// filtered is why the ImagePolicy does not offer a version; "": it does, or has not seen it.
+func (s snapshot) filtered(wanted string) string {
+	if s.policy == nil || s.offered(wanted) {
+		return ""
+	}
+	for _, c := range s.policy.Status.Candidates {
+		if version.Names(wanted, c.Version) && !passing[version.Verdict(c.Verdict)] {
+			return fmt.Sprintf("%s is not offered by ImagePolicy %s: %s", wanted, s.policy.Name, strings.Join(nonEmpty(c.Verdict, c.Reason), ": "))
+		}
+	}
+	for _, w := range s.policy.Status.Withdrawn {
+		if version.Names(wanted, w.Version) {
+			return fmt.Sprintf("%s is withdrawn by ImagePolicy %s: %s", wanted, s.policy.Name, w.Reason)
+		}
+	}
+	return ""
+}
+
+func nonEmpty(texts ...string) []string {
+	var out []string
+	for _, t := range texts {
+		if t != "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// pinOf is what a group is pinned to by its name, with the pin's words; "": it has no such pin.
+func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
+	m := s.ms.Spec.UpdateStrategy.Manual
+	if m == nil {
+		return "", ""
+	}
+	for _, p := range m.Groups {
+		if p.Name != g.Name && p.Name != g.Slug && (g.PullRequest == 0 || p.Name != strconv.FormatInt(g.PullRequest, 10)) || p.ExpireTime != nil && !s.now.Before(p.ExpireTime.Time) {
+			continue
+		}
+		to := p.Version
+		for _, r := range g.Releases {
+			if p.Release != "" && r.VersionedMicroservice == p.Release {
+				to = r.SemVer.Version
+			}
+		}
+		words := "pinned to " + cmp.Or(to, p.Release)
+		if p.ExpireTime != nil {
+			words += " until " + p.ExpireTime.UTC().Format(time.RFC3339)
+		}
+		if p.Reason != "" {
+			words += fmt.Sprintf(": %q", p.Reason)
+		}
+		return cmp.Or(to, p.Release), words
+	}
+	return "", ""
+}
+
+func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
+	to, _ := s.pinOf(g)
+	return to != "" && (version.Names(to, wanted) || version.Names(wanted, to))
+}
+
+// pinnedAway is that the group of a version is pinned to another one; "": it is not.
+func (s snapshot) pinnedAway(g *v1alpha1.ReleaseGroup, wanted string) string {
+	to, words := s.pinOf(g)
+	if to == "" || s.pinnedTo(g, wanted) {
+		return ""
+	}
+	return fmt.Sprintf("%s does not start: group %s is %s", wanted, g.Name, words)
+}
+
+// reached reports whether the rollout is in the step that is waited for, or beyond it.
+func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
+	name, is := strings.CutPrefix(q.state, forStep)
+	if !is {
+		return false
+	}
+	wanted, ok := stepNumber(ms, name)
+	return ok && number >= wanted
+}
+
+// stepNumber is the number of a step by its name or number.
+func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
+	c := ms.Spec.UpdateStrategy.Canary
+	if c == nil {
+		return 0, false
+	}
+	for i, st := range c.Steps {
+		if st.Name == name {
+			return i + 1, true
+		}
+	}
+	n, err := strconv.Atoi(name)
+	return n, err == nil && n >= 1 && n <= len(c.Steps)
+}
+
+// stepNames are the names of the steps, and numbers for those without.
+func stepNames(ms *v1alpha1.Microservice) []string {
+	var names []string
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
+		for i, st := range c.Steps {
+			names = append(names, cmp.Or(st.Name, strconv.Itoa(i+1)))
+		}
+	}
+	return names
+}
+
+// waitsForApproval reports whether the step of a rollout waits for the decision Continue.
+func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
+	c := ms.Spec.UpdateStrategy.Canary
+	if c == nil || int(run.Step) > len(c.Steps) || run.Step < 1 || run.Gate != "" || run.Interrupted {
+		return false
+	}
+	return c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
+}
+
+// started is what has the traffic when a release starts.
+func started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+	if g.Active == "" || g.Active == row.SemVer.Version {
+		return "in group " + g.Name
+	}
+	return fmt.Sprintf("in group %s, where %s is active", g.Name, g.Active)
+}
+
+// step describes the step in which a release is.
+func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+	run := g.Rollout
+	text := fmt.Sprintf("%d %%", row.Weight)
+	c := ms.Spec.UpdateStrategy.Canary
+	if c == nil || int(run.Step) > len(c.Steps) {
+		return text
+	}
+	st := c.Steps[run.Step-1]
+	if st.Name != "" {
+		text = st.Name + ", " + text
+	}
+	text += fmt.Sprintf(" (%d of %d)", run.Step, len(c.Steps))
+	switch {
+	case run.WaitsFor != "":
+		text += ", waits for " + run.WaitsFor
+	case run.Gate != "":
+		text += ", waits for hooks at " + string(run.Gate)
+	case waitsForApproval(ms, run):
+		text += ", waits for approval"
+	case st.Pause != nil && run.Continued < run.Step:
+		text += ", pause " + string(st.Pause.Duration)
+	}
+	return text
+}
+
+// failed is why a release is in error.
+func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+	text := fmt.Sprintf("%s failed: %s", q.version, row.Reason)
+	if s.release != nil && s.release.Status.Message != "" {
+		text += ": " + s.release.Status.Message
+	} else if s.release != nil && s.release.Status.Analysis != nil && s.release.Status.Analysis.Message != "" {
+		text += ": " + s.release.Status.Analysis.Message
+	}
+	if g.Active != "" {
+		text += fmt.Sprintf("; %s has all traffic of group %s", g.Active, g.Name)
+	}
+	return text
+}
+
+// replacement is what the group runs instead.
+func replacement(g *v1alpha1.ReleaseGroup) string {
+	if g.Rollout != nil {
+		for _, r := range g.Releases {
+			if r.VersionedMicroservice == g.Rollout.Release {
+				return r.SemVer.Version + " is being rolled out"
+			}
+		}
+	}
+	if g.Active != "" {
+		return g.Active + " is active"
+	}
+	return "another release was wanted"
+}

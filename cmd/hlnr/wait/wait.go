@@ -1,0 +1,261 @@
+// Package wait is the command "hlnr wait": it waits for a state of a version, for pipelines, with one line
+// per change and an exit code that says how it ended.
+//
+//	wait.go   the command, and what it watches
+//	judge.go  what is known about a version, and the answer; pure
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// resync is the longest time between two reads: a watch that ended silently delays an answer by no more.
+const resync = 5 * time.Second
+
+// waiter is one call of the command.
+type waiter struct {
+	*cli.Factory
+	client    client.WithWatch
+	namespace string
+	name      string
+	question  question
+	shown     map[string]string
+}
+
+// NewCommand makes the command.
+func NewCommand(f *cli.Factory) *cobra.Command {
+	w := &waiter{Factory: f, shown: map[string]string{}}
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:     "wait MICROSERVICE VERSION",
+		Short:   "Wait until a version is active, or in a step, for pipelines",
+		GroupID: cli.GroupSee,
+		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
+early when the version cannot get there.
+
+Exit codes: 0 it is there; 2 there is no such Microservice or step; 3 it failed, was filtered out,
+superseded, or another version is pinned; 4 the timeout was over; 5 it waits for a person, unless
+--through-approvals is set.`,
+		Example: `  # In a pipeline, after the push of 1.3.0
+  hlnr wait shop 1.3.0 --timeout 30m
+
+  # Until it has its first traffic, or until a person is asked
+  hlnr wait shop 1.3.0 --for canary
+  hlnr wait shop 1.3.0 --for approval`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, errOver)
+			defer cancel()
+			return w.run(ctx, args[0], args[1], timeout)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&w.question.state, "for", forActive, "active, canary, step=NAME or approval")
+	flags.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait")
+	flags.BoolVar(&w.question.people, "through-approvals", false, "wait on while the version waits for a person")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forActive, forCanary, forStep, forApproval}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	return cmd
+}
+
+// errOver ends the wait.
+var errOver = errors.New("the timeout is over")
+
+func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Duration) error {
+	if timeout <= 0 {
+		return cli.Usage(fmt.Errorf("--timeout: %s must be greater than 0", timeout))
+	}
+	if s := w.question.state; s != forActive && s != forCanary && s != forApproval && (!strings.HasPrefix(s, forStep) || s == forStep) {
+		return cli.Usage(fmt.Errorf("--for: %q is not a state: use active, canary, step=NAME or approval", s))
+	}
+	_, name, _ = cutResource(name)
+	w.name, w.question.version, w.question.program = name, version.Meant(wanted), w.Program()
+	var err error
+	if w.client, err = w.Client(); err != nil {
+		return err
+	}
+	if w.namespace, err = w.Namespace(); err != nil {
+		return err
+	}
+	var last snapshot
+	changes := w.watch(ctx)
+	for {
+		s, err := w.read(ctx)
+		if err != nil {
+			if context.Cause(ctx) == errOver && last.ms != nil {
+				return w.over(last, timeout)
+			}
+			return err
+		}
+		if err := w.known(s); err != nil {
+			return err
+		}
+		last = s
+		lines, a := w.question.judge(s)
+		if err := w.show(lines); err != nil {
+			return err
+		}
+		if a != nil {
+			return w.end(a)
+		}
+		select {
+		case <-ctx.Done():
+			if context.Cause(ctx) == errOver {
+				return w.over(last, timeout)
+			}
+			return ctx.Err()
+		case <-changes:
+		case <-w.Clock.After(resync):
+		}
+	}
+}
+
+// cutResource separates a resource from a name ("msvc/shop").
+func cutResource(text string) (resource, name string, found bool) {
+	if before, after, found := strings.Cut(text, "/"); found {
+		return before, after, true
+	}
+	return "", text, false
+}
+
+// known refuses a step that does not exist.
+func (w *waiter) known(s snapshot) error {
+	name, is := strings.CutPrefix(w.question.state, forStep)
+	if !is {
+		return nil
+	}
+	if _, ok := stepNumber(s.ms, name); !ok {
+		return cli.Unknown("canary step of "+w.name, name, stepNames(s.ms))
+	}
+	return nil
+}
+
+// read reads what is known now.
+func (w *waiter) read(ctx context.Context) (snapshot, error) {
+	s := snapshot{ms: &v1alpha1.Microservice{}, now: w.Now()}
+	err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name}, s.ms)
+	var status apierrors.APIStatus
+	switch {
+	case apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == w.name:
+		var list v1alpha1.MicroserviceList
+		if err := w.client.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
+			return s, err
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return s, cli.Unknown("Microservice in namespace "+w.namespace, w.name, names)
+	case err != nil:
+		return s, err
+	}
+	policy := &v1alpha1.ImagePolicy{}
+	if err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: s.ms.Spec.ImagePolicyRef.Name}, policy); err == nil {
+		s.policy = policy
+	} else if client.IgnoreNotFound(err) != nil {
+		return s, err
+	}
+	if _, row := s.row(w.question.version); row != nil {
+		release := &v1alpha1.VersionedMicroservice{}
+		if err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: row.VersionedMicroservice}, release); err == nil {
+			s.release = release
+		} else if client.IgnoreNotFound(err) != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// watch reports changes of the objects until ctx ends. Where watches are refused there are none, and the
+// reads of resync remain.
+func (w *waiter) watch(ctx context.Context) <-chan struct{} {
+	changes := make(chan struct{}, 1)
+	for _, list := range []client.ObjectList{&v1alpha1.MicroserviceList{}, &v1alpha1.ImagePolicyList{}} {
+		go func() {
+			for ctx.Err() == nil {
+				if watcher, err := w.client.Watch(ctx, list, client.InNamespace(w.namespace)); err == nil {
+					forward(ctx, watcher, changes)
+				}
+				select {
+				case <-ctx.Done():
+				case <-w.Clock.After(resync):
+				}
+			}
+		}()
+	}
+	return changes
+}
+
+// forward reports each event of a watch until it ends.
+func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct{}) {
+	defer watcher.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, more := <-watcher.ResultChan():
+			if !more {
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default: // one is reported already
+			}
+		}
+	}
+}
+
+// show prints what is new.
+func (w *waiter) show(lines []line) error {
+	for _, l := range lines {
+		if old, seen := w.shown[l.What]; seen && (old == l.Text || l.What == "started" || l.What == "found") {
+			continue
+		}
+		w.shown[l.What] = l.Text
+		if _, err := fmt.Fprintln(w.Out, strings.TrimRight(fmt.Sprintf("%s  %-14s  %s", w.Now().Format(time.TimeOnly), l.What, l.Text), " ")); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *waiter) end(a *answer) error {
+	if a.code == cli.ExitYes {
+		return nil
+	}
+	return &cli.Exit{Code: a.code, Err: errors.New(a.text)}
+}
+
+// over is the answer when the timeout is over: how far the version got.
+func (w *waiter) over(s snapshot, timeout time.Duration) error {
+	q := w.question
+	text := fmt.Sprintf("%s is not %s after %s", q.version, strings.TrimPrefix(q.state, forStep), timeout)
+	g, row := s.row(q.version)
+	switch {
+	case row != nil:
+		text = fmt.Sprintf("%s: it is %s", text, row.Status)
+		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
+			text += ", step " + q.step(s.ms, g, row)
+		}
+	case s.offered(q.version):
+		text += ": it is offered, and has not started"
+	case s.policy == nil:
+		text += fmt.Sprintf(": ImagePolicy %s does not exist", s.ms.Spec.ImagePolicyRef.Name)
+	default:
+		text += fmt.Sprintf(": ImagePolicy %s has not found it; the latest is %s", s.policy.Name, s.policy.Status.Latest)
+	}
+	return cli.TimedOut(errors.New(text))
+}

@@ -1,0 +1,192 @@
+package wait
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/test/manager"
+)
+
+var cluster *manager.Cluster
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(manager.Run(m, &cluster))
+}
+
+func call(ctx context.Context, namespace string, args ...string) (code cli.Code, stdout, stderr string) {
+	var out, err bytes.Buffer
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err})
+	code = cli.Run(ctx, f, slices.Concat([]string{"wait"}, args, []string{"--kubeconfig", cluster.Kubeconfig(), "-n", namespace}), NewCommand)
+	return code, out.String(), err.String()
+}
+
+func expect(t *testing.T, namespace string, code cli.Code, text string, args ...string) string {
+	t.Helper()
+	got, stdout, stderr := call(t.Context(), namespace, args...)
+	if got != code || !strings.Contains(stdout+stderr, text) {
+		t.Errorf("wait %s: exit code %d, output %q, error %q; want %d and %q", strings.Join(args, " "), got, stdout, stderr, code, text)
+	}
+	return stdout
+}
+
+// A wait begins before the version exists, and follows it through its steps to the person who approves.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	cluster.Microservice(t, namespace, "shop",
+		v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}},
+		v1alpha1.CanaryStep{Name: "half", Weight: 50, Approval: &v1alpha1.CanaryApproval{}})
+	expect(t, namespace, cli.ExitUsage, `there is no Microservice in namespace `+namespace+` with the name "shpo"; did you mean "shop"?`, "shpo", "1.0.0")
+	expect(t, namespace, cli.ExitUsage, `there is no canary step of shop with the name "halv"; did you mean "half"?`, "shop", "1.0.0", "--for", "step=halv")
+	expect(t, namespace, cli.ExitUsage, `--for: "done" is not a state`, "shop", "1.0.0", "--for", "done")
+	expect(t, namespace, cli.ExitTimeout, "1.0.0 is not active after 50ms: ImagePolicy shop has not found it", "shop", "1.0.0", "--timeout", "50ms")
+
+	first := make(chan string, 1)
+	go func() {
+		code, stdout, stderr := call(t.Context(), namespace, "shop", "v1.0.0")
+		if code != cli.ExitYes {
+			stdout += stderr
+		}
+		first <- stdout
+	}()
+	cluster.Offer(t, namespace, "shop", "1.0.0")
+	if stdout := <-first; !strings.Contains(stdout, "found") || !strings.Contains(stdout, "active") || strings.Index(stdout, "found") > strings.Index(stdout, "active") {
+		t.Errorf("the first version: %s", stdout)
+	}
+
+	cluster.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
+	out := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval: hlnr continue shop 1.1.0", "shop", "1.1.0")
+	if !strings.Contains(out, "started") || !strings.Contains(out, "half, 50 % (2 of 2), waits for approval") {
+		t.Errorf("the second version: %s", out)
+	}
+	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "approval")
+	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "canary")
+	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "step=tenth")
+	expect(t, namespace, cli.ExitTimeout, "1.1.0 is not active after 50ms: it is canary, step half", "shop", "1.1.0", "--through-approvals", "--timeout", "50ms")
+
+	aborted := cluster.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
+	patch := `{"metadata":{"annotations":{"hlnr.io/decided-by":"ana"}},"spec":{"decision":{"action":"Deprecate","id":"1"}}}`
+	if err := cluster.As(t, "ana", "system:masters").Patch(t.Context(), aborted, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseError)
+	expect(t, namespace, cli.ExitNo, "1.1.0 failed: Aborted", "shop", "1.1.0", "--through-approvals")
+}
+
+// fixture is a snapshot to judge.
+func fixture(edit func(*snapshot)) snapshot {
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}}}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+		Name: "1.x", Slug: "1-x", Active: "1.2.0",
+		Releases: []v1alpha1.Release{{VersionedMicroservice: "shop-1-2-0", SemVer: v1alpha1.SemVer{Version: "1.2.0"}, Status: v1alpha1.ReleaseActive, Promoted: 2, Weight: 100}},
+	}}
+	s := snapshot{ms: ms, policy: &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, now: time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)}
+	edit(&s)
+	return s
+}
+
+func offer(s *snapshot, versions ...string) {
+	for _, v := range versions {
+		s.policy.Status.Releases = append(s.policy.Status.Releases, v1alpha1.OfferedRelease{Group: "1-x", SemVer: v1alpha1.SemVer{Name: "1.x", Version: v}})
+	}
+}
+
+// What ends a wait early, and what does not.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	pin := func(version string, expire *metav1.Time) func(*snapshot) {
+		return func(s *snapshot) {
+			offer(s, "1.3.0")
+			s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "1-x", Version: version, Reason: "sessions", ExpireTime: expire}}}
+		}
+	}
+	refused := func(verdict string) func(*snapshot) {
+		return func(s *snapshot) {
+			s.policy.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.3.0", Verdict: verdict, Reason: "prereleases are off"}}
+		}
+	}
+	row := func(status v1alpha1.ReleaseStatus, step int32) func(*snapshot) {
+		return func(s *snapshot) {
+			g := &s.ms.Status.ReleaseGroups[0]
+			g.Releases = append(g.Releases, v1alpha1.Release{VersionedMicroservice: "shop-1-3-0", SemVer: v1alpha1.SemVer{Version: "1.3.0"}, Status: status})
+			g.Rollout = &v1alpha1.Rollout{Release: "shop-1-3-0", Step: step}
+		}
+	}
+	const none = cli.Code(-1)
+	for name, c := range map[string]struct {
+		version, state string
+		people         bool
+		edit           func(*snapshot)
+		code           cli.Code
+		text           string
+	}{
+		"not found":           {"1.3.0", forActive, false, func(*snapshot) {}, none, ""},
+		"no policy":           {"1.3.0", forActive, false, func(s *snapshot) { s.policy = nil }, none, ""},
+		"offered":             {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0") }, none, ""},
+		"offered, by its tag": {"v1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0") }, none, ""},
+		"filtered":            {"1.3.0", forActive, false, refused("Level"), cli.ExitNo, "1.3.0 is not offered by ImagePolicy shop: Level: prereleases are off"},
+		"not there yet":       {"1.3.0", forActive, false, refused("Exists"), none, ""},
+		"too young":           {"1.3.0", forActive, false, refused("MinAge"), none, ""},
+		"withdrawn": {"1.3.0", forActive, false, func(s *snapshot) {
+			s.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Version: "1.3.0", Reason: "Denied"}}
+		}, cli.ExitNo, "1.3.0 is withdrawn by ImagePolicy shop: Denied"},
+		"older":             {"1.1.0", forActive, false, func(s *snapshot) { offer(s, "1.2.0", "1.1.0") }, cli.ExitNo, "1.1.0 is superseded: 1.2.0 is active in group 1.x"},
+		"older, pinned":     {"1.3.0", forActive, false, func(s *snapshot) { pin("1.3.0", nil)(s); s.ms.Status.ReleaseGroups[0].Active = "1.4.0" }, none, ""},
+		"pinned away":       {"1.3.0", forActive, false, pin("1.2.0", nil), cli.ExitNo, `1.3.0 does not start: group 1.x is pinned to 1.2.0: "sessions"`},
+		"pin that ended":    {"1.3.0", forActive, false, pin("1.2.0", &metav1.Time{Time: time.Unix(1, 0)}), none, ""},
+		"paused":            {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
+		"paused, waits on":  {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, none, ""},
+		"active":            {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
+		"active, not asked": {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and waits for no approval"},
+		"pending":           {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
+		"canary":            {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"its step":          {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"approval":          {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
+		"approval, wanted":  {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"approval, given": {"1.3.0", forActive, false, func(s *snapshot) {
+			row(v1alpha1.ReleaseCanary, 1)(s)
+			s.ms.Status.ReleaseGroups[0].Rollout.Continued = 1
+		}, none, ""},
+		"steps that went away": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s) }, none, ""},
+		"failed": {"1.3.0", forActive, true, func(s *snapshot) {
+			row(v1alpha1.ReleaseError, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Reason = "CrashLoopBackOff"
+			s.release = &v1alpha1.VersionedMicroservice{}
+			s.release.Status.Message = "exit 1"
+		}, cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: exit 1; 1.2.0 has all traffic of group 1.x"},
+		"superseded": {"1.3.0", forActive, true, func(s *snapshot) { row(v1alpha1.ReleaseDeprecated, 0)(s); s.ms.Status.ReleaseGroups[0].Rollout = nil }, cli.ExitNo, "1.3.0 was superseded before it was active: 1.2.0 is active"},
+		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
+			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
+		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fixture(c.edit)
+			_, a := question{version: c.version, state: c.state, people: c.people, program: "hlnr"}.judge(s)
+			got, text := none, ""
+			if a != nil {
+				got, text = a.code, a.text
+			}
+			if got != c.code || !strings.HasPrefix(text, c.text) || c.text == "" && text != "" {
+				t.Errorf("code %d, %q; want %d and %q", got, text, c.code, c.text)
+			}
+		})
+	}
+}
