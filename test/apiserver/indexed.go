@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +32,7 @@ func Indexed(c client.WithWatch, indexes ...Index) client.WithWatch {
 			wanted := o.FieldSelector.Requirements()[0]
 			i := slices.IndexFunc(indexes, func(x Index) bool { return x.Field == wanted.Field })
 			if i < 0 {
-				return fmt.Errorf("list by index: there is no index %q", wanted.Field)
+				return c.List(ctx, list, &o) // a field that the server selects by; any other it refuses
 			}
 			o.FieldSelector = nil
 			if err := c.List(ctx, list, &o); err != nil {
