@@ -37,7 +37,7 @@ func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) 
 	if err != nil || len(d.children) == 0 {
 		return d.Image, err
 	}
-	inner, err := s.behind(ctx, t, d.child(platform))
+	inner, err := s.behind(ctx, t, d.imageFor(platform))
 	if err != nil {
 		return Image{}, err
 	}
@@ -50,8 +50,8 @@ func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) 
 	return image, nil
 }
 
-// child gives the digest of the image for a platform, else of the first.
-func (d described) child(platform string) string {
+// imageFor gives the digest of the image for a platform, else of the first.
+func (d described) imageFor(platform string) string {
 	for _, c := range d.children {
 		if supports([]string{c.platform}, platform) {
 			return c.digest
