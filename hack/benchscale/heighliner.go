@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -101,10 +102,9 @@ func (h *heighliner) phases() []phase {
 		versions = append(versions, v)
 		return v
 	}
-	after := func() []string { next(); return versions }
 	upgrade := func(name string, goal func(string) func(client.Object) bool) phase {
 		v := next()
-		return phase{name: name, before: h.pushed(v), change: h.offer(append([]string(nil), versions...)), goal: goal(v)}
+		return phase{name: name, before: h.pushed(v), change: h.offer(slices.Clone(versions)), goal: goal(v)}
 	}
 	for i := range h.upgrades {
 		name := "upgrade"
@@ -113,11 +113,12 @@ func (h *heighliner) phases() []phase {
 		}
 		list = append(list, upgrade(name, activeAt))
 	}
+	next()
+	list = append(list, h.singly(slices.Clone(versions)), h.others(slices.Clone(versions)))
 	previous := versions[len(versions)-1]
 	list = append(list,
 		phase{name: "set two pauses", hidden: true, change: h.pauses("10s"), goal: observedAtGeneration},
 		upgrade("upgrade, two pauses of 10 s", activeAt),
-		h.singly(append([]string(nil), after()...)),
 		phase{name: "set long pauses", hidden: true, change: h.pauses("2h"), goal: observedAtGeneration},
 	)
 	paused := upgrade("canary, paused in its first step", canaryAt)
@@ -134,6 +135,16 @@ func (h *heighliner) singly(versions []string) phase {
 	version := versions[len(versions)-1]
 	return phase{name: "upgrades one after another", single: singleUpgrades, before: h.pushed(version), change: h.offer(versions), goal: func(o client.Object) bool {
 		return o.GetName() >= serviceName(min(singleUpgrades, h.services)) || activeAt(version)(o)
+	}}
+}
+
+// others upgrades the other services, so that all have the same versions again.
+func (h *heighliner) others(versions []string) phase {
+	return phase{name: "upgrade the other services", hidden: true, goal: activeAt(versions[len(versions)-1]), change: func(ctx context.Context, i int) error {
+		if i < singleUpgrades {
+			return nil
+		}
+		return h.offer(versions)(ctx, i)
 	}}
 }
 
