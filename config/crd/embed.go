@@ -2,9 +2,26 @@
 // manifests without a cluster.
 package crd
 
-import _ "embed"
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
 
-// ImagePolicies is the definition of ImagePolicy, as YAML.
+// definitions of all kinds, as YAML.
 //
-//go:embed hlnr.io_imagepolicies.yaml
-var ImagePolicies []byte
+//go:embed hlnr.io_*.yaml
+var definitions embed.FS
+
+// Definition is the definition of a kind such as ImagePolicy, as YAML.
+func Definition(kind string) ([]byte, error) {
+	plural := strings.ToLower(kind)
+	if stem, y := strings.CutSuffix(plural, "y"); y {
+		plural = stem + "ie"
+	}
+	raw, err := definitions.ReadFile("hlnr.io_" + plural + "s.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("there is no definition of kind %s: %w", kind, err)
+	}
+	return raw, nil
+}

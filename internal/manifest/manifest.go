@@ -1,0 +1,230 @@
+// Package manifest reads manifests of hlnr.io and checks them as an API server does, without one: unknown
+// fields, types, defaults, lists and CEL rules, by the CRDs that this program is built with. What the
+// server knows of what is stored (immutable fields, names that are taken) is not checked.
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/config/crd"
+)
+
+// Object is one document of a manifest.
+type Object map[string]any
+
+// APIVersion of the object; "" where it has none.
+func (o Object) APIVersion() string { return text(o, "apiVersion") }
+
+// Kind of the object; "" where it has none.
+func (o Object) Kind() string { return text(o, "kind") }
+
+// Name of the object; "" where it has none.
+func (o Object) Name() string {
+	metadata, _ := o["metadata"].(map[string]any)
+	return text(metadata, "name")
+}
+
+// Namespace of the object; "" where it has none.
+func (o Object) Namespace() string {
+	metadata, _ := o["metadata"].(map[string]any)
+	return text(metadata, "namespace")
+}
+
+func text(object map[string]any, field string) string {
+	t, _ := object[field].(string)
+	return t
+}
+
+// Read reads a stream of YAML or JSON documents. Empty documents are left out; keys that are there twice
+// are an error. A List gives its items.
+func Read(stream []byte) ([]Object, error) {
+	var objects []Object
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("split YAML into documents: %w", err)
+		}
+		object, err := decode(document)
+		if err != nil {
+			return nil, err
+		}
+		items, list := object["items"].([]any)
+		switch {
+		case len(object) == 0:
+		case list && object.Kind() == "List":
+			for _, item := range items {
+				if o, ok := item.(map[string]any); ok {
+					objects = append(objects, o)
+				}
+			}
+		default:
+			objects = append(objects, object)
+		}
+	}
+}
+
+// decode reads one document.
+func decode(document []byte) (Object, error) {
+	raw, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, fmt.Errorf("read YAML: %w", err)
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return nil, fmt.Errorf("read YAML: %w", err)
+	}
+	object, ok := value.(map[string]any)
+	if !ok && value != nil {
+		return nil, errors.New("a document is not an object: write apiVersion, kind, metadata and spec")
+	}
+	return object, nil
+}
+
+// kinds of hlnr.io, with their Go types.
+var kinds = map[string]func() runtime.Object{
+	"GitHubRepository":      func() runtime.Object { return &v1alpha1.GitHubRepository{} },
+	"ImagePolicy":           func() runtime.Object { return &v1alpha1.ImagePolicy{} },
+	"Microservice":          func() runtime.Object { return &v1alpha1.Microservice{} },
+	"NetworkPolicy":         func() runtime.Object { return &v1alpha1.NetworkPolicy{} },
+	"VersionedMicroservice": func() runtime.Object { return &v1alpha1.VersionedMicroservice{} },
+}
+
+// Kinds are the kinds that can be checked, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// Check checks an object and sets the defaults in it; its status is removed. faults name the field and the
+// fix, sorted, and are empty for an object that a server accepts. err is about this program: a kind that
+// it does not know.
+func Check(ctx context.Context, object Object) (typed runtime.Object, faults []string, err error) {
+	newObject := kinds[object.Kind()]
+	if newObject == nil {
+		return nil, nil, fmt.Errorf("kind %q of %s is not known: it is one of %s", object.Kind(), v1alpha1.GroupVersion, Kinds())
+	}
+	delete(object, "status") // not needed, and possibly of a newer version
+	typed = newObject()
+	strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, typed, true)
+	if strict != nil && runtime.IsStrictDecodingError(strict) {
+		return nil, []string{strict.Error()}, nil
+	}
+	rules, err := rulesOf(object.Kind())
+	if err != nil {
+		return nil, nil, err
+	}
+	defaulting.Default(map[string]any(object), rules.structural)
+	found := validation.ValidateCustomResource(nil, map[string]any(object), rules.schema)
+	found = append(found, listtype.ValidateListSetsAndMaps(nil, rules.structural, object)...)
+	if len(found) == 0 { // rules apply only to objects that match the schema
+		found, _ = rules.cel.Validate(ctx, nil, rules.structural, map[string]any(object), nil, math.MaxInt64)
+	}
+	if len(found) > 0 {
+		for _, f := range found {
+			faults = append(faults, f.Error())
+		}
+		slices.Sort(faults)
+		return nil, slices.Compact(faults), nil
+	}
+	typed = newObject()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", object.Kind(), err)
+	}
+	return typed, nil, nil
+}
+
+// rules are the schema of a CRD and what it demands of an object. They are read only.
+type rules struct {
+	structural *schema.Structural
+	schema     validation.SchemaValidator
+	cel        *cel.Validator
+}
+
+// compiled are the rules of kinds that were asked for. Compiling them takes a tenth of a second.
+var compiled = struct {
+	sync.Mutex
+	rules map[string]func() (*rules, error)
+}{rules: map[string]func() (*rules, error){}}
+
+func rulesOf(kind string) (*rules, error) {
+	compiled.Lock()
+	once := compiled.rules[kind]
+	if once == nil {
+		once = sync.OnceValues(func() (*rules, error) { return newRules(kind) })
+		compiled.rules[kind] = once
+	}
+	compiled.Unlock()
+	r, err := once()
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", kind, err)
+	}
+	return r, nil
+}
+
+func newRules(kind string) (*rules, error) {
+	definition, err := Definition(kind)
+	if err != nil {
+		return nil, err
+	}
+	var internal apiextensions.CustomResourceDefinition
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(definition, &internal, nil); err != nil {
+		return nil, err
+	}
+	props := internal.Spec.Validation // of the only version
+	if props == nil {
+		for _, v := range internal.Spec.Versions {
+			if v.Name == v1alpha1.GroupVersion.Version {
+				props = v.Schema
+			}
+		}
+	}
+	if props == nil {
+		return nil, fmt.Errorf("version %s not found", v1alpha1.GroupVersion)
+	}
+	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
+	if err != nil {
+		return nil, err
+	}
+	validator, _, err := validation.NewSchemaValidator(props.OpenAPIV3Schema)
+	if err != nil {
+		return nil, err
+	}
+	return &rules{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+}
+
+// Definition is the CRD of a kind that this program is built with.
+func Definition(kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	raw, err := crd.Definition(kind)
+	if err != nil {
+		return nil, err
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(raw, &definition); err != nil {
+		return nil, err
+	}
+	return &definition, nil
+}
